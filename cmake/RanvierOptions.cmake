@@ -1,0 +1,19 @@
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+option(RANVIER_TESTS "Build tests and benchmarks" ON)
+option(RANVIER_NATIVE "Compile for this machine's processor; off: RANVIER_ARCH" ON)
+set(RANVIER_ARCH "x86-64-v3" CACHE STRING "-march for clusters of unlike machines")
+set(RANVIER_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+
+find_program(RANVIER_CCACHE ccache)
+if(RANVIER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RANVIER_CCACHE})
+endif()

@@ -1,0 +1,30 @@
+add_library(ranvier_flags INTERFACE)
+target_include_directories(ranvier_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(ranvier_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(ranvier_flags INTERFACE -march=$<IF:$<BOOL:${RANVIER_NATIVE}>,native,${RANVIER_ARCH}>)
+elseif(RANVIER_NATIVE)
+  target_compile_options(ranvier_flags INTERFACE -mcpu=native)
+endif()
+if(RANVIER_SANITIZE)
+  target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
+endif()
+
+# ranvier_room(<room> SOURCES ... LINK ...): the library of one folder, ranvier::<room>.
+function(ranvier_room room)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
+  add_library(ranvier_${room} STATIC ${arg_SOURCES})
+  add_library(ranvier::${room} ALIAS ranvier_${room})
+  target_link_libraries(ranvier_${room} PUBLIC ranvier_flags fmt::fmt ${arg_LINK} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# ranvier_tests(<room> SOURCES ... LINK ...): a doctest program; each of its test cases is a ctest test.
+include(doctest OPTIONAL)
+function(ranvier_tests room)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(ranvier_${room}_tests ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
+  target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} doctest::doctest)
+  doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${room}: "
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
+endfunction()

@@ -1,0 +1,34 @@
+// The GPT-2 family (Radford et al. 2019): learned positions, pre-LayerNorm with eps 1e-5, causal multi-head
+// attention, GELU (tanh form), biases, embedding and head tied. Parameter names and layouts are those of the
+// Hugging Face checkpoints; linear weights are [in, out].
+//
+// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "wte"
+// (shared by embedding and head), "wpe", "h.0" …, "ln_f".
+#pragma once
+
+#include "models/architecture.hpp"
+
+#include <optional>
+#include <string_view>
+
+namespace ranvier::models {
+
+struct GptOptions {
+  int layers = 12;
+  int hidden = 768;          ///< C
+  int heads = 12;            ///< H
+  int vocab_size = 50257;    ///< V; stored rows are a multiple of 64, the extra ones are never predicted
+  int sequence_length = 1024;  ///< T, and the rows of wpe
+  float dropout = 0;         ///< of embeddings, attention weights and residual branches
+  Precision precision;
+};
+
+/// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl", and Myelin's Table I: "gpt-12b", "gpt-24b",
+/// "gpt-50b", "gpt-100b". Empty if there is no such preset.
+[[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
+[[nodiscard]] std::vector<std::string_view> gpt_preset_names();
+
+/// Throws ErrorCode::usage for sizes that make no model (heads that do not divide hidden, none positive).
+[[nodiscard]] Architecture make_gpt(const GptOptions& options);
+
+}  // namespace ranvier::models

@@ -1,0 +1,133 @@
+// The one class that whoever writes a stage of their own derives from. A Layer declares its parameters, and
+// the memory that a microbatch needs, as data; it computes on memory that the caller owns, on the stream that
+// the call names. It knows nothing of ranks, messages or optimizers, so it runs under any grid.
+//
+// Letters: B samples of a microbatch, T positions of a sample, C channels.
+//
+// Everything of a call lies in device memory. A layer's input and output have B · output_elements() elements
+// of the run's dtype, sample by sample. The first layer of a model reads what the sample source gives
+// (tokens, int32 [B, T], or values) and has no input gradient; the last one writes the microbatch's loss and
+// has no output gradient.
+//
+// A layer instance is shared by all microbatches, and calls of several of them interleave: what must be kept
+// between calls of one microbatch lies in `saved` (forward to backward) and `deferred` (backward_input to
+// backward_weight). Calls return at once; the work runs on the stream.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+struct Initializer {
+  enum class Kind { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  float scale = 0;  ///< normal: standard deviation; uniform: half the width around zero
+};
+
+struct ParameterSpec {
+  std::string name;                 ///< as in weights files: "h.0.attn.c_attn.weight"
+  std::vector<std::size_t> shape;   ///< as in weights files
+  Initializer initializer;
+  bool decays = false;              ///< whether weight decay touches it
+  std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
+
+  [[nodiscard]] std::size_t elements() const;  ///< product of the shape
+};
+
+/// Parameters that are stored, reduced, sharded and moved together, flattened one after another. Layers that
+/// declare a unit of the same name share it (GPT-2's tied embedding).
+struct UnitSpec {
+  static constexpr std::size_t alignment = 32;  ///< every parameter starts at a multiple of so many elements
+
+  std::string name;  ///< "wte", "h.3"
+  std::vector<ParameterSpec> parameters;
+
+  [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements
+  [[nodiscard]] std::size_t elements() const;                     ///< with the gaps
+};
+
+/// The largest microbatch, for planning.
+struct MicrobatchShape {
+  int samples = 1;   ///< B
+  int positions = 1; ///< T
+};
+
+/// What one microbatch needs in a layer, in bytes.
+struct LayerMemory {
+  std::size_t saved = 0;      ///< written by forward, read by both backward calls
+  std::size_t deferred = 0;   ///< written by backward_input, read by backward_weight
+  std::size_t workspace = 0;  ///< scratch during any one call; contents are lost afterwards
+};
+
+/// Which microbatch, for counter-based randomness: the same on any grid.
+struct MicrobatchKey {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  ///< global number of its first sample within all steps
+};
+
+struct LayerCall {
+  runtime::StreamView stream;
+  MicrobatchShape shape;  ///< B of this microbatch, which may be fewer than planned
+  MicrobatchKey key;
+  bool training = true;   ///< false: no dropout, no backward will follow, `saved` is scratch
+
+  std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype
+  std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; backward_weight
+  bool accumulate = false;  ///< add to the gradients; false: the first microbatch overwrites them whole,
+                            ///< except gaps between parameters and their padding, which nobody writes
+
+  std::byte* saved = nullptr;
+  std::byte* deferred = nullptr;
+  std::byte* workspace = nullptr;
+
+  const std::byte* targets = nullptr;  ///< last layer only: what the sample source gives as targets
+  double* loss = nullptr;              ///< last layer only: forward stores the sum over the microbatch's
+                                       ///< elements of their losses times `loss_factor`
+  double loss_factor = 1;              ///< 1 / (elements of the global batch that have a loss)
+  float loss_scale = 1;                ///< gradients are those of loss · loss_scale (fp16)
+};
+
+/// Storage types of a run.
+struct Precision {
+  runtime::DType compute = runtime::DType::f32;   ///< parameters as layers read them, activations, messages
+  runtime::DType gradient = runtime::DType::f32;  ///< parameter gradients: f32, or the compute dtype
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const UnitSpec> units() const noexcept = 0;
+
+  /// Floating-point operations per sample of forward and backward, for balance and for MFU:
+  /// matrix products count 6 per weight and position.
+  [[nodiscard]] virtual double flops_per_sample(int positions) const = 0;
+
+  /// Elements of the output per sample (T · C); 0 for the last layer.
+  [[nodiscard]] virtual std::size_t output_elements(int positions) const = 0;
+
+  [[nodiscard]] virtual LayerMemory memory(MicrobatchShape shape) const = 0;
+
+  /// Reads input and parameters; writes output and saved.
+  virtual void forward(const LayerCall& call, const std::byte* input, std::byte* output) = 0;
+
+  /// Reads input, saved, parameters and output_gradient; writes input_gradient and deferred. The first layer
+  /// of a model gets a null input_gradient, the last one a null output_gradient. input_gradient and
+  /// output_gradient may not overlap. output_gradient must be read for good: backward_weight does not get it.
+  virtual void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
+                              std::byte* input_gradient) = 0;
+
+  /// Reads input, saved and deferred; writes or adds to the gradients.
+  virtual void backward_weight(const LayerCall& call, const std::byte* input) = 0;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,38 @@
+// Matrix products, all row-major, through a library (oneDNN on the CPU). Letters: M, N, K as usual.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models {
+
+struct MatmulShape {
+  std::size_t m = 0;
+  std::size_t n = 0;
+  std::size_t k = 0;
+  bool transpose_a = false;  ///< a is stored [K, M] instead of [M, K]
+  bool transpose_b = false;  ///< b is stored [N, K] instead of [K, N]
+};
+
+struct MatmulArrays {
+  void* c = nullptr;  ///< [M, N]
+  runtime::DType c_dtype = runtime::DType::f32;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  runtime::DType dtype = runtime::DType::f32;  ///< of a, b and bias
+  const void* bias = nullptr;                  ///< [N], or null
+  bool accumulate = false;                     ///< c += a·b; without: c = a·b + bias
+};
+
+/// Sums in float and rounds once to c_dtype, which is f32 or `dtype`. The order of sums does not depend on
+/// the number of threads or on how many rows there are in the same call.
+void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays);
+
+/// sums[N] (+)= Σ_m dy[M, N]: the gradient of a bias, summed in float in an order that is the same for any
+/// number of threads.
+void column_sums(runtime::StreamView stream, void* sums, runtime::DType sums_dtype, const void* dy,
+                 runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
+
+}  // namespace ranvier::models

@@ -1,0 +1,42 @@
+// The threads of one CPU device. A kernel that runs on a stream splits its work over them:
+//
+//   pool.run([&](int thread, int threads) { ... rows of this thread ... });
+//
+// One caller at a time: the pool belongs to the wide stream of its device. A pool of one thread has no
+// threads of its own and calls at once, and every narrow stream has such a pool.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace ranvier::runtime {
+
+/// The half-open range of [0, items) that `thread` of `threads` works on, cut at multiples of `grain`.
+struct Share {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+[[nodiscard]] Share share_of(std::size_t items, int thread, int threads, std::size_t grain = 1);
+
+class ComputePool {
+ public:
+  /// `threads` counts the calling thread.
+  explicit ComputePool(int threads);
+  ~ComputePool();
+  ComputePool(const ComputePool&) = delete;
+  ComputePool& operator=(const ComputePool&) = delete;
+
+  [[nodiscard]] int threads() const noexcept { return threads_; }
+
+  /// Calls task(thread, threads()) once for every thread, index 0 on the caller's; returns when all have
+  /// returned. The first exception of any of them is rethrown here.
+  void run(const std::function<void(int thread, int threads)>& task);
+
+ private:
+  struct Workers;
+  int threads_;
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,113 @@
+// Element types of device memory. Bf16 and F16 are storage only: arithmetic is done in float.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace ranvier::runtime {
+
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i32 };
+
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 8;
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::bf16:
+    case DType::f16: return 2;
+  }
+  return 0;
+}
+
+[[nodiscard]] constexpr std::string_view to_string(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "fp32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "fp16";
+    case DType::f64: return "fp64";
+    case DType::i32: return "int32";
+  }
+  return "?";
+}
+
+struct Bf16 {
+  std::uint16_t bits = 0;
+};
+
+struct F16 {
+  std::uint16_t bits = 0;
+};
+
+[[nodiscard]] inline float to_float(float value) { return value; }
+
+[[nodiscard]] inline float to_float(Bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+[[nodiscard]] inline float to_float(F16 value) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (value.bits >> 10) & 0x1fu;
+  const std::uint32_t mantissa = value.bits & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormal: mantissa · 2^-24
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+/// Rounds to nearest even; NaN stays NaN.
+template <typename T>
+[[nodiscard]] T from_float(float value);
+
+template <>
+inline float from_float<float>(float value) {
+  return value;
+}
+
+template <>
+inline Bf16 from_float<Bf16>(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+template <>
+inline F16 from_float<F16>(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to infinity
+  if (magnitude < 0x38800000u) {  // subnormal result: adding 0.5 leaves the rounded mantissa in the low bits
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
+  }
+  const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
+}
+
+template <typename T>
+inline constexpr DType dtype_of = DType::f32;
+template <>
+inline constexpr DType dtype_of<Bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<F16> = DType::f16;
+template <>
+inline constexpr DType dtype_of<double> = DType::f64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+
+/// Calls `f` with a value of the C++ type that stores `dtype` (f32, bf16 or f16).
+template <typename F>
+decltype(auto) with_float_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::bf16: return f(Bf16{});
+    case DType::f16: return f(F16{});
+    default: return f(float{});
+  }
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,28 @@
+// Copies, conversions and sums over flat arrays of n elements. All return at once; the work runs on the
+// stream. Pointers are device memory, 64-byte aligned arrays or parts of them; n = 0 is allowed.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::runtime {
+
+void copy(StreamView stream, void* to, const void* from, std::size_t bytes);
+void fill_zero(StreamView stream, void* to, std::size_t bytes);
+
+/// to[i] = from[i], rounded to nearest even where `to` is narrower (f32, bf16, f16).
+void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n);
+
+/// to[i] = to[i] · factor, computed in float.
+void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n);
+
+/// to[i] = to[i] + from[i]; half precision is added in float and rounded once. f64 is allowed too.
+void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n);
+
+/// *sum = Σ from[i]², summed in float over blocks of 4096 elements and in double over the blocks in order,
+/// so that the result does not depend on the number of threads. Infinity or NaN in, infinity or NaN out.
+void sum_of_squares(StreamView stream, double* sum, const void* from, DType dtype, std::size_t n);
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,63 @@
+// Transport over MPI: Isend and Irecv, completion by Testsome from the loop (Myelin §IV-A). Only the loop's
+// thread calls MPI. Every call's result is checked; an error is an Error that names call, peer and tag.
+#pragma once
+
+#include "runtime/transport.hpp"
+
+#include <memory>
+
+namespace ranvier::runtime {
+
+/// MPI_Init_thread and MPI_Finalize as an object; one per process, made first in main.
+class MpiSession {
+ public:
+  /// MPI may change argc and argv. Throws ErrorCode::transport.
+  MpiSession(int& argc, char**& argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  /// Ranks on this machine, and this rank's number among them.
+  [[nodiscard]] int local_ranks() const noexcept { return local_ranks_; }
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+
+  /// Ends every rank of the job at once with this exit status. Does not return.
+  [[noreturn]] void abort(int status);
+
+  // Blocking collectives over all ranks, for before and after training; never while the loop runs.
+  void barrier();
+  [[nodiscard]] long long smallest(long long value);
+  [[nodiscard]] long long largest(long long value);
+
+ private:
+  int rank_ = 0;
+  int ranks_ = 1;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
+};
+
+class MpiTransport final : public Transport, public PollSource {
+ public:
+  /// Adds itself to the loop's sources. Session and loop outlive it.
+  MpiTransport(MpiSession& session, EventLoop& loop);
+  ~MpiTransport() override;
+
+  [[nodiscard]] int rank() const noexcept override;
+  [[nodiscard]] int ranks() const noexcept override;
+  using Transport::receive;
+  using Transport::send;
+  void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;
+  void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override;
+  [[nodiscard]] std::vector<Pending> pending() const override;
+
+  bool poll() override;
+  [[nodiscard]] bool active() const noexcept override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,46 @@
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// 2011). A number depends on its key and counter alone, so every grid and every thread draws the same ones.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace ranvier::runtime {
+
+/// What a stream of random numbers is for; part of every key, so no two purposes share numbers.
+enum class RandomPurpose : std::uint32_t { initial_weights = 1, dropout, sample_order, sampling, test };
+
+struct PhiloxKey {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+};
+
+using PhiloxCounter = std::array<std::uint32_t, 4>;
+
+[[nodiscard]] inline PhiloxCounter philox(PhiloxKey key, PhiloxCounter counter) {
+  constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+  constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{multiplier0} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{multiplier1} * counter[2];
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low,
+               static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key.high,
+               static_cast<std::uint32_t>(product0)};
+    key.low += weyl0;
+    key.high += weyl1;
+  }
+  return counter;
+}
+
+/// The key of everything drawn for `purpose` under a run's seed.
+[[nodiscard]] inline PhiloxKey philox_key(std::uint64_t seed, RandomPurpose purpose) {
+  const auto mixed = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+                            {static_cast<std::uint32_t>(purpose), 0, 0, 0});
+  return {mixed[0], mixed[1]};
+}
+
+/// Uniform in [0, 1) with 24 bits.
+[[nodiscard]] inline float uniform(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,79 @@
+// A Stream is an ordered queue of work on a device; it owns, a StreamView travels. Work of one stream runs
+// in the order of the calls, streams run beside each other, and an Event orders one after another.
+//
+//   scale(stream, ...);                 // kernels take a view and return at once
+//   event->record(stream);              // "everything so far"
+//   other.wait(*event);                 // other's later work starts after it
+//   stream.call_back([&] { loop.post(next); });
+//
+// Calls on a stream come from the loop thread. On the `cpu` device each stream has a thread of its own; on
+// `inline` everything has already happened when a call returns.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ranvier::runtime {
+
+class ComputePool;
+class Device;
+class Event;
+
+/// How much of the device the work of a stream may use at a time.
+enum class StreamWidth {
+  whole,  ///< the device's compute pool; one such stream per device
+  one,    ///< one thread of its own: copies, reductions of received chunks
+};
+
+class Stream {
+ public:
+  using Work = std::function<void(ComputePool&)>;
+
+  virtual ~Stream() = default;
+
+  [[nodiscard]] virtual Device& device() const noexcept = 0;
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+
+  /// Runs `work` in order on this stream's thread. Devices `cpu` and `inline` only.
+  /// An exception in it reaches Device::on_failure; what was queued behind it is dropped.
+  virtual void launch(Work work) = 0;
+
+  /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's.
+  /// It must be short and must not use the device: usually it posts to the loop.
+  virtual void call_back(std::function<void()> function) = 0;
+
+  /// What is queued after this call starts after the last record of `event`.
+  virtual void wait(const Event& event) = 0;
+
+  /// Blocks until everything queued so far is done, and rethrows its failure. Never in a training step.
+  virtual void synchronize() = 0;
+};
+
+class StreamView {
+ public:
+  StreamView(Stream& stream) : stream_(&stream) {}  // NOLINT: a view is made silently, as string_view is
+
+  [[nodiscard]] Device& device() const noexcept { return stream_->device(); }
+  [[nodiscard]] const std::string& name() const noexcept { return stream_->name(); }
+  void launch(Stream::Work work) const { stream_->launch(std::move(work)); }
+  void call_back(std::function<void()> function) const { stream_->call_back(std::move(function)); }
+  void wait(const Event& event) const { stream_->wait(event); }
+  void synchronize() const { stream_->synchronize(); }
+
+ private:
+  Stream* stream_;
+};
+
+class Event {
+ public:
+  virtual ~Event() = default;
+
+  /// Marks the work queued on `stream` so far; a later record replaces an earlier one.
+  virtual void record(StreamView stream) = 0;
+
+  /// Whether the last recorded work is done; true if nothing was recorded. Any thread.
+  [[nodiscard]] virtual bool reached() const = 0;
+};
+
+}  // namespace ranvier::runtime

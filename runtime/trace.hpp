@@ -1,0 +1,69 @@
+// Named spans of one rank in a ring buffer, for a picture of who waited for whom: written as Chrome/Perfetto
+// JSON on request, and its end shown by the watchdog. Also adds up how long each kind of span took, which is
+// where the shares at the end of a run come from. Any thread; recording takes a short lock.
+#pragma once
+
+#include "runtime/stream.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::runtime {
+
+enum class SpanKind : std::uint8_t { forward, backward, optimizer, reduce, send, receive, wait, load, other };
+inline constexpr int span_kinds = 9;
+[[nodiscard]] const char* to_string(SpanKind kind) noexcept;
+
+class Trace {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Where a span is drawn: one row per lane.
+  enum class Lane : std::uint8_t { compute, communicate, loop, files };
+
+  struct Span {
+    SpanKind kind = SpanKind::other;
+    Lane lane = Lane::loop;
+    std::int32_t index = -1;  ///< microbatch or unit; -1: none
+    std::int64_t begin_ns = 0;
+    std::int64_t end_ns = 0;
+  };
+
+  /// Keeps the last `capacity` spans; times count from the construction.
+  explicit Trace(int rank, std::size_t capacity = 1 << 16);
+
+  void add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index = -1);
+
+  /// Records the time between here and the matching end() as the stream sees it.
+  void begin(StreamView stream, SpanKind kind, int index = -1);
+  void end(StreamView stream, SpanKind kind, Lane lane, int index = -1);
+
+  /// Seconds spent in spans of `kind` since the start or the last reset_totals().
+  [[nodiscard]] double seconds(SpanKind kind) const;
+  void reset_totals();
+
+  [[nodiscard]] std::vector<Span> spans() const;
+  /// One line per span, oldest first, the last `count` of them.
+  [[nodiscard]] std::string tail(std::size_t count) const;
+
+  /// Events of this rank as elements of Chrome's "traceEvents" array, without the brackets; to be joined
+  /// with those of other ranks. `offset_ns` is added to every time.
+  [[nodiscard]] std::string chrome_events(std::int64_t offset_ns = 0) const;
+
+ private:
+  int rank_;
+  Clock::time_point start_;
+  mutable std::mutex mutex_;
+  std::vector<Span> ring_;
+  std::size_t next_ = 0;
+  std::array<double, span_kinds> seconds_{};
+  std::array<std::int64_t, span_kinds> open_{};  // begin of the span that is open on a stream, by kind
+};
+
+}  // namespace ranvier::runtime
