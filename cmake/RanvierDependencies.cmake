@@ -3,8 +3,16 @@ find_package(MPI REQUIRED COMPONENTS C)
 find_package(Boost 1.81 REQUIRED COMPONENTS program_options)
 find_package(fmt REQUIRED)
 
-# oneDNN of Debian 12 (2.6) and Ubuntu 24.04 (3.x); the CPU's matrix products.
-find_package(dnnl REQUIRED)
+# oneDNN, the CPU's matrix products: 2.6 in Debian 12, 3.x in Ubuntu 24.04. Found by hand, because Debian's
+# own package configuration asks for the OpenCL headers that nothing here uses.
+find_path(RANVIER_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+find_library(RANVIER_DNNL_LIBRARY dnnl)
+if(NOT RANVIER_DNNL_INCLUDE OR NOT RANVIER_DNNL_LIBRARY)
+  message(FATAL_ERROR "oneDNN was not found: install libdnnl-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
+add_library(ranvier_dnnl INTERFACE)
+target_include_directories(ranvier_dnnl SYSTEM INTERFACE ${RANVIER_DNNL_INCLUDE})
+target_link_libraries(ranvier_dnnl INTERFACE ${RANVIER_DNNL_LIBRARY})
 
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)
