@@ -1,0 +1,176 @@
+// As many floats as one register of the processor holds, and the few functions on them that the CPU kernels
+// share. Storage types are widened on load and rounded on store; a partial load fills up with zeros, so that
+// an element's result never depends on where in an array it lies.
+//
+//   for (std::size_t i = 0; i < n; i += simd::lanes) {
+//     const std::size_t count = std::min(n - i, simd::lanes);
+//     simd::store(y + i, simd::exp(simd::load(x + i, count)), count);
+//   }
+#pragma once
+
+#include "runtime/dtype.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace ranvier::models::simd {
+
+#if defined(__AVX512F__)
+inline constexpr std::size_t lanes = 16;
+#elif defined(__AVX__)
+inline constexpr std::size_t lanes = 8;
+#else
+inline constexpr std::size_t lanes = 4;
+#endif
+
+using Floats [[gnu::vector_size(lanes * 4)]] = float;
+using Words [[gnu::vector_size(lanes * 4)]] = std::uint32_t;
+using Ints [[gnu::vector_size(lanes * 4)]] = std::int32_t;
+using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
+
+[[nodiscard]] inline Floats broadcast(float value) { return Floats{} + value; }
+
+[[nodiscard]] inline Floats max(Floats a, Floats b) { return a > b ? a : b; }
+[[nodiscard]] inline Floats min(Floats a, Floats b) { return a < b ? a : b; }
+
+// Conversions of whole registers --------------------------------------------------------------------------
+
+[[nodiscard]] inline Floats widen_bf16(Halves bits) {
+#if defined(__AVX512F__)  // GCC 12 makes four instructions of the conversion, and warns of the unmasked form
+  const auto words = std::bit_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, std::bit_cast<__m256i>(bits)));
+#else
+  const Words words = __builtin_convertvector(bits, Words);
+#endif
+  return std::bit_cast<Floats>(words << 16);
+}
+
+/// Rounds to nearest even; NaN stays NaN.
+[[nodiscard]] inline Halves narrow_bf16(Floats value) {
+  const auto bits = std::bit_cast<Words>(value);
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words nan = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Halves);
+}
+
+[[nodiscard]] inline Floats widen_f16(Halves bits) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_cvtph_ps(0xffff, std::bit_cast<__m256i>(bits));
+#elif defined(__F16C__)
+  return _mm256_cvtph_ps(std::bit_cast<__m128i>(bits));
+#else
+  Floats value;
+  for (std::size_t i = 0; i < lanes; ++i) value[i] = runtime::to_float(runtime::F16{bits[i]});
+  return value;
+#endif
+}
+
+/// Rounds to nearest even; NaN stays NaN.
+[[nodiscard]] inline Halves narrow_f16(Floats value) {
+#if defined(__AVX512F__)
+  return std::bit_cast<Halves>(_mm512_maskz_cvtps_ph(0xffff, value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  return std::bit_cast<Halves>(_mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+#else
+  Halves bits;
+  for (std::size_t i = 0; i < lanes; ++i) bits[i] = runtime::from_float<runtime::F16>(value[i]).bits;
+  return bits;
+#endif
+}
+
+// Loads and stores of `lanes` elements, at any address, and of the first `count` <= lanes -------------------
+
+template <typename Vector>
+[[nodiscard]] inline Vector load_bits(const void* from) {
+  Vector value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+[[nodiscard]] inline Floats load(const float* from) { return load_bits<Floats>(from); }
+[[nodiscard]] inline Floats load(const runtime::Bf16* from) { return widen_bf16(load_bits<Halves>(from)); }
+[[nodiscard]] inline Floats load(const runtime::F16* from) { return widen_f16(load_bits<Halves>(from)); }
+
+inline void store(float* to, Floats value) { std::memcpy(to, &value, sizeof(value)); }
+inline void store(runtime::Bf16* to, Floats value) {
+  const Halves bits = narrow_bf16(value);
+  std::memcpy(static_cast<void*>(to), &bits, sizeof(bits));
+}
+inline void store(runtime::F16* to, Floats value) {
+  const Halves bits = narrow_f16(value);
+  std::memcpy(static_cast<void*>(to), &bits, sizeof(bits));
+}
+
+template <typename T>
+[[nodiscard]] inline Floats load(const T* from, std::size_t count) {
+  if (count >= lanes) return load(from);
+  T part[lanes] = {};
+  std::memcpy(static_cast<void*>(part), from, count * sizeof(T));
+  return load(part);
+}
+
+template <typename T>
+inline void store(T* to, Floats value, std::size_t count) {
+  if (count >= lanes) return store(to, value);
+  T part[lanes];
+  store(part, value);
+  std::memcpy(static_cast<void*>(to), part, count * sizeof(T));
+}
+
+// Functions -----------------------------------------------------------------------------------------------
+
+namespace detail {
+/// Lane i of the result is lane i ^ distance of the value.
+template <std::size_t distance, std::size_t... lane>
+[[nodiscard]] inline Floats exchange(Floats value, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(value, value, (lane ^ distance)...);
+}
+
+template <std::size_t distance = lanes / 2, typename Combine>
+[[nodiscard]] inline Floats fold(Floats value, Combine combine) {
+  if constexpr (distance == 0) {
+    return value;
+  } else {
+    return fold<distance / 2>(combine(value, exchange<distance>(value, std::make_index_sequence<lanes>())),
+                              combine);
+  }
+}
+}  // namespace detail
+
+/// Σ of the lanes, pairwise: always in the same order.
+[[nodiscard]] inline float sum(Floats value) {
+  return detail::fold(value, [](Floats a, Floats b) { return a + b; })[0];
+}
+
+/// The greatest lane.
+[[nodiscard]] inline float max(Floats value) {
+  return detail::fold(value, [](Floats a, Floats b) { return max(a, b); })[0];
+}
+
+/// e^x within 2 units in the last place. Below -86.9 the result is 0, above 88.7 infinity; NaN stays NaN.
+[[nodiscard]] inline Floats exp(Floats x) {
+  const Floats clamped = x > 89.0f ? broadcast(89.0f) : x;
+  // x = n·ln 2 + r with |r| <= ln 2 / 2: adding 1.5·2^23 rounds to an integer, which its low bits then hold.
+  const Floats shifted = clamped * 1.44269504f + 12582912.0f;
+  const Floats n = shifted - 12582912.0f;
+  const Floats r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+  Floats p = broadcast(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  // 2^n as 2^(n-1) · 2, because n may be 128.
+  const Ints exponent = std::bit_cast<Ints>(shifted) - std::bit_cast<std::int32_t>(12582912.0f) + 126;
+  const Floats value = (p * std::bit_cast<Floats>(exponent << 23)) * 2.0f;
+  return x < -86.9f ? Floats{} : value;
+}
+
+}  // namespace ranvier::models::simd
