@@ -1,0 +1,335 @@
+#include "apps/train_options.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::bytes;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::switch_on;
+using runtime::text;
+using runtime::toggle;
+using runtime::whole;
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr int default_batch_size = 16;
+constexpr int default_microbatch_size = 4;
+
+/// Fields that flags set and that become others once everything is known.
+struct Asked {
+  TrainOptions options;
+  int world = 0;
+  bool half_gradients = false;
+  bool help = false;
+  bool version = false;
+  bool dry_run = false;
+};
+
+std::string preset_names() {
+  std::string names = "gpt";
+  for (const auto name : models::gpt_preset_names()) names += ", " + std::string(name);
+  return names;
+}
+
+models::GptOptions own_sizes() {
+  models::GptOptions gpt;
+  gpt.layers = 6;
+  gpt.hidden = 384;
+  gpt.heads = 6;
+  gpt.vocab_size = 256;
+  gpt.sequence_length = 256;
+  return gpt;
+}
+
+/// Sets all sizes, so it has to be read before those that override them.
+OptionBinding model(ModelOptions& field) {
+  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
+            if (name == "gpt") {
+              field = {name, own_sizes()};
+            } else if (const auto preset = models::gpt_preset(name)) {
+              field = {name, *preset};
+            } else {
+              return "one of " + preset_names();
+            }
+            return {};
+          },
+          .write = [&field] { return field.name; }};
+}
+
+OptionBinding recompute(Recompute& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int interval = 0;
+            if (given == "off") {
+              field = {};
+            } else if (given == "auto") {
+              field = {Recompute::Mode::automatic, 0};
+            } else if (!whole(interval, 1, most).read(given)) {
+              field = {Recompute::Mode::every, interval};
+            } else {
+              return "a number of layers, auto or off";
+            }
+            return {};
+          },
+          .write =
+              [&field] {
+                if (field.mode == Recompute::Mode::off) return std::string("off");
+                if (field.mode == Recompute::Mode::automatic) return std::string("auto");
+                return fmt::format("{}", field.interval);
+              }};
+}
+
+OptionBinding device(DeviceChoice& field) {
+  auto binding = choice<DeviceChoice>(field, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
+  return {.read = [read = binding.read](const std::string& given) -> std::optional<std::string> {
+            if (given.starts_with("cuda")) return "cpu: this build has no CUDA device";
+            return read(given);
+          },
+          .write = binding.write};
+}
+
+OptionTable declare(Asked& asked) {
+  auto& [model_options, grid, batch, data, optimizer, precision, device_options, run] = asked.options;
+  auto& gpt = model_options.gpt;
+  OptionTable table;
+
+  table.concern("Model");
+  table.add({"model", "NAME", "a preset (" + preset_names() + "); gpt: sizes as below", model(model_options)});
+  table.add({"layers", "L", "transformer blocks", whole(gpt.layers, 1, most)});
+  table.add({"hidden", "C", "channels", whole(gpt.hidden, 1, most)});
+  table.add({"heads", "H", "attention heads; divides --hidden", whole(gpt.heads, 1, most)});
+  table.add({"vocab-size", "V", "tokens that the model knows", whole(gpt.vocab_size, 1, most),
+             "256 for bytes, 50257 for token files, or the preset's"});
+  table.add({"sequence-length", "T", "tokens of a sample", whole(gpt.sequence_length, 1, most)});
+  table.add({"dropout", "RATE", "share of values dropped in training", real(gpt.dropout, 0, 1, true)});
+
+  table.concern("Grid");
+  table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(grid.shape.g_inter, 1, most)});
+  table.add({"g-data", "N", "data-parallel rows; g-inter times g-data is the number of ranks",
+             whole(grid.shape.g_data, 0, most), "ranks / g-inter"});
+
+  table.concern("Batch");
+  table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",
+             whole(batch.batch_size, 1, most), "16, or the next multiple of g-data"});
+  table.add({"microbatch-size", "N", "samples that travel through the pipeline together",
+             whole(batch.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
+  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages",
+             whole(batch.pipeline_limit, 0, most), "g-inter"});
+  table.add({"policy", "NAME", "what a stage does next: message-driven, 1f1b or gpipe",
+             choice<PipelinePolicy>(batch.policy, {{"message-driven", PipelinePolicy::message_driven},
+                                                   {"1f1b", PipelinePolicy::one_forward_one_backward},
+                                                   {"gpipe", PipelinePolicy::gpipe}})});
+  table.add({"recompute", "N",
+             "keep one activation for every N layers and compute the others again; auto: the "
+             "N with the least memory; off",
+             recompute(batch.recompute)});
+
+  table.concern("Data");
+  table.add({"data", "PATH", "text file, folder of text files, or token file", text(data.data)});
+  table.add({"tokenizer", "NAME", "of text: bytes; none: the data are tokens already",
+             choice<Tokenizer>(data.tokenizer, {{"bytes", Tokenizer::bytes}, {"none", Tokenizer::none}}),
+             "none for .bin, else bytes"});
+  table.add({"token-format", "NAME", "auto, text, llmc (a header, then uint16), uint16 (no header)",
+             choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
+                                               {"text", TokenFormat::text},
+                                               {"llmc", TokenFormat::llmc},
+                                               {"uint16", TokenFormat::uint16}})});
+  table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
+  table.add({"validation-split", "SHARE", "of the data's end, kept from training",
+             real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
+  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(data.eval_every, 0),
+             "0, or at the end with --validation-split"});
+
+  table.concern("Optimizer");
+  table.add({"steps", "N", "steps to train", whole(run.steps, 1)});
+  table.add({"learning-rate", "RATE", "the highest", real(optimizer.learning_rate, 0)});
+  table.add({"warmup-steps", "N", "steps that the learning rate rises", whole(optimizer.warmup_steps, 0),
+             "a tenth of the steps, at most 100"});
+  table.add({"lr-decay", "NAME", "how it falls after that: cosine, linear or constant",
+             choice<LearningRateDecay>(optimizer.decay, {{"cosine", LearningRateDecay::cosine},
+                                                         {"linear", LearningRateDecay::linear},
+                                                         {"constant", LearningRateDecay::constant}})});
+  table.add({"min-learning-rate", "RATE", "what it falls to", real(optimizer.min_learning_rate, 0),
+             "a tenth of --learning-rate"});
+  table.add({"beta1", "B", "AdamW", real(optimizer.beta1, 0, 1, true)});
+  table.add({"beta2", "B", "AdamW", real(optimizer.beta2, 0, 1, true)});
+  table.add({"epsilon", "E", "AdamW", real(optimizer.epsilon, 1e-30)});
+  table.add({"weight-decay", "RATE", "of matrices and embeddings", real(optimizer.weight_decay, 0)});
+  table.add({"clip", "NORM", "largest norm of the whole gradient; 0: any", real(optimizer.clip, 0)});
+  table.add({"seed", "N", "of weights, dropout and sample order", whole(run.seed, 0)});
+
+  table.concern("Precision");
+  table.add({"precision", "TYPE", "of activations, messages and working weights: fp32, bf16 or fp16",
+             choice<runtime::DType>(
+                 precision.types.compute,
+                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}})});
+  table.add({"gradient-dtype", "TYPE", "fp32, or half: that of --precision",
+             choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
+  table.add(
+      {"loss-scale", "X", "the first loss scale of fp16", real(precision.loss_scale, 1), "65536 for fp16, else 1"});
+
+  table.concern("Device");
+  table.add({"device", "NAME", "cpu; inline computes on the calling thread", device(device_options.device)});
+  table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
+             "what the machine has", true});
+  table.add({"threads",
+             "N",
+             "computing threads of a rank; 0: its share of the cores",
+             whole(device_options.threads, 0, 4096),
+             {},
+             true});
+
+  table.concern("Run");
+  table.add({"init-from", "FILE", "weights to start from, safetensors", text(run.init_from)});
+  table.add({"save", "FILE", "where to write the weights at the end", text(run.save)});
+  table.add({"metrics", "FILE", "where to write one JSON line per step", text(run.metrics)});
+  table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
+  table.add({"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0)});
+  table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
+  table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
+  table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});
+  table.add({"help", "", "print this", switch_on(asked.help)});
+  table.add({"version", "", "print the version", switch_on(asked.version)});
+  return table;
+}
+
+Asked defaults() {
+  Asked asked;
+  asked.options.model.gpt = own_sizes();
+  asked.options.grid.shape.g_data = 0;
+  asked.options.batch.pipeline_limit = 0;
+  return asked;
+}
+
+void resolve_grid(GridOptions& grid, const OptionTable& table) {
+  auto& [g_inter, g_data] = grid.shape;
+  if (g_data == 0) {
+    if (grid.ranks % g_inter != 0)
+      fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}: start a multiple of {} ranks",
+           g_inter, grid.ranks, g_inter);
+    g_data = grid.ranks / g_inter;
+  }
+  if (std::int64_t{g_inter} * g_data == grid.ranks) return;
+  const auto wanted = std::int64_t{g_inter} * g_data;
+  fail(ErrorCode::usage, "--g-inter {} x --g-data {} is a grid of {} ranks, but there {}: {}", g_inter, g_data,
+       wanted, grid.ranks == 1 ? "is 1" : fmt::format("are {}", grid.ranks),
+       table.given("world") ? fmt::format("give --world {}", wanted)
+                            : fmt::format("start with mpirun -n {}, or change the grid", wanted));
+}
+
+void check_model(const ModelOptions& model, const GridOptions& grid) {
+  const auto& gpt = model.gpt;
+  if (gpt.hidden % gpt.heads != 0)
+    fail(ErrorCode::usage, "--heads {} does not divide --hidden {}: choose a divisor such as {}", gpt.heads,
+         gpt.hidden, std::gcd(gpt.heads, gpt.hidden));
+  if (grid.shape.g_inter > gpt.layers)
+    fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
+         grid.shape.g_inter, gpt.layers);
+}
+
+void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const OptionTable& table) {
+  if (!table.given("batch-size"))
+    batch.batch_size = (default_batch_size + grid.g_data - 1) / grid.g_data * grid.g_data;
+  if (batch.batch_size % grid.g_data != 0)
+    fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}: choose a multiple, such as {}",
+         batch.batch_size, grid.g_data, (batch.batch_size / grid.g_data + 1) * std::int64_t{grid.g_data});
+  if (!table.given("microbatch-size")) batch.microbatch_size = default_microbatch_size;
+  batch.microbatch_size = std::min(batch.microbatch_size, batch.batch_size / grid.g_data);
+  if (batch.pipeline_limit == 0) batch.pipeline_limit = grid.g_inter;
+}
+
+void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
+  if (data.data.empty() && run.request == Request::train)
+    fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
+  const bool tokens = data.format == TokenFormat::llmc || data.format == TokenFormat::uint16 ||
+                      (data.format == TokenFormat::automatic && data.data.ends_with(".bin"));
+  if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
+  if (data.format == TokenFormat::text && data.tokenizer == Tokenizer::none)
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format text: give --tokenizer bytes");
+  const bool own = model.name == "gpt" && !table.given("vocab-size");
+  if (own && data.tokenizer == Tokenizer::none) model.gpt.vocab_size = 50257;
+
+  if (data.eval_every > 0 && data.validation_split == 0) {
+    if (table.given("validation-split"))
+      fail(ErrorCode::usage,
+           "--eval-every {} with --validation-split 0 has nothing to evaluate: give a share, "
+           "such as 0.1",
+           data.eval_every);
+    data.validation_split = 0.1;
+  }
+  if (data.validation_split > 0 && !table.given("eval-every")) data.eval_every = run.steps;
+}
+
+void resolve_optimizer(OptimizerOptions& optimizer, std::int64_t steps, const OptionTable& table) {
+  if (!table.given("warmup-steps")) optimizer.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
+  if (!table.given("min-learning-rate")) optimizer.min_learning_rate = optimizer.learning_rate / 10;
+  if (optimizer.min_learning_rate > optimizer.learning_rate)
+    fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it",
+         optimizer.min_learning_rate, optimizer.learning_rate);
+}
+
+void resolve_precision(PrecisionOptions& precision, const Asked& asked, const OptionTable& table) {
+  const auto compute = precision.types.compute;
+  const bool fp16 = compute == runtime::DType::f16;
+  if (asked.half_gradients && compute == runtime::DType::f32)
+    fail(ErrorCode::usage, "--gradient-dtype half needs half precision: give --precision bf16 or fp16");
+  precision.types.gradient = asked.half_gradients ? compute : runtime::DType::f32;
+  if (!table.given("loss-scale")) precision.loss_scale = fp16 ? 65536 : 1;
+  if (!fp16 && precision.loss_scale != 1)
+    fail(ErrorCode::usage, "--loss-scale {} has no use in {}: leave it out, or give --precision fp16",
+         precision.loss_scale, to_string(compute));
+}
+
+}  // namespace
+
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
+  Asked asked = defaults();
+  auto table = declare(asked);
+  table.parse(argc, argv);
+  auto& options = asked.options;
+  if (asked.help || asked.version) {
+    options.run.request = asked.help ? Request::help : Request::version;
+    return options;
+  }
+  if (asked.dry_run) options.run.request = Request::dry_run;
+  if (asked.world > 0 && !asked.dry_run)
+    fail(ErrorCode::usage, "--world {} imagines ranks and so cannot train: add --dry-run", asked.world);
+  options.grid.ranks = asked.world > 0 ? asked.world : ranks;
+  if (options.run.timeout_seconds == 0)
+    fail(ErrorCode::usage, "--timeout 0 would end every job at once: give seconds, such as 60");
+
+  resolve_grid(options.grid, table);
+  check_model(options.model, options.grid);
+  resolve_batch(options.batch, options.grid.shape, table);
+  resolve_data(options.data, options.model, options.run, table);
+  resolve_optimizer(options.optimizer, options.run.steps, table);
+  resolve_precision(options.precision, asked, table);
+  options.model.gpt.precision = options.precision.types;
+  return options;
+}
+
+std::string train_help() {
+  Asked asked = defaults();
+  return declare(asked).help(
+      "ranvier-train trains a transformer on the ranks that mpirun starts.\n"
+      "  mpirun -n 4 ranvier-train --data FILE --g-inter 2\n");
+}
+
+std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
+  Asked asked;
+  asked.options = options;
+  asked.world = options.grid.ranks;
+  asked.half_gradients = options.precision.types.gradient != runtime::DType::f32;
+  asked.dry_run = options.run.request == Request::dry_run;
+  auto all = declare(asked).resolved();
+  std::erase_if(all, [](const auto& option) { return option.name == "help" || option.name == "version"; });
+  return all;
+}
+
+std::uint64_t options_hash(const TrainOptions& options) { return runtime::hash_of(resolved(options)); }
+
+}  // namespace ranvier::apps

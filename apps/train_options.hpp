@@ -1,0 +1,123 @@
+// What ranvier-train was asked to do: one struct per concern, filled from flags and a config file, checked as
+// far as that needs no files, with every default resolved. Every rank parses for itself; ranks compare
+// options_hash().
+#pragma once
+
+#include "models/gpt.hpp"
+#include "runtime/grid.hpp"
+#include "runtime/options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+struct ModelOptions {
+  std::string name = "gpt";  ///< a preset, or "gpt" for sizes of one's own
+  models::GptOptions gpt;    ///< its precision comes from PrecisionOptions
+};
+
+struct GridOptions {
+  int ranks = 1;  ///< of the job, or of the one that --world imagines
+  runtime::GridShape shape;
+};
+
+enum class PipelinePolicy { message_driven, one_forward_one_backward, gpipe };
+
+/// How many layers share one saved activation.
+struct Recompute {
+  enum class Mode { off, every, automatic };
+  Mode mode = Mode::off;
+  int interval = 0;  ///< with Mode::every, at least 1
+
+  friend bool operator==(const Recompute&, const Recompute&) = default;
+};
+
+struct BatchOptions {
+  int batch_size = 16;      ///< samples of a step, over all rows
+  int microbatch_size = 4;  ///< at most a row's share of the batch
+  int pipeline_limit = 1;   ///< microbatches in flight per pipeline
+  PipelinePolicy policy = PipelinePolicy::message_driven;
+  Recompute recompute;
+};
+
+enum class Tokenizer { none, bytes };
+enum class TokenFormat { automatic, text, llmc, uint16 };
+
+struct DataOptions {
+  std::string data;
+  Tokenizer tokenizer = Tokenizer::bytes;
+  TokenFormat format = TokenFormat::automatic;
+  bool shuffle = true;
+  double validation_split = 0;  ///< share of the tokens, at the end of the file
+  std::int64_t eval_every = 0;  ///< steps; 0: never
+};
+
+enum class LearningRateDecay { constant, linear, cosine };
+
+struct OptimizerOptions {
+  double learning_rate = 6e-4;
+  std::int64_t warmup_steps = 0;
+  LearningRateDecay decay = LearningRateDecay::cosine;
+  double min_learning_rate = 6e-5;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;  ///< largest global norm of the gradient; 0: not clipped
+};
+
+struct PrecisionOptions {
+  models::Precision types;
+  double loss_scale = 1;  ///< the first one; adapted in fp16 only
+};
+
+enum class DeviceChoice { cpu, inline_ };
+
+struct DeviceOptions {
+  DeviceChoice device = DeviceChoice::cpu;
+  std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
+  int threads = 0;                          ///< 0: this rank's share of its node's cores
+};
+
+enum class Request { train, dry_run, help, version };
+
+struct RunOptions {
+  Request request = Request::train;
+  std::int64_t steps = 500;
+  std::uint64_t seed = 1234;
+  double timeout_seconds = 60;
+  std::string init_from;  ///< paths; empty: none
+  std::string save;
+  std::string metrics;
+  std::string trace;
+  std::string config;
+};
+
+struct TrainOptions {
+  ModelOptions model;
+  GridOptions grid;
+  BatchOptions batch;
+  DataOptions data;
+  OptimizerOptions optimizer;
+  PrecisionOptions precision;
+  DeviceOptions device;
+  RunOptions run;
+};
+
+/// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.
+/// With Request::help or ::version nothing else is resolved or checked.
+[[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks);
+
+[[nodiscard]] std::string train_help();
+
+/// Every option with the value that the run uses, in the order of the help text.
+[[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);
+
+/// Equal on two ranks if they were given the same run.
+[[nodiscard]] std::uint64_t options_hash(const TrainOptions& options);
+
+}  // namespace ranvier::apps

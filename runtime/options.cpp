@@ -1,0 +1,274 @@
+#include "runtime/options.hpp"
+
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+namespace ranvier::runtime {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::size_t help_width = 100;
+
+/// `text` cut at spaces into lines of at most `width` characters.
+std::vector<std::string> wrap(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (text.size() > width) {
+    std::size_t cut = text.rfind(' ', width);
+    if (cut == std::string_view::npos || cut == 0) cut = width;
+    lines.emplace_back(text.substr(0, cut));
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of(' ', cut)));
+  }
+  lines.emplace_back(text);
+  return lines;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const std::size_t columns = b.size() + 1;
+  std::vector<std::size_t> cost((a.size() + 1) * columns);
+  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return cost[i * columns + j]; };
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        at(i, j) = i + j;
+        continue;
+      }
+      const std::size_t replace = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
+      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replace});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+    }
+  }
+  return cost.back();
+}
+
+std::string_view without_dashes(std::string_view name) {
+  name.remove_prefix(std::min(name.size(), name.find_first_not_of('-')));
+  return name.substr(0, name.find('='));
+}
+
+}  // namespace
+
+void OptionTable::concern(std::string title) { concern_ = std::move(title); }
+
+void OptionTable::add(Option option) {
+  std::string shown = option.default_text.empty() ? option.binding.write() : option.default_text;
+  options_.push_back({std::move(option), concern_, std::move(shown), {}, {}});
+}
+
+void OptionTable::parse(int argc, const char* const* argv) {
+  for (auto& declared : options_) declared.origin.clear();
+  read_flags(argc, argv);
+  if (given("config")) read_file(at("config").text);
+  for (const auto& declared : options_) {
+    if (declared.origin.empty()) continue;
+    if (const auto wanted = declared.option.binding.read(declared.text))
+      fail(ErrorCode::usage, "{}: '{}' will not do: give {}", declared.origin, declared.text, *wanted);
+  }
+}
+
+void OptionTable::read_flags(int argc, const char* const* argv) {
+  po::options_description description;
+  for (const auto& [option, concern, shown, text, origin] : options_) {
+    auto* value = po::value<std::string>();
+    if (option.binding.is_switch) value->implicit_value("on");
+    description.add_options()(option.name.c_str(), value);
+  }
+  namespace style = po::command_line_style;
+  try {
+    const auto parsed = po::command_line_parser(argc, argv)
+                            .options(description)
+                            .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
+                            .allow_unregistered()
+                            .run();
+    for (const auto& found : parsed.options) {
+      if (found.unregistered)
+        fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
+             advice(found.original_tokens.at(0)));
+      if (found.position_key >= 0)
+        fail(ErrorCode::usage, "unexpected argument '{}': every value follows a flag; --help lists them",
+             found.original_tokens.at(0));
+      set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
+    }
+  } catch (const po::error& error) {
+    fail(ErrorCode::usage, "{}; --help lists the flags", error.what());
+  }
+}
+
+void OptionTable::read_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file || file.peek() == std::ifstream::traits_type::eof())
+    fail(ErrorCode::usage, "--config {}: the file cannot be read or is empty", path);
+  try {
+    const auto parsed = po::parse_config_file(file, po::options_description(), true);
+    for (const auto& found : parsed.options) {
+      const bool known = std::any_of(options_.begin(), options_.end(),
+                                     [&](const Declared& one) { return one.option.name == found.string_key; });
+      if (!known || found.string_key == "config")
+        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice(found.string_key));
+      set(found.string_key, found.value.at(0), fmt::format("{} in {}", found.string_key, path), false);
+    }
+  } catch (const po::error& error) {
+    fail(ErrorCode::usage, "--config {}: {}; every line is key = value, with # before comments", path,
+         error.what());
+  }
+}
+
+void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
+  for (auto& declared : options_) {
+    if (declared.option.name != name) continue;
+    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice: keep one", origin);
+    if (!wins && !declared.origin.empty()) return;
+    declared.text = std::move(text);
+    declared.origin = std::move(origin);
+  }
+}
+
+std::string OptionTable::advice(std::string_view unknown) const {
+  std::vector<std::string> names;
+  for (const auto& declared : options_) names.push_back(declared.option.name);
+  const auto nearest = nearest_name(without_dashes(unknown), names);
+  if (!nearest) return "--help lists those that there are";
+  return fmt::format("did you mean {}{}?", unknown.starts_with("-") ? "--" : "", *nearest);
+}
+
+const OptionTable::Declared& OptionTable::at(std::string_view name) const {
+  const auto found =
+      std::find_if(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
+  expect(found != options_.end(), "no option is called {}", name);
+  return *found;
+}
+
+bool OptionTable::given(std::string_view name) const {
+  return std::any_of(options_.begin(), options_.end(),
+                     [&](const Declared& one) { return one.option.name == name && !one.origin.empty(); });
+}
+
+std::string OptionTable::help(std::string_view usage) const {
+  std::size_t column = 0;
+  for (const auto& [option, concern, shown, text, origin] : options_)
+    column = std::max(column, option.name.size() + option.placeholder.size() + 7);
+  std::string out(usage);
+  std::string_view heading;
+  for (const auto& [option, concern, shown, text, origin] : options_) {
+    if (heading != concern) {
+      heading = concern;
+      out += fmt::format("\n{}\n", concern);
+    }
+    std::string about = option.help;
+    if (!option.placeholder.empty() && !shown.empty()) about += fmt::format(" [{}]", shown);
+    std::string left = fmt::format("  --{} {}", option.name, option.placeholder);
+    for (const auto& line : wrap(about, help_width - column)) {
+      out += fmt::format("{:<{}}{}\n", left, column, line);
+      left.clear();
+    }
+  }
+  return out;
+}
+
+std::vector<ResolvedOption> OptionTable::resolved() const {
+  std::vector<ResolvedOption> all;
+  for (const auto& [option, concern, shown, text, origin] : options_)
+    all.push_back({concern, option.name, option.binding.write(), option.per_rank});
+  return all;
+}
+
+std::uint64_t hash_of(const std::vector<ResolvedOption>& options) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xffu) * 0x100000001b3u;  // no text contains 0xff, so boundaries count
+  };
+  for (const auto& option : options) {
+    if (option.per_rank) continue;
+    add(option.name);
+    add(option.value);
+  }
+  return hash;
+}
+
+namespace {
+
+constexpr std::pair<std::string_view, unsigned> units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20},
+                                                           {"KiB", 10}, {"B", 0},    {"", 0}};
+
+}  // namespace
+
+std::optional<std::size_t> parse_bytes(std::string_view text) {
+  double number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number, std::chars_format::fixed);
+  if (error != std::errc{} || !(number >= 0)) return {};
+  std::string_view rest(end, static_cast<std::size_t>(last - end));
+  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(' ')));
+  for (const auto& [unit, shift] : units) {
+    if (rest != unit) continue;
+    const double bytes = std::ldexp(number, static_cast<int>(shift));
+    if (bytes >= 0x1p63 || bytes != std::floor(bytes)) return {};
+    return static_cast<std::size_t>(bytes);
+  }
+  return {};
+}
+
+std::string bytes_text(std::size_t bytes) {
+  for (const auto& [unit, shift] : units)
+    if (bytes != 0 && bytes % (std::size_t{1} << shift) == 0) return fmt::format("{}{}", bytes >> shift, unit);
+  return "0B";
+}
+
+std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  std::optional<std::string> nearest;
+  std::size_t fewest = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const auto& candidate : candidates) {
+    const std::size_t edits = edit_distance(name, candidate);
+    if (edits >= fewest) continue;
+    fewest = edits;
+    nearest = candidate;
+  }
+  if (nearest) return nearest;
+  for (const auto& candidate : candidates)  // a word of it, as in --rate for --learning-rate
+    if (name.size() >= 2 && candidate.find(name) != std::string::npos) return candidate;
+  return {};
+}
+
+OptionBinding text(std::string& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given.empty()) return "something";
+            field = given;
+            return {};
+          },
+          .write = [&field] { return field; }};
+}
+
+OptionBinding bytes(std::optional<std::size_t>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            const auto size = parse_bytes(given);
+            if (!size || *size == 0) return "a size such as 512MiB, 1.5GiB or a number of bytes";
+            field = size;
+            return {};
+          },
+          .write = [&field] { return field ? bytes_text(*field) : std::string(); }};
+}
+
+OptionBinding toggle(bool& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            const bool on = given == "on" || given == "true" || given == "yes" || given == "1";
+            const bool off = given == "off" || given == "false" || given == "no" || given == "0";
+            if (!on && !off) return "on or off";
+            field = on;
+            return {};
+          },
+          .write = [&field] { return std::string(field ? "on" : "off"); }};
+}
+
+OptionBinding switch_on(bool& field) {
+  auto binding = toggle(field);
+  binding.is_switch = true;
+  return binding;
+}
+
+}  // namespace ranvier::runtime
