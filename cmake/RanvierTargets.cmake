@@ -9,6 +9,8 @@ endif()
 if(RANVIER_SANITIZE)
   target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer -g)
   target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
+  add_library(ranvier_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/tests/sanitizers/options.cpp)
+  target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
 endif()
 
 # ranvier_room(<room> SOURCES ... LINK ...): the library of one folder, ranvier::<room>.
@@ -19,12 +21,20 @@ function(ranvier_room room)
   target_link_libraries(ranvier_${room} PUBLIC ranvier_flags fmt::fmt ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
 
+# Tests of a sanitizer build are told apart by their names, so that one ctest can run several builds.
+set(ranvier_test_prefix "")
+if(RANVIER_SANITIZE MATCHES "thread")
+  set(ranvier_test_prefix "tsan ")
+elseif(RANVIER_SANITIZE)
+  set(ranvier_test_prefix "asan ")
+endif()
+
 # ranvier_tests(<room> SOURCES ... LINK ...): a doctest program; each of its test cases is a ctest test.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_executable(ranvier_${room}_tests ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} doctest::doctest)
-  doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${room}: "
+  doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${room}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
 endfunction()

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Configures and builds a preset, with as many compilers at once as cores and memory carry.
+#
+# usage: cmake/build.sh PRESET [TARGET...]      into build/PRESET; without targets everything
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:?usage: cmake/build.sh PRESET [TARGET...]}
+shift
+
+gib=1048576
+available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
+[ "$limit" = max ] || [ $((limit / 1024)) -gt "$available" ] || available=$((limit / 1024))
+jobs=$((available / (gib * 3 / 2)))  # the largest translation units take a good GiB each
+cores=$(nproc)
+[ "$jobs" -le "$cores" ] || jobs=$cores
+[ "$jobs" -ge 1 ] || jobs=1
+
+cmake --preset "$preset"
+targets=()
+[ $# -eq 0 ] || targets=(--target "$@")
+cmake --build "build/$preset" -j "$jobs" "${targets[@]}"

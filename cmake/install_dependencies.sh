@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs what a build needs and this system lacks. Debian 12, Ubuntu 24.04 and their like; elsewhere it lists
+# what to install by hand and leaves the judgement to CMake.
+#
+# usage: cmake/install_dependencies.sh [--reference]
+#   --reference   PyTorch and NumPy as well, for tests/reference and tests/bench/compare_pytorch.py
+#
+# Asks the local package database first, so a system that has everything needs neither network nor root.
+set -euo pipefail
+
+packages=(cmake g++ ninja-build pkg-config
+          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev liburing-dev openmpi-bin)
+
+[ -r /etc/os-release ] && . /etc/os-release
+case "${ID:-}:${VERSION_ID:-}" in
+  debian:12) boost=1.81 ;;
+  ubuntu:24.04 | debian:13) boost=1.83 ;;
+  *) boost= ;;
+esac
+packages+=("libboost$boost-dev")
+[ -n "$boost" ] && packages+=("libboost-program-options$boost-dev") || packages+=(libboost-program-options-dev)
+
+for argument in "$@"; do
+  case "$argument" in
+    --reference) packages+=(python3 python3-numpy python3-torch) ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; the only one is --reference" >&2; exit 2 ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  for tool in cmake ninja mpicc mpirun c++; do
+    command -v "$tool" >/dev/null && continue
+    echo "Not a Debian or Ubuntu system, and '$tool' is missing. Install the counterparts of these packages by hand:" >&2
+    echo "  ${packages[*]}" >&2
+    exit 1
+  done
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
+  [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "These packages are missing, and installing them needs root or sudo, neither of which is at hand:" >&2
+    echo "  apt-get install ${missing[*]}" >&2
+    echo "Have an administrator run that line, then start this script again." >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "Installing ${missing[*]}"
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
+"${apt[@]}" update
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,28 @@
+// What sanitized programs run with by default, so that nobody has to remember an environment variable.
+// Suppressions name Open MPI alone, which leaks at exit. ThreadSanitizer leaves libraries out that were built
+// without it, whose locks it cannot see.
+// The sanitizers call these before any constructor, hence plain functions that touch nothing.
+
+extern "C" {
+
+// The slow unwinder, because Open MPI keeps no frame pointers and its leaks must be told by their callers.
+const char* __asan_default_options() {
+  return "detect_stack_use_after_return=1:strict_string_checks=1:fast_unwind_on_malloc=0";
+}
+const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
+const char* __lsan_default_options() { return "print_suppressions=0"; }
+const char* __lsan_default_suppressions() {
+  return "leak:libmpi.so\n"
+         "leak:libopen-pal.so\n"
+         "leak:libpmix.so\n"
+         "leak:mca_\n";
+}
+
+const char* __tsan_default_options() {
+  return "halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1";
+}
+
+// Libraries stay loaded, or a leak in one that was unloaded meanwhile has no name that a suppression could match.
+int dlclose(void*) { return 0; }
+
+}  // extern "C"
