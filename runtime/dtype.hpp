@@ -58,7 +58,7 @@ struct F16 {
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
 }
 
-/// Rounds to nearest even; NaN stays NaN.
+/// Rounds to nearest even; NaN stays NaN and keeps the high bits of its payload, as processors do.
 template <typename T>
 [[nodiscard]] T from_float(float value);
 
@@ -70,8 +70,9 @@ inline float from_float<float>(float value) {
 template <>
 inline Bf16 from_float<Bf16>(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
-  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return {static_cast<std::uint16_t>(nan ? (bits >> 16) | 0x40u : rounded >> 16)};  // a choice of values vectorises
 }
 
 template <>
@@ -79,7 +80,7 @@ inline F16 from_float<F16>(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu))};
   if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to infinity
   if (magnitude < 0x38800000u) {  // subnormal result: adding 0.5 leaves the rounded mantissa in the low bits
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;

@@ -36,7 +36,7 @@ class Stream {
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
 
   /// Runs `work` in order on this stream's thread. Devices `cpu` and `inline` only.
-  /// An exception in it reaches Device::on_failure; what was queued behind it is dropped.
+  /// An exception in it reaches Device::on_failure; from then on the device drops all work and callbacks.
   virtual void launch(Work work) = 0;
 
   /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's.
@@ -46,7 +46,7 @@ class Stream {
   /// What is queued after this call starts after the last record of `event`.
   virtual void wait(const Event& event) = 0;
 
-  /// Blocks until everything queued so far is done, and rethrows its failure. Never in a training step.
+  /// Blocks until everything queued so far is done, and rethrows the device's failure. Never in a training step.
   virtual void synchronize() = 0;
 };
 
@@ -60,6 +60,9 @@ class StreamView {
   void call_back(std::function<void()> function) const { stream_->call_back(std::move(function)); }
   void wait(const Event& event) const { stream_->wait(event); }
   void synchronize() const { stream_->synchronize(); }
+  [[nodiscard]] Stream& stream() const noexcept { return *stream_; }
+
+  friend bool operator==(StreamView, StreamView) = default;
 
  private:
   Stream* stream_;
@@ -73,6 +76,7 @@ class Event {
   virtual void record(StreamView stream) = 0;
 
   /// Whether the last recorded work is done; true if nothing was recorded. Any thread.
+  /// After a failure of the device events are still reached, so that nobody waits for ever.
   [[nodiscard]] virtual bool reached() const = 0;
 };
 

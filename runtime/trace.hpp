@@ -9,10 +9,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ranvier::runtime {
@@ -40,7 +39,8 @@ class Trace {
 
   void add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index = -1);
 
-  /// Records the time between here and the matching end() as the stream sees it.
+  /// Records the time between here and the matching end() as the stream sees it; end() matches the last
+  /// begin() with the same stream, kind and index. The trace outlives the stream's work.
   void begin(StreamView stream, SpanKind kind, int index = -1);
   void end(StreamView stream, SpanKind kind, Lane lane, int index = -1);
 
@@ -57,13 +57,22 @@ class Trace {
   [[nodiscard]] std::string chrome_events(std::int64_t offset_ns = 0) const;
 
  private:
+  /// A begin() whose end() was not called yet.
+  struct Open {
+    StreamView stream;
+    SpanKind kind;
+    int index;
+    std::shared_ptr<Clock::time_point> began;  // written on the stream
+  };
+
   int rank_;
   Clock::time_point start_;
   mutable std::mutex mutex_;
   std::vector<Span> ring_;
-  std::size_t next_ = 0;
+  std::size_t capacity_;
+  std::size_t next_ = 0;  // where the oldest span is once the ring is full
   std::array<double, span_kinds> seconds_{};
-  std::array<std::int64_t, span_kinds> open_{};  // begin of the span that is open on a stream, by kind
+  std::vector<Open> open_;
 };
 
 }  // namespace ranvier::runtime

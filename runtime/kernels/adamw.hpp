@@ -1,8 +1,11 @@
 // AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization") on flat arrays.
 //
 //   g = gradient · gradient_scale
+//   w = w · (1 - lr · decay)
 //   m = β1 m + (1-β1) g          v = β2 v + (1-β2) g²
-//   w = w - lr · ( (m / bias1) / (√(v / bias2) + ε) + decay · w )
+//   w = w - (lr / bias1) · m / (√v / √bias2 + ε)
+//
+// Operations come in PyTorch's order, on floats, with constants computed in double and rounded once.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -15,13 +18,13 @@
 namespace ranvier::runtime {
 
 struct AdamWOptions {
-  float learning_rate = 0;
-  float beta1 = 0.9f;
-  float beta2 = 0.95f;
-  float epsilon = 1e-8f;
-  float weight_decay = 0.1f;
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
   std::int64_t step = 1;     ///< counts the steps that took effect, from 1: bias1 = 1 - β1^step
-  float gradient_scale = 1;  ///< clipping factor over loss scale
+  double gradient_scale = 1;  ///< clipping factor over loss scale
 };
 
 /// A run of elements that weight decay touches or not.

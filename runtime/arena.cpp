@@ -1,0 +1,170 @@
+#include "runtime/arena.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace ranvier::runtime {
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t paged_from_bytes = std::size_t{2} << 20;  // an item this large starts on a page
+constexpr std::array spaces = {MemorySpace::device, MemorySpace::pinned, MemorySpace::host};
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+std::size_t stride_of(const MemoryItem& item) { return round_up(item.slot_bytes, MemoryPlan::alignment); }
+
+/// A whole number of pages for large items: then whatever follows keeps every large one on a page.
+std::size_t bytes_of(const MemoryItem& item) {
+  const std::size_t bytes = stride_of(item) * item.slots;
+  return bytes >= paged_from_bytes ? round_up(bytes, page_bytes) : bytes;
+}
+
+bool is_paged(const MemoryItem& item) { return bytes_of(item) >= paged_from_bytes; }
+
+}  // namespace
+
+const char* to_string(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::parameters:
+      return "parameters";
+    case MemoryKind::gradients:
+      return "gradients";
+    case MemoryKind::optimizer:
+      return "optimizer";
+    case MemoryKind::activations:
+      return "activations";
+    case MemoryKind::messages:
+      return "messages";
+    case MemoryKind::workspace:
+      return "workspace";
+  }
+  return "?";
+}
+
+MemoryId MemoryPlan::add(MemoryItem item) {
+  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  if (item.slots != 0 && item.slot_bytes > most / 2 / item.slots)
+    fail(ErrorCode::memory, "{} slots of {} bytes for {} are more than any address space", item.slots,
+         item.slot_bytes, item.name);
+  items_.push_back(std::move(item));
+  return {items_.size() - 1};
+}
+
+std::size_t MemoryPlan::bytes(MemorySpace space) const {
+  std::size_t sum = 0;
+  for (const auto& item : items_)
+    if (item.space == space) sum += bytes_of(item);
+  return sum;
+}
+
+std::size_t MemoryPlan::bytes(MemoryKind kind) const {
+  std::size_t sum = 0;
+  for (const auto& item : items_)
+    if (item.kind == kind) sum += bytes_of(item);
+  return sum;
+}
+
+std::size_t MemoryPlan::bytes(MemorySpace space, MemoryKind kind) const {
+  std::size_t sum = 0;
+  for (const auto& item : items_)
+    if (item.space == space && item.kind == kind) sum += bytes_of(item);
+  return sum;
+}
+
+std::string MemoryPlan::table() const {
+  struct Row {
+    std::string kind, name, space, slots, slot, sum;
+  };
+  std::vector<Row> rows = {{"kind", "what", "where", "slots", "each", "bytes"}};
+  for (int kind_number = 0; kind_number < memory_kinds; ++kind_number) {
+    const auto kind = static_cast<MemoryKind>(kind_number);
+    for (const auto& item : items_)
+      if (item.kind == kind)
+        rows.push_back({to_string(kind), item.name, to_string(item.space), fmt::format("{}", item.slots),
+                        format_bytes(item.slot_bytes), format_bytes(bytes_of(item))});
+  }
+  // Sums follow the items: per space and kind, then per space.
+  for (const MemorySpace space : spaces) {
+    for (int kind_number = 0; kind_number < memory_kinds; ++kind_number) {
+      const auto kind = static_cast<MemoryKind>(kind_number);
+      if (const std::size_t sum = bytes(space, kind); sum != 0)
+        rows.push_back({"sum", to_string(kind), to_string(space), "", "", format_bytes(sum)});
+    }
+    if (const std::size_t sum = bytes(space); sum != 0 || space == MemorySpace::device)
+      rows.push_back({"total", "", to_string(space), "", "", format_bytes(sum)});
+  }
+
+  std::array<std::size_t, 6> width{};
+  const auto cells = [](const Row& row) {
+    return std::array<const std::string*, 6>{&row.kind, &row.name, &row.space, &row.slots, &row.slot, &row.sum};
+  };
+  for (const Row& row : rows)
+    for (std::size_t column = 0; column < width.size(); ++column)
+      width[column] = std::max(width[column], cells(row)[column]->size());
+
+  std::string text;
+  for (const Row& row : rows)
+    fmt::format_to(std::back_inserter(text), "{:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}  {:>{}}\n", row.kind, width[0],
+                   row.name, width[1], row.space, width[2], row.slots, width[3], row.slot, width[4], row.sum,
+                   width[5]);
+  return text;
+}
+
+Arena::Arena(Device& device, const MemoryPlan& plan) {
+  const std::size_t needed = plan.bytes(MemorySpace::device);
+  const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
+  if (needed > free)
+    fail(ErrorCode::memory,
+         "{}the plan needs {} of device memory and {} of the budget of {} is free: give more with --device-memory, "
+         "or "
+         "plan for less with a smaller --microbatch-size, --recompute auto, a smaller --pipeline-limit, a larger "
+         "--g-inter, or half --precision",
+         plan.table(), format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()));
+
+  std::array<std::byte*, spaces.size()> base{};
+  for (std::size_t i = 0; i < spaces.size(); ++i) {
+    buffers_.push_back(device.allocate(plan.bytes(spaces[i]), spaces[i]));
+    base[i] = buffers_.back().data();
+  }
+
+  first_.resize(plan.items().size());
+  stride_.resize(plan.items().size());
+  slots_.resize(plan.items().size());
+  std::array<std::size_t, spaces.size()> offset{};
+  for (const bool paged : {true, false}) {  // large items first: each is a whole number of pages
+    for (std::size_t i = 0; i < plan.items().size(); ++i) {
+      const MemoryItem& item = plan.items()[i];
+      if (is_paged(item) != paged) continue;
+      const auto space = static_cast<std::size_t>(item.space);
+      first_[i] = base[space] + offset[space];
+      stride_[i] = stride_of(item);
+      slots_[i] = item.slots;
+      offset[space] += bytes_of(item);
+    }
+  }
+}
+
+std::byte* Arena::slot(MemoryId item, std::size_t slot) const {
+  expect(item.index < first_.size(), "item {} of an arena of {}", item.index, first_.size());
+  expect(slot < slots_[item.index], "slot {} of {} of item {}", slot, slots_[item.index], item.index);
+  return first_[item.index] + slot * stride_[item.index];
+}
+
+std::string format_bytes(std::size_t bytes) {
+  constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; value >= 1023.95 && unit + 1 < units.size(); ++unit) value /= 1024;
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+}  // namespace ranvier::runtime

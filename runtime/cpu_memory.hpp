@@ -1,0 +1,29 @@
+// The memory of a CPU device: mapped straight from the system, counted against a budget. Any thread.
+#pragma once
+
+#include "runtime/device.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+namespace ranvier::runtime {
+
+class CpuMemory {
+ public:
+  /// `budget_bytes` limits MemorySpace::device; none: physical memory.
+  explicit CpuMemory(std::optional<std::size_t> budget_bytes);
+
+  /// As Device::allocate. The buffer may outlive this object.
+  [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space);
+
+  [[nodiscard]] std::size_t used_bytes() const noexcept { return used_->load(); }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept { return budget_; }
+
+ private:
+  std::size_t budget_;
+  std::shared_ptr<std::atomic<std::size_t>> used_ = std::make_shared<std::atomic<std::size_t>>(0);
+};
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,36 @@
+#include "runtime/device.hpp"
+
+#include <utility>
+
+namespace ranvier::runtime {
+
+const char* to_string(MemorySpace space) noexcept {
+  switch (space) {
+    case MemorySpace::device:
+      return "device";
+    case MemorySpace::pinned:
+      return "pinned";
+    case MemorySpace::host:
+      return "host";
+  }
+  return "?";
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      release_(std::exchange(other.release_, nullptr)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  Buffer taken(std::move(other));
+  std::swap(data_, taken.data_);
+  std::swap(bytes_, taken.bytes_);
+  std::swap(release_, taken.release_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr && release_) release_(data_, bytes_);
+}
+
+}  // namespace ranvier::runtime

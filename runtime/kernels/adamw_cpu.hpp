@@ -1,0 +1,27 @@
+// AdamW's arithmetic on host arrays, on the calling thread.
+#pragma once
+
+#include "runtime/kernels/adamw.hpp"
+
+#include <cstddef>
+
+namespace ranvier::runtime::cpu {
+
+/// What a step multiplies and adds, computed once in double.
+struct AdamWConstants {
+  explicit AdamWConstants(const AdamWOptions& options);
+
+  float gradient_scale;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float step_size;   ///< lr / bias1
+  float root_scale;  ///< 1 / √bias2
+  float epsilon;
+  float kept;  ///< 1 - lr · decay, of elements that decay
+};
+
+/// One step on n elements; the arrays do not overlap. `kept` is what weight decay leaves of a weight.
+void adamw(float* weights, float* m, float* v, const float* gradient, std::size_t n, float kept,
+           const AdamWConstants& constants);
+
+}  // namespace ranvier::runtime::cpu

@@ -1,0 +1,182 @@
+#include "runtime/kernels/elementwise.hpp"
+
+#include "runtime/compute_pool.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise_cpu.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+namespace ranvier::runtime {
+namespace {
+
+using cpu::chunk_elements;
+
+constexpr std::size_t line_bytes = 64;
+constexpr std::size_t block_elements = 4096;  // of a sum of squares
+
+void check_float(DType dtype, const char* kernel) {
+  expect(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "{} does not take {}", kernel,
+         to_string(dtype));
+}
+
+/// Calls part(begin, end) for parts of [0, items) on all threads that are worth waking.
+template <typename Part>
+void in_parts(ComputePool& pool, std::size_t items, std::size_t item_bytes, Part&& part) {
+  constexpr std::size_t bytes_worth_waking = 64 << 10;
+  if (items * item_bytes < bytes_worth_waking) return part(std::size_t{0}, items);
+  const std::size_t grain = std::max<std::size_t>(1, line_bytes / item_bytes);
+  pool.run([&](int thread, int threads) {
+    const Share share = share_of(items, thread, threads, grain);
+    if (share.begin != share.end) part(share.begin, share.end);
+  });
+}
+
+template <typename F>
+void in_chunks(std::size_t begin, std::size_t end, F&& f) {
+  for (std::size_t at = begin; at < end; at += chunk_elements) f(at, std::min(chunk_elements, end - at));
+}
+
+template <typename To, typename From>
+void cast_part(To* to, const From* from, std::size_t begin, std::size_t end) {
+  if constexpr (std::is_same_v<From, float>) {
+    cpu::from_floats(to + begin, from + begin, end - begin);
+  } else if constexpr (std::is_same_v<To, float>) {
+    cpu::to_floats(to + begin, from + begin, end - begin);
+  } else if constexpr (std::is_same_v<To, From>) {
+    std::memmove(to + begin, from + begin, (end - begin) * sizeof(To));
+  } else {
+    in_chunks(begin, end, [&](std::size_t at, std::size_t n) {
+      alignas(line_bytes) std::array<float, chunk_elements> values;
+      cpu::to_floats(values.data(), from + at, n);
+      cpu::from_floats(to + at, values.data(), n);
+    });
+  }
+}
+
+template <typename T>
+void scale_part(T* to, float factor, std::size_t begin, std::size_t end) {
+  if constexpr (std::is_same_v<T, float>) {
+    cpu::scale(to + begin, factor, end - begin);
+  } else {
+    in_chunks(begin, end, [&](std::size_t at, std::size_t n) {
+      alignas(line_bytes) std::array<float, chunk_elements> values;
+      cpu::to_floats(values.data(), to + at, n);
+      cpu::scale(values.data(), factor, n);
+      cpu::from_floats(to + at, values.data(), n);
+    });
+  }
+}
+
+template <typename T>
+void add_part(T* to, const T* from, std::size_t begin, std::size_t end) {
+  if constexpr (std::is_floating_point_v<T>) {
+    cpu::add(to + begin, from + begin, end - begin);
+  } else {
+    in_chunks(begin, end, [&](std::size_t at, std::size_t n) {
+      alignas(line_bytes) std::array<float, chunk_elements> sums, terms;
+      cpu::to_floats(sums.data(), to + at, n);
+      cpu::to_floats(terms.data(), from + at, n);
+      cpu::add(sums.data(), terms.data(), n);
+      cpu::from_floats(to + at, sums.data(), n);
+    });
+  }
+}
+
+template <typename T>
+float block_sum_of_squares(const T* from, std::size_t n) {
+  if constexpr (std::is_same_v<T, float>) {
+    return cpu::sum_of_squares(from, n);
+  } else {
+    alignas(line_bytes) std::array<float, block_elements> values;
+    cpu::to_floats(values.data(), from, n);
+    return cpu::sum_of_squares(values.data(), n);
+  }
+}
+
+}  // namespace
+
+void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream.launch([=](ComputePool& pool) {
+    in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
+      std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
+    });
+  });
+}
+
+void fill_zero(StreamView stream, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream.launch([=](ComputePool& pool) {
+    in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
+      std::memset(static_cast<std::byte*>(to) + begin, 0, end - begin);
+    });
+  });
+}
+
+void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n) {
+  check_float(to_dtype, "cast");
+  check_float(from_dtype, "cast");
+  if (n == 0) return;
+  stream.launch([=](ComputePool& pool) {
+    with_float_type(to_dtype, [&]<typename To>(To) {
+      with_float_type(from_dtype, [&]<typename From>(From) {
+        in_parts(pool, n, std::min(sizeof(To), sizeof(From)), [&](std::size_t begin, std::size_t end) {
+          cast_part(static_cast<To*>(to), static_cast<const From*>(from), begin, end);
+        });
+      });
+    });
+  });
+}
+
+void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n) {
+  check_float(dtype, "scale");
+  if (n == 0) return;
+  stream.launch([=](ComputePool& pool) {
+    with_float_type(dtype, [&]<typename T>(T) {
+      in_parts(pool, n, sizeof(T),
+               [&](std::size_t begin, std::size_t end) { scale_part(static_cast<T*>(to), factor, begin, end); });
+    });
+  });
+}
+
+void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n) {
+  if (dtype != DType::f64) check_float(dtype, "add");
+  if (n == 0) return;
+  stream.launch([=](ComputePool& pool) {
+    const auto add_as = [&]<typename T>(T) {
+      in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
+        add_part(static_cast<T*>(to), static_cast<const T*>(from), begin, end);
+      });
+    };
+    if (dtype == DType::f64)
+      add_as(double{});
+    else
+      with_float_type(dtype, add_as);
+  });
+}
+
+void sum_of_squares(StreamView stream, double* sum, const void* from, DType dtype, std::size_t n) {
+  check_float(dtype, "sum_of_squares");
+  stream.launch([=](ComputePool& pool) {
+    with_float_type(dtype, [&]<typename T>(T) {
+      const auto* values = static_cast<const T*>(from);
+      const std::size_t blocks = (n + block_elements - 1) / block_elements;
+      std::vector<float> sums(blocks);
+      in_parts(pool, blocks, block_elements * sizeof(T), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t block = begin; block < end; ++block) {
+          const std::size_t at = block * block_elements;
+          sums[block] = block_sum_of_squares(values + at, std::min(block_elements, n - at));
+        }
+      });
+      double total = 0;
+      for (const float block : sums) total += block;
+      *sum = total;
+    });
+  });
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,32 @@
+// Elementwise arithmetic on host arrays, on the calling thread: what the kernels of CPU devices are made of.
+// Arrays of one call either coincide or do not overlap; any alignment; n = 0 is allowed. Any thread.
+#pragma once
+
+#include "runtime/dtype.hpp"
+
+#include <cstddef>
+
+namespace ranvier::runtime::cpu {
+
+/// Elements that are converted at a time by what computes in float on half-precision arrays: they stay in
+/// the first-level cache.
+inline constexpr std::size_t chunk_elements = 1024;
+
+// Same bits as to_float and from_float.
+void to_floats(float* to, const Bf16* from, std::size_t n);
+void to_floats(float* to, const F16* from, std::size_t n);
+void to_floats(float* to, const float* from, std::size_t n);
+void from_floats(Bf16* to, const float* from, std::size_t n);
+void from_floats(F16* to, const float* from, std::size_t n);
+void from_floats(float* to, const float* from, std::size_t n);
+
+/// to[i] = to[i] · factor
+void scale(float* to, float factor, std::size_t n);
+/// to[i] = to[i] + from[i]
+void add(float* to, const float* from, std::size_t n);
+void add(double* to, const double* from, std::size_t n);
+
+/// Σ from[i]², in an order that depends on n alone.
+[[nodiscard]] float sum_of_squares(const float* from, std::size_t n);
+
+}  // namespace ranvier::runtime::cpu

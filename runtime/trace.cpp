@@ -1,0 +1,167 @@
+#include "runtime/trace.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+namespace ranvier::runtime {
+namespace {
+
+constexpr std::size_t lanes = 4;
+constexpr int rows_per_lane = 100;
+
+const char* to_string(Trace::Lane lane) noexcept {
+  switch (lane) {
+    case Trace::Lane::compute:
+      return "compute";
+    case Trace::Lane::communicate:
+      return "communicate";
+    case Trace::Lane::loop:
+      return "loop";
+    case Trace::Lane::files:
+      return "files";
+  }
+  return "?";
+}
+
+std::string name_of(const Trace::Span& span) {
+  return span.index < 0 ? std::string(to_string(span.kind))
+                        : fmt::format("{} {}", to_string(span.kind), span.index);
+}
+
+}  // namespace
+
+const char* to_string(SpanKind kind) noexcept {
+  switch (kind) {
+    case SpanKind::forward:
+      return "forward";
+    case SpanKind::backward:
+      return "backward";
+    case SpanKind::optimizer:
+      return "optimizer";
+    case SpanKind::reduce:
+      return "reduce";
+    case SpanKind::send:
+      return "send";
+    case SpanKind::receive:
+      return "receive";
+    case SpanKind::wait:
+      return "wait";
+    case SpanKind::load:
+      return "load";
+    case SpanKind::other:
+      return "other";
+  }
+  return "?";
+}
+
+Trace::Trace(int rank, std::size_t capacity) : rank_(rank), start_(Clock::now()), capacity_(capacity) {
+  expect(capacity >= 1, "a trace of {} spans", capacity);
+}
+
+void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
+  const auto since_start = [this](Clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
+  };
+  const Span span{kind, lane, index, since_start(begin), since_start(end)};
+  const std::lock_guard lock(mutex_);
+  seconds_[static_cast<std::size_t>(kind)] += static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
+  if (ring_.size() < capacity_) {
+    ring_.push_back(span);
+  } else {
+    ring_[next_] = span;
+    next_ = (next_ + 1) % capacity_;
+  }
+}
+
+void Trace::begin(StreamView stream, SpanKind kind, int index) {
+  auto began = std::make_shared<Clock::time_point>();
+  {
+    const std::lock_guard lock(mutex_);
+    open_.push_back({stream, kind, index, began});
+  }
+  stream.launch([began](ComputePool&) { *began = Clock::now(); });
+}
+
+void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
+  std::shared_ptr<Clock::time_point> began;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto matching = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) {
+      return open.stream == stream && open.kind == kind && open.index == index;
+    });
+    expect(matching != open_.rend(), "the trace has no open span {} {} on stream {}", to_string(kind), index,
+           stream.name());
+    began = std::move(matching->began);
+    open_.erase(std::next(matching).base());
+  }
+  stream.launch([this, began, kind, lane, index](ComputePool&) { add(kind, lane, *began, Clock::now(), index); });
+}
+
+double Trace::seconds(SpanKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return seconds_[static_cast<std::size_t>(kind)];
+}
+
+void Trace::reset_totals() {
+  const std::lock_guard lock(mutex_);
+  seconds_.fill(0);
+}
+
+std::vector<Trace::Span> Trace::spans() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Span> oldest_first(ring_.begin() + static_cast<std::ptrdiff_t>(next_), ring_.end());
+  oldest_first.insert(oldest_first.end(), ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(next_));
+  return oldest_first;
+}
+
+std::string Trace::tail(std::size_t count) const {
+  const auto all = spans();
+  std::string text;
+  for (std::size_t i = all.size() - std::min(count, all.size()); i < all.size(); ++i)
+    fmt::format_to(std::back_inserter(text), "{:12.6f} s  {:10.3f} ms  {:<11}  {}\n",
+                   static_cast<double>(all[i].begin_ns) * 1e-9,
+                   static_cast<double>(all[i].end_ns - all[i].begin_ns) * 1e-6, to_string(all[i].lane),
+                   name_of(all[i]));
+  return text;
+}
+
+std::string Trace::chrome_events(std::int64_t offset_ns) const {
+  auto all = spans();
+  std::stable_sort(all.begin(), all.end(), [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+
+  // Spans of a row may not overlap in the format: messages in flight together get rows below each other.
+  std::array<std::vector<std::int64_t>, lanes> row_ends;
+  std::string events =
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);
+  const auto append = std::back_inserter(events);
+  for (const Span& span : all) {
+    const auto lane = static_cast<std::size_t>(span.lane);
+    auto& ends = row_ends[lane];
+    const auto free_row =
+        std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= span.begin_ns; });
+    const auto row = free_row - ends.begin();
+    const int thread = static_cast<int>(lane) * rows_per_lane + static_cast<int>(row);
+    if (free_row == ends.end()) {
+      ends.push_back(span.end_ns);
+      fmt::format_to(append,
+                     ",\n"
+                     R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+                     rank_, thread,
+                     row == 0 ? to_string(span.lane) : fmt::format("{} {}", to_string(span.lane), row + 1));
+    } else {
+      *free_row = span.end_ns;
+    }
+    fmt::format_to(append,
+                   ",\n"
+                   R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+                   name_of(span), to_string(span.kind), rank_, thread,
+                   static_cast<double>(span.begin_ns + offset_ns) * 1e-3,
+                   static_cast<double>(span.end_ns - span.begin_ns) * 1e-3);
+  }
+  return events;
+}
+
+}  // namespace ranvier::runtime
