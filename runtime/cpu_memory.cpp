@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,6 +27,10 @@ std::size_t physical_bytes() {
 
 /// Zeroed pages that start on a huge page's border if they can hold one; nullptr when refused.
 std::byte* map(std::size_t bytes) {
+  if (bytes > std::numeric_limits<std::ptrdiff_t>::max() - 2 * huge_page_bytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   const bool huge = bytes >= huge_page_bytes;
   const std::size_t mapped = round_up(bytes, page_bytes);
   const std::size_t reserved = mapped + (huge ? huge_page_bytes : 0);

@@ -1,0 +1,282 @@
+// The contract of a device, for every kind that a machine without a GPU has.
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <latch>
+#include <thread>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+std::vector<std::unique_ptr<Device>> devices(const CpuDeviceOptions& options = {.threads = 2}) {
+  std::vector<std::unique_ptr<Device>> all;
+  all.push_back(make_cpu_device(options));
+  all.push_back(make_inline_device(options));
+  return all;
+}
+
+ErrorCode code_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  FAIL("no error");
+  return ErrorCode::usage;
+}
+
+}  // namespace
+
+TEST_CASE("memory is zeroed, aligned to pages and counted against the budget until it goes") {
+  for (const auto& device : devices({.threads = 1, .budget_bytes = std::size_t{8} << 20})) {
+    CAPTURE(device->description());
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, (std::size_t{5} << 20) + 3}) {
+      CAPTURE(bytes);
+      Buffer buffer = device->allocate(bytes, MemorySpace::device);
+      CHECK(device->used_bytes() == bytes);
+      CHECK(buffer.bytes() == bytes);
+      const std::size_t alignment = bytes >= (std::size_t{2} << 20) ? std::size_t{2} << 20 : 4096;
+      CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % alignment == 0);
+      std::size_t nonzero = 0;
+      for (std::size_t i = 0; i < bytes; ++i) nonzero += buffer.data()[i] != std::byte{0};
+      CHECK(nonzero == 0);
+      std::memset(buffer.data(), 1, bytes);
+      Buffer moved = std::move(buffer);
+      CHECK(buffer.data() == nullptr);
+      CHECK(device->used_bytes() == bytes);
+    }
+    CHECK(device->used_bytes() == 0);
+    CHECK(device->allocate(0, MemorySpace::device).data() == nullptr);
+    const Buffer host = device->allocate(std::size_t{32} << 20, MemorySpace::host);
+    const Buffer pinned = device->allocate(100, MemorySpace::pinned);
+    CHECK(device->used_bytes() == 0);
+  }
+}
+
+TEST_CASE("a buffer may outlive its device") {
+  for (auto& device : devices()) {
+    Buffer buffer = device->allocate(100, MemorySpace::device);
+    device.reset();
+    buffer.data()[99] = std::byte{1};
+    buffer = Buffer();
+    CHECK(buffer.bytes() == 0);
+  }
+}
+
+TEST_CASE("an allocation beyond the budget names bytes, use, budget and flag, and takes nothing") {
+  for (const auto& device : devices({.threads = 1, .budget_bytes = 10000})) {
+    const Buffer first = device->allocate(6000, MemorySpace::device);
+    std::string message;
+    try {
+      const Buffer second = device->allocate(4001, MemorySpace::device);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::memory);
+      message = error.what();
+    }
+    for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "--device-memory"}) {
+      CAPTURE(part);
+      CHECK(message.find(part) != std::string::npos);
+    }
+    CHECK(device->used_bytes() == 6000);
+    const Buffer rest = device->allocate(4000, MemorySpace::device);
+    CHECK(device->used_bytes() == 10000);
+    CHECK(code_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::device); }) == ErrorCode::memory);
+    CHECK(code_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::host); }) == ErrorCode::memory);
+  }
+}
+
+TEST_CASE("work and callbacks of a stream run in the order of the calls") {
+  for (const auto& device : devices()) {
+    const auto stream = device->make_stream("ordered", StreamWidth::one);
+    std::vector<int> order;
+    for (int i = 0; i < 1000; ++i) {
+      if (i % 3 == 0)
+        stream->call_back([&order, i] { order.push_back(i); });
+      else
+        stream->launch([&order, i](ComputePool&) { order.push_back(i); });
+    }
+    stream->synchronize();
+    REQUIRE(order.size() == 1000);
+    for (int i = 0; i < 1000; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+  }
+}
+
+TEST_CASE("the whole stream computes with the device's threads, a narrow one alone") {
+  for (const auto& device : devices({.threads = 2})) {
+    const auto whole = device->make_stream("whole", StreamWidth::whole);
+    const auto narrow = device->make_stream("narrow", StreamWidth::one);
+    std::atomic<int> of_whole{0}, of_narrow{0};
+    whole->launch([&](ComputePool& pool) { pool.run([&](int, int) { ++of_whole; }); });
+    narrow->launch([&](ComputePool& pool) { pool.run([&](int, int) { ++of_narrow; }); });
+    whole->synchronize();
+    narrow->synchronize();
+    CHECK(of_whole == 2);
+    CHECK(of_narrow == 1);
+    CHECK(device->threads() == 2);
+  }
+}
+
+TEST_CASE("a device has one whole stream at a time") {
+  for (const auto& device : devices()) {
+    auto whole = device->make_stream("compute", StreamWidth::whole);
+    CHECK(code_of([&] { (void)device->make_stream("second", StreamWidth::whole); }) == ErrorCode::internal);
+    whole.reset();
+    whole = device->make_stream("again", StreamWidth::whole);
+    whole->synchronize();
+  }
+}
+
+TEST_CASE("a stream that waits for an event starts after the recorded work") {
+  for (const auto& device : devices()) {
+    const auto first = device->make_stream("first", StreamWidth::one);
+    const auto second = device->make_stream("second", StreamWidth::one);
+    const auto event = device->make_event();
+    CHECK(event->reached());
+    second->wait(*event);  // nothing recorded: no wait
+    second->synchronize();
+    int value = 0;
+    std::vector<int> seen;
+    for (int round = 0; round < 100; ++round) {
+      first->launch([&value](ComputePool&) {
+        if (value % 10 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        ++value;
+      });
+      event->record(*first);
+      second->wait(*event);
+      second->launch([&](ComputePool&) { seen.push_back(value); });
+      event->record(*second);
+      first->wait(*event);
+    }
+    second->synchronize();
+    CHECK(event->reached());
+    REQUIRE(seen.size() == 100);
+    for (int round = 0; round < 100; ++round) CHECK(seen[static_cast<std::size_t>(round)] == round + 1);
+  }
+}
+
+TEST_CASE("a wait is for the record before it, whatever is recorded later elsewhere") {
+  const auto device = make_cpu_device({});
+  const auto slow = device->make_stream("slow", StreamWidth::one);
+  const auto quick = device->make_stream("quick", StreamWidth::one);
+  const auto waiter = device->make_stream("waiter", StreamWidth::one);
+  const auto event = device->make_event();
+  std::latch gate(1);
+  std::atomic<bool> slow_done{false};
+  bool seen = false;
+  slow->launch([&](ComputePool&) {
+    gate.wait();
+    slow_done = true;
+  });
+  event->record(*slow);
+  CHECK_FALSE(event->reached());
+  waiter->wait(*event);
+  waiter->launch([&](ComputePool&) { seen = slow_done; });
+  event->record(*quick);
+  quick->synchronize();
+  CHECK(event->reached());
+  gate.count_down();
+  waiter->synchronize();
+  CHECK(seen);
+}
+
+TEST_CASE("the streams of the cpu device run beside each other and beside their caller") {
+  const auto device = make_cpu_device({});
+  const auto left = device->make_stream("left", StreamWidth::one);
+  const auto right = device->make_stream("right", StreamWidth::one);
+  std::latch meeting(3);  // a queue that ran in turn, or in the call, would never get past it
+  left->launch([&](ComputePool&) { meeting.arrive_and_wait(); });
+  right->launch([&](ComputePool&) { meeting.arrive_and_wait(); });
+  meeting.arrive_and_wait();
+  left->synchronize();
+  right->synchronize();
+}
+
+TEST_CASE("the first failure is handed over once, drops later work and leaves nobody waiting") {
+  for (const auto& device : devices()) {
+    CAPTURE(device->description());
+    std::atomic<int> handled{0};
+    std::string message;
+    device->on_failure([&](std::exception_ptr error) {
+      ++handled;
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& exception) {
+        message = exception.what();
+      }
+    });
+    auto failing = device->make_stream("failing", StreamWidth::whole);
+    auto other = device->make_stream("other", StreamWidth::one);
+    const auto event = device->make_event();
+    std::atomic<int> ran{0};
+    failing->launch([&](ComputePool& pool) {
+      pool.run([](int thread, int) {
+        if (thread == 1) fail(ErrorCode::numeric, "thread 1 has had enough");
+      });
+    });
+    failing->launch([&](ComputePool&) { ++ran; });
+    failing->call_back([&] { ++ran; });
+    event->record(*failing);
+    other->wait(*event);
+    other->launch([&](ComputePool&) { ++ran; });
+    other->launch([](ComputePool&) { throw std::runtime_error("too late to matter"); });
+    CHECK_THROWS_WITH(failing->synchronize(), "thread 1 has had enough");
+    CHECK_THROWS_WITH(other->synchronize(), "thread 1 has had enough");
+    CHECK(event->reached());
+    CHECK(ran == 0);
+    CHECK(handled == 1);
+    CHECK(message == "thread 1 has had enough");
+    other->wait(*event);
+    other.reset();
+    failing.reset();
+  }
+}
+
+TEST_CASE("a failure that came before its handler is handed over when the handler comes") {
+  for (const auto& device : devices()) {
+    const auto stream = device->make_stream("early", StreamWidth::one);
+    stream->launch([](ComputePool&) { fail(ErrorCode::device, "at once"); });
+    CHECK_THROWS_AS(stream->synchronize(), Error);
+    int handled = 0;
+    device->on_failure([&](std::exception_ptr) { ++handled; });
+    CHECK(handled == 1);
+  }
+}
+
+TEST_CASE("a stream that goes still does what was queued, waits for others included") {
+  for (const auto& device : devices()) {
+    int ran = 0;
+    {
+      const auto event = device->make_event();
+      const auto late = device->make_stream("late", StreamWidth::one);
+      const auto early = device->make_stream("early", StreamWidth::one);
+      late->launch([&](ComputePool&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      for (int i = 0; i < 100; ++i) late->launch([&](ComputePool&) { ++ran; });
+      event->record(*late);
+      early->wait(*event);
+      early->launch([&](ComputePool&) { ran *= 2; });
+    }
+    CHECK(ran == 200);
+  }
+}
+
+TEST_CASE("streams and events of another kind of device are refused") {
+  const auto cpu = make_cpu_device({});
+  const auto immediate = make_inline_device();
+  const auto of_cpu = cpu->make_stream("cpu", StreamWidth::one);
+  const auto of_inline = immediate->make_stream("inline", StreamWidth::one);
+  CHECK(code_of([&] { of_cpu->wait(*immediate->make_event()); }) == ErrorCode::internal);
+  CHECK(code_of([&] { of_inline->wait(*cpu->make_event()); }) == ErrorCode::internal);
+  CHECK(code_of([&] { cpu->make_event()->record(*of_inline); }) == ErrorCode::internal);
+  CHECK(code_of([&] { immediate->make_event()->record(*of_cpu); }) == ErrorCode::internal);
+}
