@@ -36,7 +36,7 @@ class AsioLoop final : public EventLoop {
   /// Calls `handler` on the loop for each SIGINT and SIGTERM from now on.
   void on_signals(std::function<void(int signal)> handler);
 
-  /// Times the loop has gone round; still counting means alive. Any thread.
+  /// Times the loop has gone round; counts on, several times a second, while no handler blocks. Any thread.
   [[nodiscard]] std::uint64_t heartbeat() const noexcept;
 
  private:

@@ -6,8 +6,12 @@
 //   simulation.run();   // throws when ranks wait and nothing can happen any more
 //
 // What a real system keeps in order stays in order: the handlers posted to one loop, the messages between
-// two ranks under one tag. Everything else may overtake. A send's bytes are read when it is delivered, at a
-// time of the simulation's choosing, so a buffer that was reused too early shows as a wrong result.
+// two ranks under one tag. Everything else may overtake, completions too. Buffers are used as freely as MPI may:
+// a send's bytes are read at some time before it completes (which is before or after its receive was posted),
+// a receive's ranges hold noise until it completes; so a buffer used too early or reused shows as a wrong result.
+//
+// Simulated loops have no poll sources (add_source throws), and handlers are posted by the simulation's own
+// thread, hence the `inline` device.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -32,9 +36,10 @@ class Simulation {
   [[nodiscard]] EventLoop& loop(int rank);
   [[nodiscard]] Transport& transport(int rank);
 
-  /// Runs handlers in the order of virtual time until nothing is left or every loop was stopped.
+  /// Runs handlers in the order of virtual time until every loop was stopped; may be called again.
   /// Rethrows what a handler threw or a loop was stopped with. Throws ErrorCode::transport with a list of
-  /// the pending operations if some loop was not stopped and nothing is left to happen: a deadlock.
+  /// the pending operations if some loop was not stopped and nothing is left to happen, or only timers have
+  /// for an hour: a deadlock.
   void run();
 
   [[nodiscard]] std::uint64_t handlers_run() const noexcept;

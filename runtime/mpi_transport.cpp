@@ -1,0 +1,300 @@
+#include "runtime/mpi_transport.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace ranvier::runtime {
+
+namespace {
+
+constexpr std::uint32_t tag_index_limit = 1u << 20;
+constexpr std::size_t largest_block = std::size_t{1} << 30;  ///< of a derived type, whose lengths are ints
+
+std::string describe(int code) {
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
+  return {text, static_cast<std::size_t>(length)};
+}
+
+void check(int code, const char* call) {
+  if (code != MPI_SUCCESS) fail(ErrorCode::transport, "{}: {}", call, describe(code));
+}
+
+int to_mpi(Tag tag) {
+  return static_cast<int>(static_cast<std::uint32_t>(tag.channel) * tag_index_limit + tag.index);
+}
+
+/// The arguments that describe one message to MPI.
+class Message {
+ public:
+  template <typename Range>
+  explicit Message(std::span<const Range> ranges) {
+    std::size_t used = 0;
+    for (const Range& range : ranges) {
+      bytes_ += range.size();
+      if (range.empty()) continue;
+      ++used;
+      address_ = const_cast<void*>(static_cast<const void*>(range.data()));
+    }
+    if (used <= 1 && bytes_ <= INT_MAX) {
+      count_ = static_cast<int>(bytes_);
+      return;
+    }
+    std::vector<int> lengths;
+    std::vector<MPI_Aint> places;
+    for (const Range& range : ranges) {
+      for (std::size_t begin = 0; begin < range.size(); begin += largest_block) {
+        MPI_Aint place = 0;
+        check(MPI_Get_address(range.data() + begin, &place), "MPI_Get_address");
+        lengths.push_back(static_cast<int>(std::min(largest_block, range.size() - begin)));
+        places.push_back(place);
+      }
+    }
+    address_ = MPI_BOTTOM;
+    count_ = 1;
+    check(MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &type_),
+          "MPI_Type_create_hindexed");
+    check(MPI_Type_commit(&type_), "MPI_Type_commit");
+  }
+  Message(const Message&) = delete;
+  Message& operator=(const Message&) = delete;
+  ~Message() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);  // operations that use it keep it alive
+  }
+
+  [[nodiscard]] void* address() const { return address_; }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  void* address_ = nullptr;
+  int count_ = 0;
+  MPI_Datatype type_ = MPI_BYTE;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+MpiSession::MpiSession(int& argc, char**& argv) {
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  if (provided < MPI_THREAD_FUNNELED) {
+    fail(ErrorCode::transport, "this MPI was built without MPI_THREAD_FUNNELED; use one that has it");
+  }
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
+  MPI_Comm node = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
+  check(MPI_Comm_free(&node), "MPI_Comm_free");
+}
+
+MpiSession::~MpiSession() {
+  // MPI_Finalize waits for all ranks. One that leaves because of an exception must not; mpirun sees it go
+  // without MPI_Finalize and ends the job.
+  if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+void MpiSession::abort(int status) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+void MpiSession::barrier() { check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+
+long long MpiSession::smallest(long long value) {
+  check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_LONG_LONG, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
+  return value;
+}
+
+long long MpiSession::largest(long long value) {
+  check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD), "MPI_Allreduce");
+  return value;
+}
+
+struct MpiTransport::State {
+  struct Operation {
+    Pending pending;
+    Handler done;
+    std::uint64_t number = 0;
+  };
+  struct Completed {
+    Operation operation;
+    MPI_Status status;
+  };
+
+  EventLoop& loop;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  int rank = 0;
+  int ranks = 1;
+  std::uint64_t started = 0;
+
+  // One entry per outstanding operation in each.
+  std::vector<MPI_Request> requests;
+  std::vector<Operation> operations;
+
+  // Results of Testsome, and what it completed; kept so that polling allocates nothing.
+  std::vector<int> indices;
+  std::vector<MPI_Status> statuses;
+  std::vector<Completed> completed;
+  std::size_t next_completed = 0;
+
+  [[nodiscard]] std::string describe_operation(const Pending& pending) const {
+    return fmt::format("rank {}: {} rank {}, {}, {} bytes", rank, pending.receives ? "receive from" : "send to",
+                       pending.peer, to_string(pending.tag), pending.bytes);
+  }
+
+  Pending checked(bool receives, int peer, Tag tag, std::size_t bytes) const {
+    const Pending pending{receives, peer, tag, bytes, loop.now()};
+    expect(peer >= 0 && peer < ranks, "{}: there are {} ranks", describe_operation(pending), ranks);
+    expect(tag.index < tag_index_limit, "{}: tag indices end at {}", describe_operation(pending), tag_index_limit);
+    return pending;
+  }
+
+  void add(MPI_Request request, const Pending& pending, Handler done) {
+    requests.push_back(request);
+    operations.push_back({pending, std::move(done), started++});
+    indices.resize(std::max(indices.size(), requests.capacity()));
+    statuses.resize(indices.size());
+  }
+
+  /// Asks MPI and moves what completed to `completed`, in the order of the calls.
+  void collect() {
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(requests.size()), requests.data(), &count, indices.data(),
+                                  statuses.data());
+    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (count == MPI_UNDEFINED || count == 0) return;
+    for (int i = 0; i < count; ++i) {
+      // Only MPI_ERR_IN_STATUS makes the error fields meaningful.
+      if (code == MPI_SUCCESS) statuses[i].MPI_ERROR = MPI_SUCCESS;
+      completed.push_back({std::move(operations[indices[i]]), statuses[i]});
+    }
+    std::sort(indices.begin(), indices.begin() + count, std::greater<>());
+    for (int i = 0; i < count; ++i) {  // the last entry fills the gap, from the back so that it is never a gap
+      requests[indices[i]] = requests.back();
+      requests.pop_back();
+      if (static_cast<std::size_t>(indices[i]) + 1 != operations.size()) {
+        operations[indices[i]] = std::move(operations.back());
+      }
+      operations.pop_back();
+    }
+    std::sort(completed.begin(), completed.end(), [](const Completed& left, const Completed& right) {
+      return left.operation.number < right.operation.number;
+    });
+  }
+
+  void check_completed(const Completed& message) const {
+    const Pending& pending = message.operation.pending;
+    const int code = message.status.MPI_ERROR;
+    if (code != MPI_SUCCESS) {
+      fail(ErrorCode::transport, "{}: {}{}", describe_operation(pending), describe(code),
+           pending.receives ? fmt::format(" ({} bytes were sent)", received_bytes(message.status)) : "");
+    }
+    if (!pending.receives) return;
+    const MPI_Count received = received_bytes(message.status);
+    if (received != static_cast<MPI_Count>(pending.bytes)) {
+      fail(ErrorCode::transport, "{}: the message had {} bytes", describe_operation(pending), received);
+    }
+  }
+
+  static MPI_Count received_bytes(const MPI_Status& status) {
+    MPI_Count received = 0;
+    check(MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
+    return received;
+  }
+};
+
+MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
+    : state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
+  check(MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  int* limit = nullptr;
+  int known = 0;
+  check(MPI_Comm_get_attr(state_->communicator, MPI_TAG_UB, &limit, &known), "MPI_Comm_get_attr");
+  const int needed = to_mpi({Channel::user, tag_index_limit - 1});
+  if (!known || *limit < needed) {
+    fail(ErrorCode::transport, "this MPI allows message tags up to {}, and {} are needed; use another MPI",
+         known ? *limit : 0, needed);
+  }
+  loop.add_source(*this);
+}
+
+MpiTransport::~MpiTransport() {
+  const bool clean = state_->requests.empty() && std::uncaught_exceptions() == 0;
+  for (std::size_t i = 0; i < state_->requests.size(); ++i) {
+    if (state_->operations[i].pending.receives) MPI_Cancel(&state_->requests[i]);
+    MPI_Request_free(&state_->requests[i]);  // waiting could be for ever
+  }
+  if (clean) MPI_Comm_free(&state_->communicator);  // collective: only where all ranks come here
+}
+
+int MpiTransport::rank() const noexcept { return state_->rank; }
+int MpiTransport::ranks() const noexcept { return state_->ranks; }
+
+void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
+  const Message message(ranges);
+  const Pending pending = state_->checked(false, peer, tag, message.bytes());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Isend(message.address(), message.count(), message.type(), peer, to_mpi(tag),
+                             state_->communicator, &request);
+  if (code != MPI_SUCCESS) {
+    fail(ErrorCode::transport, "{}: MPI_Isend: {}", state_->describe_operation(pending), describe(code));
+  }
+  state_->add(request, pending, std::move(done));
+}
+
+void MpiTransport::receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) {
+  const Message message(ranges);
+  const Pending pending = state_->checked(true, peer, tag, message.bytes());
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(message.address(), message.count(), message.type(), peer, to_mpi(tag),
+                             state_->communicator, &request);
+  if (code != MPI_SUCCESS) {
+    fail(ErrorCode::transport, "{}: MPI_Irecv: {}", state_->describe_operation(pending), describe(code));
+  }
+  state_->add(request, pending, std::move(done));
+}
+
+std::vector<Transport::Pending> MpiTransport::pending() const {
+  std::vector<Pending> all;
+  all.reserve(state_->operations.size());
+  for (const auto& operation : state_->operations) all.push_back(operation.pending);
+  return all;
+}
+
+bool MpiTransport::poll() {
+  State& state = *state_;
+  if (state.next_completed == state.completed.size()) {
+    state.completed.clear();
+    state.next_completed = 0;
+    if (!state.requests.empty()) state.collect();
+  }
+  bool progress = false;
+  while (state.next_completed < state.completed.size()) {
+    progress = true;
+    auto& message = state.completed[state.next_completed++];
+    state.check_completed(message);
+    std::exchange(message.operation.done, nullptr)();
+  }
+  return progress;
+}
+
+bool MpiTransport::active() const noexcept {
+  return !state_->requests.empty() || state_->next_completed < state_->completed.size();
+}
+
+}  // namespace ranvier::runtime

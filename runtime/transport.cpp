@@ -1,0 +1,23 @@
+#include "runtime/transport.hpp"
+
+#include <fmt/core.h>
+
+namespace ranvier::runtime {
+
+const char* to_string(Channel channel) noexcept {
+  switch (channel) {
+    case Channel::activation: return "activation";
+    case Channel::gradient: return "gradient";
+    case Channel::collective: return "collective";
+    case Channel::tied: return "tied";
+    case Channel::summary: return "summary";
+    case Channel::weights: return "weights";
+    case Channel::control: return "control";
+    case Channel::user: return "user";
+  }
+  return "?";
+}
+
+std::string to_string(Tag tag) { return fmt::format("{} {}", to_string(tag.channel), tag.index); }
+
+}  // namespace ranvier::runtime
