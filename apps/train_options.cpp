@@ -6,7 +6,6 @@
 namespace ranvier::apps {
 namespace {
 
-using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
 using runtime::OptionBinding;

@@ -12,7 +12,9 @@ if(NOT RANVIER_DNNL_INCLUDE OR NOT RANVIER_DNNL_LIBRARY)
 endif()
 add_library(ranvier_dnnl INTERFACE)
 target_include_directories(ranvier_dnnl SYSTEM INTERFACE ${RANVIER_DNNL_INCLUDE})
-target_link_libraries(ranvier_dnnl INTERFACE ${RANVIER_DNNL_LIBRARY})
+# Its OpenMP is told to stay on the calling thread: the compute pool has the threads.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+target_link_libraries(ranvier_dnnl INTERFACE ${RANVIER_DNNL_LIBRARY} OpenMP::OpenMP_CXX)
 
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)

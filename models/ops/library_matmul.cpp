@@ -1,0 +1,153 @@
+#include "models/ops/library_matmul.hpp"
+
+#include "runtime/error.hpp"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
+#include <omp.h>
+#endif
+
+namespace ranvier::models {
+namespace {
+
+using runtime::DType;
+
+dnnl::memory::data_type data_type(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc matrix(std::size_t rows, std::size_t columns, DType dtype, std::size_t row_stride,
+                          std::size_t column_stride) {
+  using Dim = dnnl::memory::dim;
+  return {{static_cast<Dim>(rows), static_cast<Dim>(columns)},
+          data_type(dtype),
+          dnnl::memory::dims{static_cast<Dim>(row_stride), static_cast<Dim>(column_stride)}};
+}
+
+struct Descriptors {
+  explicit Descriptors(const LibraryMatmul& p)
+      : a(matrix(p.m, p.k, p.dtype, p.lda, 1)),
+        b(matrix(p.k, p.n, p.dtype, p.transpose_b ? 1 : p.ldb, p.transpose_b ? p.ldb : 1)),
+        c(matrix(p.m, p.n, p.c_dtype, p.ldc, 1)) {
+    if (p.has_bias) bias = matrix(1, p.n, p.dtype, p.n, 1);
+  }
+
+  dnnl::memory::desc a, b, c, bias;
+};
+
+dnnl::matmul::primitive_desc describe(const LibraryMatmul& p, const Descriptors& d, const dnnl::engine& engine) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.accumulate) {
+    dnnl::post_ops operations;
+    operations.append_sum(1.0f);
+    attributes.set_post_ops(operations);
+  }
+#if DNNL_VERSION_MAJOR >= 3
+  if (p.has_bias) return {engine, d.a, d.b, d.bias, d.c, attributes};
+  return {engine, d.a, d.b, d.c, attributes};
+#else
+  if (p.has_bias) return {dnnl::matmul::desc(d.a, d.b, d.bias, d.c), attributes, engine};
+  return {dnnl::matmul::desc(d.a, d.b, d.c), attributes, engine};
+#endif
+}
+
+/// A product that is ready to run: only addresses are missing.
+class Primitive {
+ public:
+  Primitive(const LibraryMatmul& product, const dnnl::engine& engine) {
+    const Descriptors descriptors(product);
+    const auto description = describe(product, descriptors, engine);
+    matmul_ = dnnl::matmul(description);
+    scratch_bytes_ = description.scratchpad_desc().get_size();
+    const auto add = [&](int argument, const dnnl::memory::desc& desc) {
+      return arguments_.emplace(argument, dnnl::memory(desc, engine, nullptr)).first->second;
+    };
+    a_ = add(DNNL_ARG_SRC, descriptors.a);
+    b_ = add(DNNL_ARG_WEIGHTS, descriptors.b);
+    c_ = add(DNNL_ARG_DST, descriptors.c);
+    if (product.has_bias) bias_ = add(DNNL_ARG_BIAS, descriptors.bias);
+    if (scratch_bytes_ != 0) scratch_ = add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  void run(const dnnl::stream& stream, void* c, const void* a, const void* b, const void* bias, void* scratch) {
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    if (bias_) bias_.set_data_handle(const_cast<void*>(bias));
+    if (scratch_) scratch_.set_data_handle(scratch);
+    matmul_.execute(stream, arguments_);
+  }
+
+ private:
+  dnnl::matmul matmul_;
+  dnnl::memory a_, b_, c_, bias_, scratch_;  // share their handles with the arguments
+  std::unordered_map<int, dnnl::memory> arguments_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+struct Hash {
+  std::size_t operator()(const LibraryMatmul& p) const {
+    std::size_t hash = (p.transpose_b ? 1 : 0) + (p.has_bias ? 2 : 0) + (p.accumulate ? 4 : 0) +
+                       (static_cast<std::size_t>(p.dtype) << 3) + (static_cast<std::size_t>(p.c_dtype) << 6);
+    for (const std::size_t part : {p.m, p.n, p.k, p.lda, p.ldb, p.ldc}) hash = hash * 0x9E3779B97F4A7C15u + part;
+    return hash;
+  }
+};
+
+/// What one thread keeps.
+class Library {
+ public:
+  Library() {
+#if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
+    omp_set_num_threads(1);  // of this thread: oneDNN must not start a team beside the compute pool
+#endif
+  }
+
+  void run(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
+    auto& primitive = primitives_[product];
+    if (!primitive) primitive = std::make_unique<Primitive>(product, engine_);
+    if (scratch_.size() < primitive->scratch_bytes() + alignment) scratch_.resize(primitive->scratch_bytes() + alignment);
+    void* scratch = scratch_.data();
+    std::size_t room = scratch_.size();
+    std::align(alignment, primitive->scratch_bytes(), scratch, room);
+    primitive->run(stream_, c, a, b, bias, scratch);
+    stream_.wait();
+  }
+
+ private:
+  static constexpr std::size_t alignment = 4096;
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::unordered_map<LibraryMatmul, std::unique_ptr<Primitive>, Hash> primitives_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace
+
+void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
+  static thread_local Library library;
+  try {
+    library.run(product, c, a, b, bias);
+  } catch (const dnnl::error& error) {
+    fail(ErrorCode::device, "oneDNN refused a {} matrix product of M {}, N {}, K {}: {} (status {})",
+         runtime::to_string(product.dtype), product.m, product.n, product.k, error.what(),
+         static_cast<int>(error.status));
+  }
+}
+
+bool library_has_bf16() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & needed) == needed;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,40 @@
+#include "models/ops/matmul.hpp"
+
+#include "models/ops/matmul_cpu.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+
+namespace ranvier::models {
+namespace {
+
+using runtime::DType;
+
+bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
+void expect_cpu(runtime::StreamView stream, const char* operation) {
+  expect(stream.device().kind() != runtime::DeviceKind::cuda, "{} has no kernel for this device", operation);
+}
+
+}  // namespace
+
+void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  expect_cpu(stream, "matmul");
+  expect(is_float(arrays.dtype) && (arrays.c_dtype == DType::f32 || arrays.c_dtype == arrays.dtype),
+         "matmul of {} to {}", to_string(arrays.dtype), to_string(arrays.c_dtype));
+  expect(arrays.bias == nullptr || !arrays.accumulate, "matmul that accumulates takes no bias");
+  if (shape.m == 0 || shape.n == 0) return;
+  stream.launch([shape, arrays](runtime::ComputePool& pool) { matmul_cpu(pool, shape, arrays); });
+}
+
+void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
+                 std::size_t m, std::size_t n, bool accumulate) {
+  expect_cpu(stream, "column_sums");
+  expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
+         to_string(sums_dtype));
+  if (n == 0) return;
+  stream.launch([=](runtime::ComputePool& pool) {
+    column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate);
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,171 @@
+#include "models/ops/matmul.hpp"
+
+#include "models/ops/matmul_cpu.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
+
+/// Where `c` must end, and how far from there rounding may take it.
+struct Expected {
+  std::vector<double> value;
+  std::vector<double> tolerance;
+};
+
+Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
+                      const TypedArray* c, DType c_dtype) {
+  Expected expected;
+  for (std::size_t i = 0; i < s.m; ++i)
+    for (std::size_t j = 0; j < s.n; ++j) {
+      double sum = c != nullptr ? (*c)[i * s.n + j] : bias != nullptr ? (*bias)[j] : 0;
+      double magnitude = std::abs(sum);
+      for (std::size_t p = 0; p < s.k; ++p) {
+        const double product =
+            a[s.transpose_a ? p * s.m + i : i * s.k + p] * b[s.transpose_b ? j * s.k + p : p * s.n + j];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      expected.value.push_back(sum);
+      expected.tolerance.push_back(half_unit(c_dtype) * std::abs(sum) + 1e-6 * magnitude + 1e-7);
+    }
+  return expected;
+}
+
+/// The worst error as a multiple of what is allowed.
+double worst(const TypedArray& c, const Expected& expected) {
+  double worst = 0;
+  for (std::size_t i = 0; i < c.size(); ++i)
+    worst = std::max(worst, std::abs(c[i] - expected.value[i]) / expected.tolerance[i]);
+  return worst;
+}
+
+using Product = void (*)(runtime::ComputePool&, const MatmulShape&, const MatmulArrays&);
+
+void check_against_plain(Product product, const MatmulShape& shape, DType dtype, DType c_dtype,
+                         runtime::ComputePool& pool) {
+  const TypedArray a(dtype, shape.m * shape.k, 1), b(dtype, shape.k * shape.n, 2), bias(dtype, shape.n, 3);
+  for (const int mode : {0, 1, 2}) {  // plain, with bias, accumulating
+    CAPTURE(mode);
+    TypedArray c(c_dtype, shape.m * shape.n, 4);
+    const auto expected = plain_matmul(shape, a, b, mode == 1 ? &bias : nullptr, mode == 2 ? &c : nullptr, c_dtype);
+    product(pool, shape,
+            {.c = c.data(), .c_dtype = c_dtype, .a = a.data(), .b = b.data(), .dtype = dtype,
+             .bias = mode == 1 ? bias.data() : nullptr, .accumulate = mode == 2});
+    CHECK(worst(c, expected) <= 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
+  runtime::ComputePool pool(2);
+  for (const Product product : {&matmul_cpu})
+    for (const DType dtype : all_dtypes)
+      for (const bool half_result : {false, true})
+        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1}, {2, 3, 0}, {7, 5, 3}, {33, 64, 100},
+                                      {130, 48, 257}, {64, 200, 31}, {3, 17, 5000}, {300, 40, 64}})
+          for (const bool transpose_a : {false, true})
+            for (const bool transpose_b : {false, true}) {
+              CAPTURE(to_string(dtype)); CAPTURE(half_result);
+              CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_a); CAPTURE(transpose_b);
+              check_against_plain(product, {m, n, k, transpose_a, transpose_b}, dtype,
+                                  half_result ? dtype : DType::f32, pool);
+            }
+}
+
+TEST_CASE("a matrix product has the same bits for any number of threads") {
+  for (const DType dtype : all_dtypes)
+    for (const auto& [m, n, k] : {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 9000}})
+      for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true}) {
+          CAPTURE(to_string(dtype)); CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_a); CAPTURE(transpose_b);
+          const TypedArray a(dtype, m * k, 5), b(dtype, k * n, 6), bias(dtype, n, 7);
+          TypedArray expected(dtype, m * n), c(dtype, m * n);
+          for (const int threads : {1, 2, 3}) {
+            runtime::ComputePool pool(threads);
+            auto& to = threads == 1 ? expected : c;
+            matmul_cpu(pool, {m, n, k, transpose_a, transpose_b},
+                       {.c = to.data(), .c_dtype = dtype, .a = a.data(), .b = b.data(), .dtype = dtype, .bias = bias.data()});
+            CHECK(same_bits(to, expected));
+          }
+        }
+}
+
+TEST_CASE("rows of a product have the same bits however many rows are multiplied with them") {
+  runtime::ComputePool pool(2);
+  for (const DType dtype : all_dtypes)
+    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 9000}})
+      for (const bool transpose_b : {false, true}) {
+        CAPTURE(to_string(dtype)); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_b);
+        constexpr std::size_t m = 520;
+        const TypedArray a(dtype, m * k, 8), b(dtype, k * n, 9);
+        TypedArray all(DType::f32, m * n);
+        matmul_cpu(pool, {m, n, k, false, transpose_b}, {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
+        for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
+          CAPTURE(rows);
+          TypedArray some(DType::f32, rows * n);
+          matmul_cpu(pool, {rows, n, k, false, transpose_b},
+                     {.c = some.data(), .a = a.data((m - rows) * k), .b = b.data(), .dtype = dtype});
+          CHECK(same_bits(some, 0, all, (m - rows) * n, rows * n));
+        }
+      }
+}
+
+TEST_CASE("column sums equal the plain sums and do not depend on the number of threads") {
+  for (const DType dtype : all_dtypes)
+    for (const DType sums_dtype : {DType::f32, dtype})
+      for (const auto& [m, n] : {std::array<std::size_t, 2>{0, 5}, {1, 1}, {7, 33}, {300, 200}, {1025, 64}})
+        for (const bool accumulate : {false, true}) {
+          CAPTURE(to_string(dtype)); CAPTURE(m); CAPTURE(n); CAPTURE(accumulate);
+          const TypedArray dy(dtype, m * n, 10), before(sums_dtype, n, 11);
+          TypedArray first = before;
+          for (const int threads : {1, 2, 3}) {
+            runtime::ComputePool pool(threads);
+            TypedArray sums = before;
+            column_sums_cpu(pool, sums.data(), sums_dtype, dy.data(), dtype, m, n, accumulate);
+            if (threads == 1) first = sums;
+            CHECK(same_bits(sums, first));
+          }
+          for (std::size_t j = 0; j < n; ++j) {
+            double sum = accumulate ? before[j] : 0, magnitude = std::abs(sum);
+            for (std::size_t i = 0; i < m; ++i) {
+              sum += dy[i * n + j];
+              magnitude += std::abs(dy[i * n + j]);
+            }
+            CHECK(std::abs(first[j] - sum) <= half_unit(sums_dtype) * std::abs(sum) + 1e-6 * magnitude);
+          }
+        }
+}
+
+TEST_CASE("products run on a device's stream and refuse what has no meaning") {
+  const auto device = runtime::make_cpu_device({.threads = 2});
+  const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);
+  const TypedArray a(DType::bf16, 20 * 30, 12), b(DType::bf16, 30 * 10, 13);
+  TypedArray c(DType::f32, 20 * 10), sums(DType::f32, 10);
+  MatmulArrays arrays{.c = c.data(), .a = a.data(), .b = b.data(), .dtype = DType::bf16};
+  matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays);
+  column_sums(*stream, sums.data(), DType::f32, c.data(), DType::f32, 20, 10, false);
+  stream->synchronize();
+  CHECK(worst(c, plain_matmul({.m = 20, .n = 10, .k = 30}, a, b, nullptr, nullptr, DType::f32)) <= 1);
+
+  arrays.c_dtype = DType::f16;
+  CHECK_THROWS_AS(matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays), Error);
+  arrays.c_dtype = DType::f32;
+  arrays.accumulate = true;
+  arrays.bias = sums.data();
+  CHECK_THROWS_AS(matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays), Error);
+}
