@@ -17,7 +17,7 @@ namespace ranvier::runtime {
 namespace {
 
 /// Kernels follow each other closely: asleep after this long without one.
-constexpr auto spin_time = std::chrono::microseconds(30);
+constexpr auto spin_time = std::chrono::microseconds(50);
 
 void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,0 +1,173 @@
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/adamw.hpp"
+#include "tests/random_seed.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+struct State {
+  std::vector<float> weights, m, v;
+
+  explicit State(std::size_t n) : weights(n), m(n), v(n) {}
+  friend bool operator==(const State&, const State&) = default;
+};
+
+/// The formula of the header, in double.
+void reference(std::vector<double>& w, std::vector<double>& m, std::vector<double>& v, const std::vector<float>& g,
+               const std::vector<DecaySegment>& segments, const AdamWOptions& o) {
+  const double bias1 = 1 - std::pow(o.beta1, o.step), bias2 = 1 - std::pow(o.beta2, o.step);
+  for (const DecaySegment& segment : segments) {
+    for (std::size_t i = segment.begin; i < segment.end; ++i) {
+      const double gradient = g[i] * o.gradient_scale;
+      if (segment.decays) w[i] *= 1 - o.learning_rate * o.weight_decay;
+      m[i] = o.beta1 * m[i] + (1 - o.beta1) * gradient;
+      v[i] = o.beta2 * v[i] + (1 - o.beta2) * gradient * gradient;
+      w[i] -= o.learning_rate * (m[i] / bias1) / (std::sqrt(v[i] / bias2) + o.epsilon);
+    }
+  }
+}
+
+void step(Stream& stream, State& state, const void* gradient, DType gradient_dtype,
+          const std::vector<DecaySegment>& segments, const AdamWOptions& options, void* working = nullptr,
+          DType working_dtype = DType::f32) {
+  adamw(stream,
+        {.weights = state.weights.data(),
+         .m = state.m.data(),
+         .v = state.v.data(),
+         .gradient = gradient,
+         .gradient_dtype = gradient_dtype,
+         .working = working,
+         .working_dtype = working_dtype},
+        segments, options);
+  stream.synchronize();
+}
+
+std::vector<float> normal_values(std::size_t n, std::mt19937_64& random, float scale) {
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> values(n);
+  std::generate(values.begin(), values.end(), [&] { return normal(random); });
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("20 steps of AdamW follow the formula in double, with and without decay") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  constexpr std::size_t n = 5003;
+  const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
+  const auto device = make_inline_device({.threads = 2});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(n);
+  state.weights = normal_values(n, random, 0.02f);
+  const float left_out = state.weights[2500];
+  std::vector<double> w(state.weights.begin(), state.weights.end()), m(n), v(n);
+  for (int i = 1; i <= 20; ++i) {
+    const auto gradient = normal_values(n, random, i % 2 == 0 ? 1e-3f : 10.0f);
+    const AdamWOptions options{.learning_rate = 1e-3, .step = i, .gradient_scale = 0.25};
+    step(*stream, state, gradient.data(), DType::f32, segments, options);
+    reference(w, m, v, gradient, segments, options);
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < n; ++i) worst = std::max(worst, std::abs(state.weights[i] - w[i]));
+  CHECK(worst < 1e-7);  // of weights around 0.02 after 20 steps of 0.001
+  CHECK(state.weights[2500] == left_out);
+  CHECK(state.m[2500] == 0.0f);
+}
+
+TEST_CASE("epsilon is added after the root of the bias-corrected second moment") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(1);
+  const float gradient = 1e-8f;
+  step(*stream, state, &gradient, DType::f32, {{0, 1, false}}, {.learning_rate = 1, .epsilon = 1e-8});
+  CHECK(state.weights[0] == doctest::Approx(-0.5).epsilon(1e-5));  // 1e-8 / (1e-8 + 1e-8)
+}
+
+TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(2);
+  state.weights = {1.0f, 1.0f};
+  const std::vector<float> gradient(2);
+  step(*stream, state, gradient.data(), DType::f32, {{0, 1, true}, {1, 2, false}},
+       {.learning_rate = 0.5, .weight_decay = 0.1});
+  CHECK(state.weights[0] == 0.95f);
+  CHECK(state.weights[1] == 1.0f);
+}
+
+TEST_CASE("any number of threads and any split into segments gives the same bits") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  constexpr std::size_t n = 9001;
+  State initial(n);
+  initial.weights = normal_values(n, random, 0.02f);
+  const auto gradient = normal_values(n, random, 1.0f);
+  const auto after = [&](int threads, const std::vector<DecaySegment>& segments) {
+    const auto device = make_inline_device({.threads = threads});
+    const auto stream = device->make_stream("test", StreamWidth::whole);
+    State state = initial;
+    for (int i = 1; i <= 3; ++i)
+      step(*stream, state, gradient.data(), DType::f32, segments, {.learning_rate = 1e-3, .step = i});
+    return state;
+  };
+  const State whole = after(1, {{0, n, true}});
+  for (const int threads : {1, 2, 3, 7}) {
+    CAPTURE(threads);
+    CHECK(after(threads, {{0, n, true}}) == whole);
+    std::vector<DecaySegment> pieces;
+    for (std::size_t begin = 0; begin < n;) {
+      const std::size_t end = std::min<std::size_t>(n, begin + random() % 1500);
+      pieces.push_back({begin, end, true});
+      begin = end;
+    }
+    CHECK(after(threads, pieces) == whole);
+  }
+}
+
+TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and the copy is the rounded weight", T,
+                   float, Bf16, F16) {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  constexpr std::size_t n = 2100;
+  const std::vector<DecaySegment> segments = {{3, 1500, true}, {1500, n, false}};
+  const auto device = make_inline_device({.threads = 2});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(n);
+  state.weights = normal_values(n, random, 0.02f);
+  State expected = state;
+  std::vector<T> gradient(n), working(n);
+  std::vector<float> floats = normal_values(n, random, 1.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    gradient[i] = from_float<T>(floats[i]);
+    floats[i] = to_float(gradient[i]);
+  }
+  const AdamWOptions options{.learning_rate = 1e-2};
+  step(*stream, state, gradient.data(), dtype_of<T>, segments, options, working.data(), dtype_of<T>);
+  step(*stream, expected, floats.data(), DType::f32, segments, options);
+  CHECK(state == expected);
+  for (std::size_t i = 0; i < n; ++i)
+    CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
+}
+
+TEST_CASE("segments that overlap or go back, and a step before the first, are refused") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(10);
+  const std::vector<float> gradient(10);
+  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{0, 5, true}, {4, 6, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{5, 4, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{0, 5, true}}, {.step = 0}), Error);
+  step(*stream, state, gradient.data(), DType::f32, {}, {});
+  CHECK(state == State(10));
+}

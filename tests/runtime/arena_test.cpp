@@ -1,0 +1,122 @@
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("bytes are spelled in the largest unit that leaves a whole digit") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1024) == "1.0 KiB");
+  CHECK(format_bytes(1536) == "1.5 KiB");
+  CHECK(format_bytes((1 << 20) - 1) == "1.0 MiB");
+  CHECK(format_bytes(std::size_t{12} << 30) == "12.0 GiB");
+  CHECK(format_bytes(SIZE_MAX) == "16.0 EiB");
+}
+
+TEST_CASE("an arena takes exactly what its plan says, per space") {
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  plan.add({MemoryKind::parameters, MemorySpace::device, "wte", 100, 1});
+  plan.add({MemoryKind::activations, MemorySpace::device, "microbatch", 65, 3});
+  plan.add({MemoryKind::gradients, MemorySpace::device, "large", (2 << 20) + 1, 1});
+  plan.add({MemoryKind::messages, MemorySpace::pinned, "staging", 1000, 2});
+  plan.add({MemoryKind::workspace, MemorySpace::device, "none", 0, 4});
+  plan.add({MemoryKind::workspace, MemorySpace::device, "no slots", 64, 0});
+  const std::size_t large = (2 << 20) + 4096;  // whole pages
+  CHECK(plan.bytes(MemorySpace::device) == 128 + 3 * 128 + large);
+  CHECK(plan.bytes(MemorySpace::pinned) == 2 * 1024);
+  CHECK(plan.bytes(MemorySpace::host) == 0);
+  CHECK(plan.bytes(MemoryKind::activations) == 3 * 128);
+  CHECK(plan.bytes(MemorySpace::pinned, MemoryKind::activations) == 0);
+  CHECK(plan.bytes(MemorySpace::device, MemoryKind::gradients) == large);
+  const Arena arena(*device, plan);
+  CHECK(device->used_bytes() == plan.bytes(MemorySpace::device));
+}
+
+TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large items start on a page") {
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  std::vector<MemoryId> ids;
+  const std::vector<std::size_t> sizes = {1, 100, 3 << 20, 64, 65, (2 << 20) + 5, 7};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ids.push_back(plan.add({MemoryKind::workspace, i % 3 == 1 ? MemorySpace::host : MemorySpace::device, "item",
+                            sizes[i], 1 + i % 2}));
+  const Arena arena(*device, plan);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (std::size_t slot = 0; slot < 1 + i % 2; ++slot) {
+      std::byte* data = arena.slot(ids[i], slot);
+      CHECK(reinterpret_cast<std::uintptr_t>(data) % 64 == 0);
+      if (slot == 0 && sizes[i] >= 2 << 20) CHECK(reinterpret_cast<std::uintptr_t>(data) % 4096 == 0);
+      for (std::size_t at = 0; at < sizes[i]; at += 4096) CHECK(data[at] == std::byte{0});
+      CHECK(data[sizes[i] - 1] == std::byte{0});  // nobody before wrote here
+      std::memset(data, static_cast<int>(1 + i), sizes[i]);
+    }
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i)  // and nobody after
+    for (std::size_t slot = 0; slot < 1 + i % 2; ++slot)
+      CHECK(arena.slot(ids[i], slot)[sizes[i] - 1] == static_cast<std::byte>(1 + i));
+}
+
+TEST_CASE("a slot that was not planned is refused") {
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  const MemoryId id = plan.add({MemoryKind::workspace, MemorySpace::device, "pair", 8, 2});
+  const Arena arena(*device, plan);
+  CHECK(arena.slot_as<float>(id, 1) == reinterpret_cast<float*>(arena.slot(id, 0) + 64));
+  CHECK_THROWS_AS((void)arena.slot(id, 2), Error);
+  CHECK_THROWS_AS((void)arena.slot({1}), Error);
+}
+
+TEST_CASE("a plan beyond the budget is refused with its table and what would help") {
+  const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{3} << 20});
+  MemoryPlan plan;
+  plan.add({MemoryKind::activations, MemorySpace::device, "layer inputs", std::size_t{1} << 20, 4});
+  std::string message;
+  try {
+    const Arena arena(*device, plan);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::memory);
+    message = error.what();
+  }
+  for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "--device-memory", "--microbatch-size",
+                           "--recompute", "--g-inter", "--precision"}) {
+    CAPTURE(part);
+    CHECK(has(message, part));
+  }
+  CHECK(device->used_bytes() == 0);
+}
+
+TEST_CASE("the table shows every item and the sums, in aligned columns") {
+  MemoryPlan plan;
+  plan.add({MemoryKind::messages, MemorySpace::pinned, "staging", 2048, 2});
+  plan.add({MemoryKind::parameters, MemorySpace::device, "weights", 1536, 1});
+  plan.add({MemoryKind::parameters, MemorySpace::device, "working copy", 1024, 1});
+  const std::string expected =
+      "kind        what          where   slots     each    bytes\n"
+      "parameters  weights       device      1  1.5 KiB  1.5 KiB\n"
+      "parameters  working copy  device      1  1.0 KiB  1.0 KiB\n"
+      "messages    staging       pinned      2  2.0 KiB  4.0 KiB\n"
+      "sum         parameters    device                  2.5 KiB\n"
+      "total                     device                  2.5 KiB\n"
+      "sum         messages      pinned                  4.0 KiB\n"
+      "total                     pinned                  4.0 KiB\n";
+  CHECK(plan.table() == expected);
+}
+
+TEST_CASE("an item beyond any address space is refused") {
+  MemoryPlan plan;
+  CHECK_THROWS_AS(plan.add({MemoryKind::activations, MemorySpace::device, "huge", SIZE_MAX / 4, 3}), Error);
+}

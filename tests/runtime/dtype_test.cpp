@@ -1,0 +1,95 @@
+#include "runtime/dtype.hpp"
+#include "tests/random_seed.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+using namespace ranvier::runtime;
+
+namespace {
+
+/// The value of a half-precision pattern from the definition of the format, in double.
+double value_of(std::uint16_t bits, int mantissa_bits, int bias) {
+  const int exponent_bits = 15 - mantissa_bits;
+  const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+  const int mantissa = bits & ((1 << mantissa_bits) - 1);
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  if (exponent == (1 << exponent_bits) - 1)
+    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  return sign * std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
+}
+
+double value_of(Bf16 value) { return value_of(value.bits, 7, 127); }
+double value_of(F16 value) { return value_of(value.bits, 10, 15); }
+
+/// Values, halves between them and their neighbours: everything where rounding could go wrong.
+template <typename T>
+void check_rounding() {
+  for (std::uint32_t pattern = 0; pattern < 0x8000u; ++pattern) {
+    const T low{static_cast<std::uint16_t>(pattern)};
+    const T high{static_cast<std::uint16_t>(pattern + 1)};
+    const float exact = to_float(low);
+    if (std::isnan(exact)) {
+      CHECK(std::isnan(to_float(from_float<T>(exact))));
+      continue;
+    }
+    REQUIRE(static_cast<double>(exact) == value_of(low));
+    REQUIRE(from_float<T>(exact).bits == pattern);
+    REQUIRE(from_float<T>(-exact).bits == (pattern | 0x8000u));
+    if (!std::isfinite(to_float(high))) continue;
+    const auto middle = static_cast<float>((value_of(low) + value_of(high)) / 2);  // one bit more: exact
+    const T even = (pattern & 1u) == 0 ? low : high;
+    REQUIRE(from_float<T>(middle).bits == even.bits);
+    REQUIRE(from_float<T>(std::nextafter(middle, 0.0f)).bits == low.bits);
+    REQUIRE(from_float<T>(std::nextafter(middle, std::numeric_limits<float>::infinity())).bits == high.bits);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every bf16 value survives, and everything between rounds to nearest, ties to even") {
+  check_rounding<Bf16>();
+}
+
+TEST_CASE(
+    "every fp16 value survives, subnormals included, and everything between rounds to nearest, ties to even") {
+  check_rounding<F16>();
+}
+
+TEST_CASE("what is too large becomes infinity only from half a step beyond the largest value") {
+  CHECK(to_float(from_float<F16>(65519.996f)) == 65504.0f);
+  CHECK(std::isinf(to_float(from_float<F16>(65520.0f))));
+  CHECK(std::isinf(to_float(from_float<F16>(std::numeric_limits<float>::max()))));
+  CHECK(to_float(from_float<Bf16>(std::bit_cast<float>(0x7f7f7fffu))) == value_of(Bf16{0x7f7f}));
+  CHECK(std::isinf(to_float(from_float<Bf16>(std::numeric_limits<float>::max()))));
+}
+
+TEST_CASE("NaN stays NaN whatever its payload") {
+  std::mt19937_64 random(ranvier::tests::random_seed());
+  CAPTURE(ranvier::tests::random_seed());
+  for (int i = 0; i < 1000; ++i) {
+    const auto bits = static_cast<std::uint32_t>(random()) | 0x7f800000u;
+    if ((bits & 0x7fffffu) == 0) continue;
+    const auto value = std::bit_cast<float>(bits);
+    CHECK(std::isnan(to_float(from_float<Bf16>(value))));
+    CHECK(std::isnan(to_float(from_float<F16>(value))));
+  }
+  CHECK(std::isnan(to_float(from_float<Bf16>(std::bit_cast<float>(0x7f800001u)))));
+  CHECK(std::isnan(to_float(from_float<F16>(std::bit_cast<float>(0xff800001u)))));
+}
+
+TEST_CASE("types, sizes and names of element types agree") {
+  CHECK(size_of(DType::f32) == sizeof(float));
+  CHECK(size_of(DType::f64) == sizeof(double));
+  CHECK(size_of(DType::i32) == sizeof(std::int32_t));
+  CHECK(size_of(DType::bf16) == sizeof(Bf16));
+  CHECK(size_of(DType::f16) == sizeof(F16));
+  CHECK(to_string(DType::bf16) == "bf16");
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    CHECK(with_float_type(dtype, []<typename T>(T) { return dtype_of<T>; }) == dtype);
+}

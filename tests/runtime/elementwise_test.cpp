@@ -1,0 +1,199 @@
+// Every kernel against a plain loop of its definition, for all types, sizes around vectors and blocks, and
+// thread counts, which must not change a bit.
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "tests/random_seed.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+const std::vector<std::size_t> sizes = {0, 1, 7, 8, 31, 64, 1023, 1024, 1025, 4096, 4097, 100003};
+
+struct Bench {
+  explicit Bench(int threads) : device(make_inline_device({.threads = threads})) {}
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream = device->make_stream("test", StreamWidth::whole);
+};
+
+/// Any bit pattern now and then, mostly values of ordinary size.
+template <typename T>
+std::vector<T> random_values(std::size_t n, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  std::vector<T> values(n);
+  for (T& value : values) {
+    const bool odd = random() % 8 == 0;
+    if constexpr (std::is_same_v<T, double>)
+      value = normal(random);
+    else if constexpr (std::is_same_v<T, float>)
+      value = odd ? std::bit_cast<float>(static_cast<std::uint32_t>(random())) : normal(random);
+    else
+      value = odd ? T{static_cast<std::uint16_t>(random())} : from_float<T>(normal(random));
+  }
+  return values;
+}
+
+/// Equal bits, or both NaN: which of two payloads a sum keeps is the compiler's choice.
+template <typename T>
+std::size_t differences(const std::vector<T>& left, const std::vector<T>& right) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    bool both_nan = false;
+    if constexpr (std::is_floating_point_v<T>)
+      both_nan = std::isnan(left[i]) && std::isnan(right[i]);
+    else
+      both_nan = std::isnan(to_float(left[i])) && std::isnan(to_float(right[i]));
+    count += !both_nan && std::memcmp(&left[i], &right[i], sizeof(T)) != 0;
+  }
+  return count;
+}
+
+/// Calls check(Bench&, n, random) for sizes and thread counts.
+template <typename Check>
+void for_all_sizes(Check&& check) {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  for (const int threads : {1, 2, 3}) {
+    CAPTURE(threads);
+    Bench bench(threads);
+    for (const std::size_t n : sizes) {
+      CAPTURE(n);
+      check(bench, n, random);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("copy and fill_zero touch their bytes and no others") {
+  for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
+    std::vector<std::uint8_t> from(n + 2), to(n + 2, 9);
+    for (auto& byte : from) byte = static_cast<std::uint8_t>(random());
+    copy(*bench.stream, to.data() + 1, from.data() + 1, n);
+    bench.stream->synchronize();
+    CHECK(std::memcmp(to.data() + 1, from.data() + 1, n) == 0);
+    CHECK(to.front() == 9);
+    CHECK(to.back() == 9);
+    fill_zero(*bench.stream, to.data() + 1, n);
+    bench.stream->synchronize();
+    CHECK(std::count(to.begin(), to.end(), 0) == static_cast<std::ptrdiff_t>(n));
+  });
+}
+
+TEST_CASE_TEMPLATE("cast to any type is from_float of to_float", From, float, Bf16, F16) {
+  for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
+    const auto from = random_values<From>(n, random);
+    const auto check_to = [&]<typename To>(To) {
+      std::vector<To> to(n), expected(n);
+      for (std::size_t i = 0; i < n; ++i) expected[i] = from_float<To>(to_float(from[i]));
+      cast(*bench.stream, to.data(), dtype_of<To>, from.data(), dtype_of<From>, n);
+      bench.stream->synchronize();
+      CHECK(differences(to, expected) == 0);
+    };
+    check_to(float{});
+    check_to(Bf16{});
+    check_to(F16{});
+  });
+}
+
+TEST_CASE_TEMPLATE("every half-precision pattern casts to float and back", T, Bf16, F16) {
+  Bench bench(2);
+  std::vector<T> all(1 << 16), back(1 << 16);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
+  std::vector<float> floats(all.size()), expected(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) expected[i] = to_float(all[i]);
+  cast(*bench.stream, floats.data(), DType::f32, all.data(), dtype_of<T>, all.size());
+  cast(*bench.stream, back.data(), dtype_of<T>, floats.data(), DType::f32, all.size());
+  bench.stream->synchronize();
+  CHECK(differences(floats, expected) == 0);
+  CHECK(differences(back, all) == 0);
+}
+
+TEST_CASE_TEMPLATE("scale multiplies in float and rounds once", T, float, Bf16, F16) {
+  for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
+    auto values = random_values<T>(n, random);
+    auto expected = values;
+    for (T& value : expected) value = from_float<T>(to_float(value) * 0.3f);
+    scale(*bench.stream, values.data(), dtype_of<T>, 0.3f, n);
+    bench.stream->synchronize();
+    CHECK(differences(values, expected) == 0);
+  });
+}
+
+TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, double) {
+  for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
+    auto sums = random_values<T>(n, random);
+    const auto terms = random_values<T>(n, random);
+    auto expected = sums;
+    for (std::size_t i = 0; i < n; ++i) {
+      if constexpr (std::is_same_v<T, double>)
+        expected[i] += terms[i];
+      else
+        expected[i] = from_float<T>(to_float(expected[i]) + to_float(terms[i]));
+    }
+    add(*bench.stream, sums.data(), terms.data(), dtype_of<T>, n);
+    bench.stream->synchronize();
+    CHECK(differences(sums, expected) == 0);
+  });
+}
+
+TEST_CASE_TEMPLATE("the sum of squares is right and has the same bits for any number of threads", T, float, Bf16,
+                   F16) {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  std::normal_distribution<float> normal;
+  for (const std::size_t n : sizes) {
+    CAPTURE(n);
+    std::vector<T> values(n);
+    double expected = 0;
+    for (T& value : values) {
+      value = from_float<T>(normal(random));
+      expected += static_cast<double>(to_float(value)) * to_float(value);
+    }
+    double first = -1;
+    for (const int threads : {1, 2, 3, 5}) {
+      Bench bench(threads);
+      double sum = -1;
+      sum_of_squares(*bench.stream, &sum, values.data(), dtype_of<T>, n);
+      bench.stream->synchronize();
+      CHECK(sum == doctest::Approx(expected).epsilon(1e-5));
+      if (threads == 1) first = sum;
+      CHECK(sum == first);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("infinity and NaN show in the sum of squares wherever they are", T, float, Bf16, F16) {
+  Bench bench(2);
+  for (const std::size_t at : {0, 4095, 4096, 9999}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<T> values(10000, from_float<T>(1.0f));
+      values[at] = from_float<T>(bad);
+      double sum = 0;
+      sum_of_squares(*bench.stream, &sum, values.data(), dtype_of<T>, values.size());
+      bench.stream->synchronize();
+      CHECK(std::isnan(sum) == std::isnan(bad));
+      CHECK(std::isinf(sum) == std::isinf(bad));
+    }
+  }
+}
+
+TEST_CASE("types that a kernel does not take are refused at the call") {
+  Bench bench(1);
+  double value = 0;
+  CHECK_THROWS_AS(cast(*bench.stream, &value, DType::f64, &value, DType::f32, 1), Error);
+  CHECK_THROWS_AS(scale(*bench.stream, &value, DType::i32, 2, 1), Error);
+  CHECK_THROWS_AS(add(*bench.stream, &value, &value, DType::i32, 1), Error);
+  CHECK_THROWS_AS(sum_of_squares(*bench.stream, &value, &value, DType::f64, 1), Error);
+}

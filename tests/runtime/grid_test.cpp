@@ -1,0 +1,55 @@
+#include "runtime/error.hpp"
+#include "runtime/grid.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+TEST_CASE("ranks of a column are neighbours, and position and rank are each other's inverse") {
+  const Grid grid({.g_inter = 3, .g_data = 2}, 6);
+  CHECK(grid.column(0) == std::vector{0, 1});
+  CHECK(grid.column(2) == std::vector{4, 5});
+  CHECK(grid.pipeline(0) == std::vector{0, 2, 4});
+  CHECK(grid.pipeline(1) == std::vector{1, 3, 5});
+  for (int rank = 0; rank < 6; ++rank) CHECK(grid.rank(grid.position(rank)) == rank);
+  CHECK(grid.position(3) == Position{.stage = 1, .row = 1});
+}
+
+TEST_CASE("a grid of one rank is a grid") {
+  const Grid grid({}, 1);
+  CHECK(grid.column(0) == std::vector{0});
+  CHECK(grid.pipeline(0) == std::vector{0});
+}
+
+TEST_CASE("a grid that does not match the ranks names flags, values and remedy") {
+  const auto message_of = [](GridShape shape, int ranks) -> std::string {
+    try {
+      const Grid grid(shape, ranks);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::usage);
+      return error.what();
+    }
+    FAIL("accepted");
+    return {};
+  };
+  const std::string mismatch = message_of({.g_inter = 2, .g_data = 3}, 4);
+  for (const char* part : {"--g-inter 2", "--g-data 3", "mpirun -n 6", "4"}) {
+    CAPTURE(part);
+    CHECK(mismatch.find(part) != std::string::npos);
+  }
+  CHECK(message_of({.g_inter = 0, .g_data = 1}, 0).find("--g-inter 0") != std::string::npos);
+  CHECK(message_of({.g_inter = 1, .g_data = -1}, 1).find("--g-data -1") != std::string::npos);
+  CHECK(message_of({.g_inter = 65536, .g_data = 65536}, 0).find("4294967296") != std::string::npos);
+}
+
+TEST_CASE("positions outside the grid are refused") {
+  const Grid grid({.g_inter = 2, .g_data = 2}, 4);
+  CHECK_THROWS_AS((void)grid.position(4), Error);
+  CHECK_THROWS_AS((void)grid.position(-1), Error);
+  CHECK_THROWS_AS((void)grid.rank({.stage = 0, .row = 2}), Error);
+  CHECK_THROWS_AS((void)grid.column(2), Error);
+  CHECK_THROWS_AS((void)grid.pipeline(-1), Error);
+}

@@ -1,0 +1,156 @@
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/trace.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Lane = Trace::Lane;
+
+/// A trace with spans at known times: the first begins where the trace's clock does, give or take its making.
+struct Times {
+  Trace::Clock::time_point zero = Trace::Clock::now();
+  [[nodiscard]] Trace::Clock::time_point at(std::chrono::microseconds time) const { return zero + time; }
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
+  Trace trace(0);
+  const Times times;
+  trace.add(SpanKind::forward, Lane::compute, times.at(10us), times.at(30us), 4);
+  trace.add(SpanKind::forward, Lane::compute, times.at(30us), times.at(60us), 5);
+  trace.add(SpanKind::send, Lane::communicate, times.at(30us), times.at(31us));
+  CHECK(trace.seconds(SpanKind::forward) == doctest::Approx(50e-6));
+  CHECK(trace.seconds(SpanKind::send) == doctest::Approx(1e-6));
+  CHECK(trace.seconds(SpanKind::wait) == 0);
+  const auto spans = trace.spans();
+  REQUIRE(spans.size() == 3);
+  CHECK(spans[0].index == 4);
+  CHECK(spans[1].begin_ns == spans[0].end_ns);
+  CHECK(spans[2].index == -1);
+  trace.reset_totals();
+  CHECK(trace.seconds(SpanKind::forward) == 0);
+  CHECK(trace.spans().size() == 3);
+}
+
+TEST_CASE("a full trace forgets the oldest span first, and its totals forget nothing") {
+  Trace trace(0, 3);
+  const Times times;
+  for (int i = 0; i < 8; ++i) trace.add(SpanKind::other, Lane::loop, times.at(i * 1us), times.at((i + 1) * 1us), i);
+  const auto spans = trace.spans();
+  REQUIRE(spans.size() == 3);
+  for (int i = 0; i < 3; ++i) CHECK(spans[static_cast<std::size_t>(i)].index == 5 + i);
+  CHECK(trace.seconds(SpanKind::other) == doctest::Approx(8e-6));
+  CHECK(count(trace.tail(2), "\n") == 2);
+  CHECK(trace.tail(2).find("other 5") == std::string::npos);
+  CHECK(trace.tail(2).find("other 6") < trace.tail(2).find("other 7"));
+  CHECK(count(trace.tail(100), "\n") == 3);
+}
+
+TEST_CASE("a stream's spans are as long as its work, also when two streams have the same kind open") {
+  const auto device = make_cpu_device({});
+  const auto slow = device->make_stream("slow", StreamWidth::one);
+  const auto quick = device->make_stream("quick", StreamWidth::one);
+  Trace trace(0);
+  trace.begin(*slow, SpanKind::reduce, 1);
+  trace.begin(*quick, SpanKind::reduce, 1);
+  slow->launch([](ComputePool&) { std::this_thread::sleep_for(20ms); });
+  trace.end(*quick, SpanKind::reduce, Lane::communicate, 1);
+  trace.end(*slow, SpanKind::reduce, Lane::compute, 1);
+  quick->synchronize();
+  slow->synchronize();
+  const auto spans = trace.spans();
+  REQUIRE(spans.size() == 2);
+  for (const auto& span : spans) {
+    CHECK(span.index == 1);
+    if (span.lane == Lane::compute) CHECK(span.end_ns - span.begin_ns >= 20'000'000);
+  }
+  const auto& of_quick = spans[spans[0].lane == Lane::communicate ? 0 : 1];
+  const auto& of_slow = spans[spans[0].lane == Lane::compute ? 0 : 1];
+  CHECK(of_quick.lane == Lane::communicate);
+  CHECK(of_slow.lane == Lane::compute);
+}
+
+TEST_CASE("spans of one stream may nest") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("compute", StreamWidth::one);
+  Trace trace(0);
+  trace.begin(*stream, SpanKind::backward, 0);
+  trace.begin(*stream, SpanKind::forward, 0);
+  trace.end(*stream, SpanKind::forward, Lane::compute, 0);
+  trace.end(*stream, SpanKind::backward, Lane::compute, 0);
+  const auto spans = trace.spans();
+  REQUIRE(spans.size() == 2);
+  CHECK(spans[1].begin_ns <= spans[0].begin_ns);
+  CHECK(spans[0].end_ns <= spans[1].end_ns);
+}
+
+TEST_CASE("an end without its begin is refused") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("compute", StreamWidth::one);
+  Trace trace(0);
+  CHECK_THROWS_AS(trace.end(*stream, SpanKind::forward, Lane::compute), Error);
+  trace.begin(*stream, SpanKind::forward, 3);
+  CHECK_THROWS_AS(trace.end(*stream, SpanKind::forward, Lane::compute, 4), Error);
+  trace.end(*stream, SpanKind::forward, Lane::compute, 3);
+}
+
+TEST_CASE("Chrome events name process, lanes and spans, with times in microseconds from the offset") {
+  Trace trace(7);
+  const Times times;
+  trace.add(SpanKind::forward, Lane::compute, times.at(1000us), times.at(1500us), 2);
+  const std::string events = trace.chrome_events(1'000'000'000);
+  CHECK(count(events, R"("name":"process_name","pid":7,"args":{"name":"rank 7"})") == 1);
+  CHECK(count(events, R"("name":"thread_name","pid":7,"tid":0,"args":{"name":"compute"})") == 1);
+  CHECK(count(events, R"("ph":"X","name":"forward 2","cat":"forward","pid":7,"tid":0,"ts":100)") == 1);
+  CHECK(count(events, R"("dur":500.000)") == 1);
+  CHECK(events.front() == '{');
+  CHECK(events.back() == '}');
+}
+
+TEST_CASE("spans of a lane that overlap are drawn in rows below each other") {
+  Trace trace(0);
+  const Times times;
+  trace.add(SpanKind::send, Lane::communicate, times.at(0us), times.at(10us), 0);
+  trace.add(SpanKind::receive, Lane::communicate, times.at(5us), times.at(12us), 0);
+  trace.add(SpanKind::send, Lane::communicate, times.at(10us), times.at(20us), 1);
+  const std::string events = trace.chrome_events();
+  CHECK(count(events, "thread_name") == 2);
+  CHECK(count(events, R"("communicate 2")") == 1);
+  CHECK(count(events, R"("ph":"X")") == 3);
+  const auto tid_of = [&](const std::string& name) {
+    const auto at = events.find("\"tid\":", events.find("\"ph\":\"X\",\"name\":\"" + name)) + 6;
+    return events.substr(at, events.find(',', at) - at);
+  };
+  CHECK(tid_of("send 0") == tid_of("send 1"));
+  CHECK(tid_of("send 0") != tid_of("receive 0"));
+}
+
+TEST_CASE("several threads may record into a trace at once") {
+  Trace trace(0, 100);
+  const Times times;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) trace.add(SpanKind::load, Lane::files, times.at(0us), times.at(1us), i);
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(trace.spans().size() == 100);
+  CHECK(trace.seconds(SpanKind::load) == doctest::Approx(4000e-6));
+}
