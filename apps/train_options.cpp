@@ -6,6 +6,7 @@
 namespace ranvier::apps {
 namespace {
 
+using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
 using runtime::OptionBinding;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "models/gpt.hpp"
+#include "models/text/token_file.hpp"
 #include "runtime/grid.hpp"
 #include "runtime/options.hpp"
 
@@ -45,12 +46,11 @@ struct BatchOptions {
 };
 
 enum class Tokenizer { none, bytes };
-enum class TokenFormat { automatic, text, llmc, uint16 };
 
 struct DataOptions {
   std::string data;
   Tokenizer tokenizer = Tokenizer::bytes;
-  TokenFormat format = TokenFormat::automatic;
+  models::TokenFormat format = models::TokenFormat::automatic;
   bool shuffle = true;
   double validation_split = 0;  ///< share of the tokens, at the end of the file
   std::int64_t eval_every = 0;  ///< steps; 0: never

@@ -29,16 +29,19 @@ struct Initializer {
   enum class Kind { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
   float scale = 0;  ///< normal: standard deviation; uniform: half the width around zero
+
+  bool operator==(const Initializer&) const = default;
 };
 
 struct ParameterSpec {
-  std::string name;                 ///< as in weights files: "h.0.attn.c_attn.weight"
-  std::vector<std::size_t> shape;   ///< as in weights files
+  std::string name;                ///< as in weights files: "h.0.attn.c_attn.weight"
+  std::vector<std::size_t> shape;  ///< as in weights files
   Initializer initializer;
   bool decays = false;              ///< whether weight decay touches it
   std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
 
   [[nodiscard]] std::size_t elements() const;  ///< product of the shape
+  bool operator==(const ParameterSpec&) const = default;
 };
 
 /// Parameters that are stored, reduced, sharded and moved together, flattened one after another. Layers that
@@ -51,12 +54,14 @@ struct UnitSpec {
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements
   [[nodiscard]] std::size_t elements() const;                     ///< with the gaps
+  bool operator==(const UnitSpec&) const = default;
 };
 
 /// The largest microbatch, for planning.
 struct MicrobatchShape {
-  int samples = 1;   ///< B
-  int positions = 1; ///< T
+  int samples = 1;    ///< B
+  int positions = 1;  ///< T
+  int threads = 1;    ///< of the device: kernels that need scratch per thread plan for so many
 };
 
 /// What one microbatch needs in a layer, in bytes.
@@ -77,7 +82,7 @@ struct LayerCall {
   runtime::StreamView stream;
   MicrobatchShape shape;  ///< B of this microbatch, which may be fewer than planned
   MicrobatchKey key;
-  bool training = true;   ///< false: no dropout, no backward will follow, `saved` is scratch
+  bool training = true;  ///< false: no dropout, no backward will follow, `saved` is scratch
 
   std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype
   std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; backward_weight

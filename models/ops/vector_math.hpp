@@ -2,10 +2,9 @@
 // share. Storage types are widened on load and rounded on store; a partial load fills up with zeros, so that
 // an element's result never depends on where in an array it lies.
 //
-//   for (std::size_t i = 0; i < n; i += simd::lanes) {
-//     const std::size_t count = std::min(n - i, simd::lanes);
+//   simd::for_lanes(0, n, [&](std::size_t i, auto count) {
 //     simd::store(y + i, simd::exp(simd::load(x + i, count)), count);
-//   }
+//   });
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -14,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #if defined(__F16C__)
@@ -121,6 +121,14 @@ inline void store(T* to, Floats value, std::size_t count) {
   T part[lanes];
   store(part, value);
   std::memcpy(static_cast<void*>(to), part, count * sizeof(T));
+}
+
+/// Calls f(i, count) for i = begin, begin + lanes, …; count is `lanes`, known when compiled, but for the rest.
+template <typename F>
+inline void for_lanes(std::size_t begin, std::size_t end, F&& f) {
+  std::size_t i = begin;
+  for (; i + lanes <= end; i += lanes) f(i, std::integral_constant<std::size_t, lanes>());
+  if (i < end) f(i, end - i);
 }
 
 // Functions -----------------------------------------------------------------------------------------------

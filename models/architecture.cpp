@@ -1,0 +1,78 @@
+#include "models/architecture.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace ranvier::models {
+
+std::vector<UnitSpec> Architecture::units() const {
+  std::vector<UnitSpec> units;
+  for (const auto& layer : layers) {
+    for (const UnitSpec& unit : layer->units()) {
+      const auto known =
+          std::find_if(units.begin(), units.end(), [&](const UnitSpec& other) { return other.name == unit.name; });
+      if (known == units.end()) {
+        units.push_back(unit);
+      } else {
+        expect(*known == unit, "layer {} declares unit {} unlike an earlier layer", layer->name(), unit.name);
+      }
+    }
+  }
+  return units;
+}
+
+std::size_t Architecture::parameters() const {
+  std::size_t sum = 0;
+  for (const UnitSpec& unit : units()) {
+    for (const ParameterSpec& parameter : unit.parameters) sum += parameter.elements();
+  }
+  return sum;
+}
+
+double Architecture::flops_per_sample() const {
+  double sum = 0;
+  for (const auto& layer : layers) sum += layer->flops_per_sample(positions);
+  return sum;
+}
+
+std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {
+  const std::size_t layers = costs.size();
+  if (stages < 1 || static_cast<std::size_t>(stages) > layers) {
+    fail(ErrorCode::usage, "{} layers cannot be cut into {} stages: each stage needs a layer of its own", layers,
+         stages);
+  }
+
+  // All comparisons are between values of this one expression, which is monotone in begin and end: rounding
+  // cannot make the greedy cut below miss the bound that the search found.
+  std::vector<double> before(layers + 1, 0.0);
+  for (std::size_t i = 0; i < layers; ++i) before[i + 1] = before[i] + costs[i];
+  const auto cost = [&](std::size_t begin, std::size_t end) { return before[end] - before[begin]; };
+
+  // bound[end]: the cheapest possible most expensive slice of the first `end` layers in `stage` + 1 slices.
+  std::vector<double> bound(layers + 1, std::numeric_limits<double>::infinity());
+  for (std::size_t end = 1; end <= layers; ++end) bound[end] = cost(0, end);
+  for (int stage = 1; stage < stages; ++stage) {
+    std::vector<double> next(layers + 1, std::numeric_limits<double>::infinity());
+    for (std::size_t end = static_cast<std::size_t>(stage) + 1; end <= layers; ++end) {
+      for (auto begin = static_cast<std::size_t>(stage); begin < end; ++begin) {
+        next[end] = std::min(next[end], std::max(bound[begin], cost(begin, end)));
+      }
+    }
+    bound = std::move(next);
+  }
+
+  std::vector<LayerRange> ranges;
+  std::size_t begin = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::size_t last = layers - static_cast<std::size_t>(stages - 1 - stage);
+    std::size_t end = begin + 1;
+    while (end < last && cost(begin, end + 1) <= bound[layers]) ++end;
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,96 @@
+#include "models/gpt.hpp"
+
+#include "models/gpt_layers.hpp"
+#include "runtime/error.hpp"
+
+#include <array>
+
+namespace ranvier::models {
+namespace {
+
+struct Preset {
+  std::string_view name;
+  int layers;
+  int hidden;
+  int heads;
+  int vocab_size;
+  int sequence_length;
+};
+
+constexpr std::array presets = {
+    Preset{"gpt2-small", 12, 768, 12, 50257, 1024},  Preset{"gpt2-medium", 24, 1024, 16, 50257, 1024},
+    Preset{"gpt2-large", 36, 1280, 20, 50257, 1024}, Preset{"gpt2-xl", 48, 1600, 25, 50257, 1024},
+    Preset{"gpt-12b", 48, 4512, 24, 51200, 512},     Preset{"gpt-24b", 48, 6336, 36, 51200, 512},
+    Preset{"gpt-50b", 96, 6528, 48, 51200, 512},     Preset{"gpt-100b", 96, 9360, 60, 51200, 512},
+};
+
+void check(const GptOptions& options) {
+  const auto positive = [](const char* flag, int value) {
+    if (value < 1) fail(ErrorCode::usage, "{} is {}: it must be at least 1", flag, value);
+  };
+  positive("--layers", options.layers);
+  positive("--hidden", options.hidden);
+  positive("--heads", options.heads);
+  positive("--vocab-size", options.vocab_size);
+  positive("--sequence-length", options.sequence_length);
+  if (options.hidden % options.heads != 0) {
+    fail(ErrorCode::usage, "--hidden {} does not divide by --heads {}: choose a multiple", options.hidden,
+         options.heads);
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    fail(ErrorCode::usage, "--dropout is {}: it must be at least 0 and less than 1", options.dropout);
+  }
+  const Precision& precision = options.precision;
+  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
+         "gradients are fp32 or of the compute type");
+}
+
+}  // namespace
+
+std::optional<GptOptions> gpt_preset(std::string_view name) {
+  for (const Preset& preset : presets) {
+    if (preset.name != name) continue;
+    GptOptions options;
+    options.layers = preset.layers;
+    options.hidden = preset.hidden;
+    options.heads = preset.heads;
+    options.vocab_size = preset.vocab_size;
+    options.sequence_length = preset.sequence_length;
+    return options;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string_view> gpt_preset_names() {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : presets) names.push_back(preset.name);
+  return names;
+}
+
+Architecture make_gpt(const GptOptions& options) {
+  check(options);
+  Architecture gpt;
+  gpt.name = fmt::format("gpt {} × {}, {} heads", options.layers, options.hidden, options.heads);
+  gpt.positions = options.sequence_length;
+  gpt.layers.push_back(make_gpt_embedding(options));
+  for (int i = 0; i < options.layers; ++i) gpt.layers.push_back(make_gpt_block(options, i));
+  gpt.layers.push_back(make_gpt_head(options));
+  return gpt;
+}
+
+std::size_t gpt_stored_rows(const GptOptions& options) {
+  return (static_cast<std::size_t>(options.vocab_size) + 63) / 64 * 64;
+}
+
+UnitSpec gpt_token_table(const GptOptions& options) {
+  const auto vocab_size = static_cast<std::size_t>(options.vocab_size);
+  const auto channels = static_cast<std::size_t>(options.hidden);
+  return {"wte",
+          {{"wte.weight",
+            {vocab_size, channels},
+            {Initializer::Kind::normal, 0.02f},
+            true,
+            gpt_stored_rows(options) * channels}}};
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,151 @@
+#include "models/gpt_layers.hpp"
+#include "models/memory_layout.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/layer_norm.hpp"
+#include "models/ops/matmul.hpp"
+
+#include <array>
+
+namespace ranvier::models {
+namespace {
+
+/// Where a call's arrays lie. Letters: N = B·T rows, C channels, P stored rows of the token table.
+struct Arrays {
+  Arrays(const GptOptions& options, const MicrobatchShape& shape) {
+    const auto N = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+    const auto C = static_cast<std::size_t>(options.hidden);
+    const std::size_t element = size_of(options.precision.compute);
+    mean = saved.add(N, sizeof(float));
+    rstd = saved.add(N, sizeof(float));
+    logits = saved.add(N * gpt_stored_rows(options), element);
+    sums = deferred.add(2 * C, sizeof(float));
+    normal = workspace.add(N * C, element);
+    row_losses = workspace.add(N, sizeof(double));
+    scratch = workspace.add(1, layer_norm_workspace_bytes({N, C}));
+  }
+
+  MemoryLayout saved, deferred, workspace;
+  std::size_t mean, rstd;
+  std::size_t logits;      ///< [N, P]; after forward in training, their gradients
+  std::size_t sums;        ///< [2, C] float: gradients of the norm's weight and bias
+  std::size_t normal;      ///< [N, C]: the norm's output, or its gradient
+  std::size_t row_losses;  ///< [N] double
+  std::size_t scratch;
+};
+
+class GptHead final : public Layer {
+ public:
+  explicit GptHead(const GptOptions& options)
+      : options_(options),
+        dtype_(options.precision.compute),
+        channels_(static_cast<std::size_t>(options.hidden)),
+        stored_rows_(gpt_stored_rows(options)),
+        units_{gpt_token_table(options),
+               {"ln_f",
+                {{"ln_f.weight", {channels_}, {Initializer::Kind::ones}},
+                 {"ln_f.bias", {channels_}, {Initializer::Kind::zeros}}}}} {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  double flops_per_sample(int positions) const override {
+    return 6.0 * static_cast<double>((static_cast<std::size_t>(options_.vocab_size) + 2) * channels_) * positions;
+  }
+
+  std::size_t output_elements(int) const override { return 0; }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(options_, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
+    const Arrays at(options_, call.shape);
+    const std::size_t N = rows(call), C = channels_;
+    layer_norm_forward(call.stream, {N, C}, dtype_,
+                       {.y = call.workspace + at.normal,
+                        .mean = floats(call.saved + at.mean),
+                        .rstd = floats(call.saved + at.rstd),
+                        .x = input,
+                        .weight = norm_parameter(call, 0),
+                        .bias = norm_parameter(call, 1)});
+    matmul(call.stream, {.m = N, .n = stored_rows_, .k = C, .transpose_b = true},
+           {.c = call.saved + at.logits,
+            .c_dtype = dtype_,
+            .a = call.workspace + at.normal,
+            .b = call.parameters[0],
+            .dtype = dtype_});
+    cross_entropy(call.stream, {N, static_cast<std::size_t>(options_.vocab_size), stored_rows_}, dtype_,
+                  {.logits = call.saved + at.logits,
+                   .targets = reinterpret_cast<const std::int32_t*>(call.targets),
+                   .loss = call.loss,
+                   .loss_factor = call.loss_factor,
+                   .gradient = call.training,
+                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
+                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses)});
+  }
+
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
+                      std::byte* input_gradient) override {
+    const Arrays at(options_, call.shape);
+    const std::size_t N = rows(call), C = channels_;
+    matmul(call.stream, {.m = N, .n = C, .k = stored_rows_},
+           {.c = call.workspace + at.normal,
+            .c_dtype = dtype_,
+            .a = call.saved + at.logits,
+            .b = call.parameters[0],
+            .dtype = dtype_});
+    layer_norm_backward(call.stream, {N, C}, dtype_,
+                        {.dx = input_gradient,
+                         .sums = floats(call.deferred + at.sums),
+                         .dy = call.workspace + at.normal,
+                         .x = input,
+                         .mean = floats(call.saved + at.mean),
+                         .rstd = floats(call.saved + at.rstd),
+                         .weight = norm_parameter(call, 0),
+                         .workspace = call.workspace + at.scratch});
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at(options_, call.shape);
+    const std::size_t N = rows(call), C = channels_;
+    const runtime::DType gradient_dtype = options_.precision.gradient;
+    layer_norm_again(call.stream, {N, C}, dtype_, call.workspace + at.normal, floats(call.saved + at.mean),
+                     floats(call.saved + at.rstd), input, norm_parameter(call, 0), norm_parameter(call, 1));
+    matmul(call.stream, {.m = stored_rows_, .n = C, .k = N, .transpose_a = true},
+           {.c = call.gradients[0],
+            .c_dtype = gradient_dtype,
+            .a = call.saved + at.logits,
+            .b = call.workspace + at.normal,
+            .dtype = dtype_,
+            .accumulate = call.accumulate});
+    for (std::size_t i = 0; i < 2; ++i) {
+      store_gradient(call.stream, call.gradients[1] + units_[1].offset(i) * size_of(gradient_dtype), gradient_dtype,
+                     floats(call.deferred + at.sums) + i * C, C, call.accumulate);
+    }
+  }
+
+ private:
+  static float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+
+  static std::size_t rows(const LayerCall& call) {
+    return static_cast<std::size_t>(call.shape.samples) * static_cast<std::size_t>(call.shape.positions);
+  }
+
+  const std::byte* norm_parameter(const LayerCall& call, std::size_t which) const {
+    return call.parameters[1] + units_[1].offset(which) * size_of(dtype_);
+  }
+
+  GptOptions options_;
+  runtime::DType dtype_;
+  std::string name_ = "head";
+  std::size_t channels_;
+  std::size_t stored_rows_;
+  std::array<UnitSpec, 2> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_gpt_head(const GptOptions& options) { return std::make_unique<GptHead>(options); }
+
+}  // namespace ranvier::models

@@ -1,0 +1,21 @@
+// Initial values of parameters, drawn by counter from the seed, the parameter's name and the element's index:
+// the same on any grid, stage and shard.
+#pragma once
+
+#include "models/layer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::runtime {
+class ComputePool;
+}
+
+namespace ranvier::models {
+
+/// to[i] = initial value of the unit's element begin + i, for begin <= begin + i < end <= unit.elements();
+/// gaps and padding are zero. Host memory; any thread, several at a time. With a pool, on its threads.
+void initialize(const UnitSpec& unit, std::uint64_t seed, std::size_t begin, std::size_t end, float* to,
+                runtime::ComputePool* pool = nullptr);
+
+}  // namespace ranvier::models

@@ -1,0 +1,89 @@
+#include "models/ops/cross_entropy.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+/// Float sums are made over so many elements, double sums over those.
+constexpr std::size_t block = 1024;
+
+template <typename T>
+float row_max(const T* logits, std::size_t n) {
+  Floats greatest = simd::broadcast(-std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + simd::lanes <= n; i += simd::lanes) greatest = simd::max(simd::load(logits + i), greatest);
+  float result = simd::max(greatest);
+  for (; i < n; ++i) result = std::max(result, runtime::to_float(logits[i]));
+  return result;
+}
+
+template <typename T>
+double sum_of_exponentials(const T* logits, std::size_t n, float max) {
+  double total = 0;
+  for (std::size_t first = 0; first < n; first += block) {
+    const std::size_t end = std::min(first + block, n);
+    Floats part{};
+    std::size_t i = first;
+    for (; i + simd::lanes <= end; i += simd::lanes) part += simd::exp(simd::load(logits + i) - max);
+    total += simd::sum(part);
+    for (; i < end; ++i) total += simd::exp(simd::broadcast(runtime::to_float(logits[i]) - max))[0];
+  }
+  return total;
+}
+
+template <typename T>
+double row(T* logits, std::int32_t target, const CrossEntropyShape& shape, const CrossEntropyArrays& arrays) {
+  const std::size_t V = shape.vocab_size;
+  const float max = row_max(logits, V);
+  const double total = sum_of_exponentials(logits, V, max);
+  const double loss = std::log(total) + max - static_cast<double>(runtime::to_float(logits[target]));
+  if (arrays.gradient) {
+    const auto probability = static_cast<float>(1.0 / total);
+    const float at_target = std::exp(runtime::to_float(logits[target]) - max) * probability - 1.0f;
+    const float scale = probability * arrays.gradient_factor;
+    simd::for_lanes(0, V, [&](std::size_t i, auto count) {
+      simd::store(logits + i, simd::exp(simd::load(logits + i, count) - max) * scale, count);
+    });
+    logits[target] = runtime::from_float<T>(at_target * arrays.gradient_factor);
+    std::fill(logits + V, logits + shape.stride, T{});
+  }
+  return loss;
+}
+
+}  // namespace
+
+void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                   const CrossEntropyArrays& arrays) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=](runtime::ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(shape.rows, thread, threads);
+        for (std::size_t i = share.begin; i < share.end; ++i) {
+          const std::int32_t target = arrays.targets[i];
+          if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
+            fail(ErrorCode::data,
+                 "target token {} (number {} of the microbatch) is outside the vocabulary of {}: use "
+                 "the tokenizer that the data was made with, or a larger --vocab-size",
+                 target, i, shape.vocab_size);
+          }
+          arrays.row_losses[i] = row(static_cast<T*>(arrays.logits) + i * shape.stride, target, shape, arrays);
+        }
+      });
+      double total = 0;
+      for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
+      *arrays.loss = arrays.loss_factor * total;
+    });
+  });
+}
+
+}  // namespace ranvier::models

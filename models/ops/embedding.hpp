@@ -1,0 +1,43 @@
+// Rows of a table by token, plus rows of a table by position.
+//
+// Letters: B samples, T positions, C channels, V vocabulary.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models {
+
+struct EmbeddingShape {
+  std::size_t samples = 0;     ///< B
+  std::size_t positions = 0;   ///< T
+  std::size_t channels = 0;    ///< C
+  std::size_t vocab_size = 0;  ///< V
+};
+
+/// out[B, T, C] = tokens_table[tokens[B, T]] + positions_table[0 … T-1]. The stream fails with ErrorCode::data
+/// on a token outside [0, V).
+void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
+                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table);
+
+struct EmbeddingBackward {
+  void* tokens_gradient = nullptr;
+  std::size_t token_rows = 0;  ///< at least V; without `accumulate`, rows of no token become zero
+  void* positions_gradient = nullptr;
+  std::size_t position_rows = 0;  ///< at least T, likewise
+  runtime::DType gradient_dtype = runtime::DType::f32;
+  const void* d_out = nullptr;  ///< [B, T, C]
+  const std::int32_t* tokens = nullptr;
+  bool accumulate = false;
+  std::int32_t* order = nullptr;  ///< workspace [B, T]
+};
+
+/// Sums each row's gradients in float, sample by sample and position by position for any number of threads,
+/// and rounds once.
+void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                        const EmbeddingBackward& arrays);
+
+}  // namespace ranvier::models

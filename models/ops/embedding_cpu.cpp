@@ -1,0 +1,122 @@
+#include "models/ops/embedding.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ranvier::models {
+namespace {
+
+using runtime::ComputePool;
+using simd::Floats;
+
+/// to[begin … end) of a row (+)= Σ of the rows of d_out that `rows` names, in that order.
+template <typename G, typename T, typename Rows>
+void sum_rows(G* to, const T* d_out, std::size_t channels, std::size_t begin, std::size_t end, const Rows& rows,
+              bool accumulate) {
+  simd::for_lanes(begin, end, [&](std::size_t c, auto count) {
+    Floats total{};
+    rows([&](std::size_t row) { total += simd::load(d_out + row * channels + c, count); });
+    simd::store(to + c, accumulate ? simd::load(to + c, count) + total : total, count);
+  });
+}
+
+/// The part of thread `thread`: a range of channels of every row, so that no row has two writers.
+template <typename G, typename T>
+void backward(const EmbeddingShape& shape, const EmbeddingBackward& arrays, const runtime::Share& channels) {
+  const std::size_t C = shape.channels;
+  const T* const d_out = static_cast<const T*>(arrays.d_out);
+  G* const tokens_gradient = static_cast<G*>(arrays.tokens_gradient);
+  G* const positions_gradient = static_cast<G*>(arrays.positions_gradient);
+
+  const std::size_t count = shape.samples * shape.positions;
+  for (std::size_t first = 0; first < count;) {
+    const std::int32_t token = arrays.tokens[arrays.order[first]];
+    std::size_t last = first + 1;
+    while (last < count && arrays.tokens[arrays.order[last]] == token) ++last;
+    sum_rows(
+        tokens_gradient + static_cast<std::size_t>(token) * C, d_out, C, channels.begin, channels.end,
+        [&](auto add) {
+          for (std::size_t i = first; i < last; ++i) add(static_cast<std::size_t>(arrays.order[i]));
+        },
+        arrays.accumulate);
+    first = last;
+  }
+
+  for (std::size_t t = 0; t < shape.positions; ++t) {
+    sum_rows(
+        positions_gradient + t * C, d_out, C, channels.begin, channels.end,
+        [&](auto add) {
+          for (std::size_t b = 0; b < shape.samples; ++b) add(b * shape.positions + t);
+        },
+        arrays.accumulate);
+  }
+}
+
+template <typename G>
+void zero(ComputePool& pool, G* gradient, std::size_t begin, std::size_t end) {
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(end - begin, thread, threads, 1024);
+    std::fill(gradient + begin + share.begin, gradient + begin + share.end, G{});
+  });
+}
+
+}  // namespace
+
+void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
+                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=](ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const std::size_t C = shape.channels;
+        const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
+        for (std::size_t i = share.begin; i < share.end; ++i) {
+          const std::int32_t token = tokens[i];
+          if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
+            fail(ErrorCode::data,
+                 "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
+                 "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
+                 token, i % shape.positions, i / shape.positions, shape.vocab_size);
+          }
+          const T* word = static_cast<const T*>(tokens_table) + static_cast<std::size_t>(token) * C;
+          const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
+          T* to = static_cast<T*>(out) + i * C;
+          simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+            simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+          });
+        }
+      });
+    });
+  });
+}
+
+void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                        const EmbeddingBackward& arrays) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
+      using T = decltype(type);
+      using G = decltype(gradient_type);
+      stream.launch([=](ComputePool& pool) {
+        if (!arrays.accumulate) {
+          zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
+          zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
+               arrays.position_rows * shape.channels);
+        }
+        std::int32_t* const end = arrays.order + shape.samples * shape.positions;
+        std::iota(arrays.order, end, 0);
+        std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
+          return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
+        });
+        pool.run([&](int thread, int threads) {
+          backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
+        });
+      });
+    });
+  });
+}
+
+}  // namespace ranvier::models

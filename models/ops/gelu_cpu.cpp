@@ -1,0 +1,63 @@
+#include "models/ops/gelu.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+constexpr float twice_root = 1.5957691216f;  // 2√(2/π)
+constexpr float cubic = 0.044715f;
+
+// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x.
+struct Sigmoid {
+  Floats s;
+  Floats rest;  ///< 1 - s
+};
+
+Sigmoid sigmoid(Floats x) {
+  const Floats minus_2u = x * (-twice_root - twice_root * cubic * (x * x));
+  const Floats e = simd::exp(simd::min(minus_2u, simd::broadcast(87.0f)));
+  const Floats s = 1.0f / (1.0f + e);
+  return {s, e * s};
+}
+
+}  // namespace
+
+void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=, to = static_cast<T*>(y), from = static_cast<const T*>(x)](runtime::ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(n, thread, threads, 64);
+        simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+          const Floats value = simd::load(from + i, count);
+          simd::store(to + i, value * sigmoid(value).s, count);
+        });
+      });
+    });
+  });
+}
+
+void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=, gradient = static_cast<T*>(d), values = static_cast<T*>(x)](runtime::ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(n, thread, threads, 64);
+        simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+          const Floats value = simd::load(values + i, count);
+          const auto [s, rest] = sigmoid(value);
+          const Floats slope = twice_root + 3.0f * twice_root * cubic * (value * value);  // of 2u
+          const Floats derivative = s + value * slope * (s * rest);
+          simd::store(gradient + i, simd::load(gradient + i, count) * derivative, count);
+          simd::store(values + i, value * s, count);
+        });
+      });
+    });
+  });
+}
+
+}  // namespace ranvier::models

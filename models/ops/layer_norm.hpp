@@ -1,0 +1,59 @@
+// Layer normalisation over the channels of each row: y = (x - mean)·rstd·weight + bias, rstd = 1/√(var + eps).
+//
+// Letters: N rows, C channels. Arrays are [N, C] of the run's dtype, weight and bias [C] of the same, mean and
+// rstd [N] float. Every row is computed alike, whatever the others are.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models {
+
+struct LayerNormShape {
+  std::size_t rows = 0;      ///< N
+  std::size_t channels = 0;  ///< C
+};
+
+inline constexpr float layer_norm_epsilon = 1e-5f;
+
+struct LayerNormForward {
+  void* y = nullptr;
+  float* mean = nullptr;
+  float* rstd = nullptr;
+  const void* x = nullptr;
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+  const void* branch = nullptr;  ///< if given, x + branch is normalised, after it was rounded and …
+  void* sum = nullptr;           ///< … stored here
+};
+void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                        const LayerNormForward& arrays);
+
+/// y once more from what forward kept, with the same bits: cheaper than to keep it.
+void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
+                      const float* mean, const float* rstd, const void* x, const void* weight, const void* bias);
+
+struct LayerNormBackward {
+  void* dx = nullptr;
+  float* sums = nullptr;  ///< [2, C]: the gradients of weight and of bias
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  const void* weight = nullptr;
+  const void* residual = nullptr;  ///< if given, added to dx: what reaches x past the norm
+  std::byte* workspace = nullptr;
+};
+[[nodiscard]] std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape);
+
+/// Sums over rows go by fixed blocks of rows, then over the blocks in order: the same for any threads.
+void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                         const LayerNormBackward& arrays);
+
+/// gradient[i] (+)= sums[i], rounded once: for the few parameters whose gradient is summed in float apart.
+void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
+                    std::size_t n, bool accumulate);
+
+}  // namespace ranvier::models

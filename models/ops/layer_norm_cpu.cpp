@@ -1,0 +1,188 @@
+#include "models/ops/layer_norm.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ranvier::models {
+namespace {
+
+using runtime::ComputePool;
+using simd::Floats;
+
+constexpr std::size_t rows_per_block = 32;
+
+struct Moments {
+  float mean;
+  float rstd;
+};
+
+template <typename T>
+Moments moments(const T* x, std::size_t channels) {
+  const float scale = 1.0f / static_cast<float>(channels);
+  Floats total{};
+  simd::for_lanes(0, channels, [&](std::size_t c, auto count) { total += simd::load(x + c, count); });
+  const float mean = simd::sum(total) * scale;
+  Floats squares{};
+  std::size_t c = 0;
+  for (; c + simd::lanes <= channels; c += simd::lanes) {
+    const Floats centred = simd::load(x + c) - mean;
+    squares += centred * centred;
+  }
+  float variance = simd::sum(squares);
+  for (; c < channels; ++c) {  // the filled-up lanes of a partial load would count as zeros
+    const float centred = runtime::to_float(x[c]) - mean;
+    variance += centred * centred;
+  }
+  return {mean, 1.0f / std::sqrt(variance * scale + layer_norm_epsilon)};
+}
+
+template <typename T>
+void normalise(T* y, const T* x, Moments m, const T* weight, const T* bias, std::size_t channels) {
+  simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
+    const Floats normal = (simd::load(x + c, count) - m.mean) * m.rstd;
+    simd::store(y + c, normal * simd::load(weight + c, count) + simd::load(bias + c, count), count);
+  });
+}
+
+template <typename T>
+void forward_row(const LayerNormForward& arrays, std::size_t row, std::size_t channels) {
+  const T* x = static_cast<const T*>(arrays.x) + row * channels;
+  if (arrays.branch != nullptr) {
+    const T* branch = static_cast<const T*>(arrays.branch) + row * channels;
+    T* sum = static_cast<T*>(arrays.sum) + row * channels;
+    simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
+      simd::store(sum + c, simd::load(x + c, count) + simd::load(branch + c, count), count);
+    });
+    x = sum;
+  }
+  const Moments m = moments(x, channels);
+  arrays.mean[row] = m.mean;
+  arrays.rstd[row] = m.rstd;
+  normalise(static_cast<T*>(arrays.y) + row * channels, x, m, static_cast<const T*>(arrays.weight),
+            static_cast<const T*>(arrays.bias), channels);
+}
+
+/// One row of dx; adds the row to sums[2, C].
+template <typename T>
+void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t channels, float* sums) {
+  const T* x = static_cast<const T*>(arrays.x) + row * channels;
+  const T* dy = static_cast<const T*>(arrays.dy) + row * channels;
+  const T* weight = static_cast<const T*>(arrays.weight);
+  const float mean = arrays.mean[row], rstd = arrays.rstd[row];
+
+  Floats total{}, product{};
+  simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
+    const Floats gradient = simd::load(dy + c, count);
+    const Floats normal = (simd::load(x + c, count) - mean) * rstd;
+    const Floats weighted = gradient * simd::load(weight + c, count);  // zero past the end, as gradient is
+    total += weighted;
+    product += weighted * normal;
+    simd::store(sums + c, simd::load(sums + c, count) + gradient * normal, count);
+    simd::store(sums + channels + c, simd::load(sums + channels + c, count) + gradient, count);
+  });
+
+  const float scale = 1.0f / static_cast<float>(channels);
+  const float mean_total = simd::sum(total) * scale, mean_product = simd::sum(product) * scale;
+  const auto write = [&](auto residual) {
+    T* dx = static_cast<T*>(arrays.dx) + row * channels;
+    simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
+      const Floats normal = (simd::load(x + c, count) - mean) * rstd;
+      const Floats weighted = simd::load(dy + c, count) * simd::load(weight + c, count);
+      const Floats value = (weighted - mean_total - normal * mean_product) * rstd;
+      simd::store(dx + c, value + residual(c, count), count);
+    });
+  };
+  if (arrays.residual == nullptr) {
+    write([](std::size_t, auto) { return Floats{}; });
+  } else {
+    const T* residual = static_cast<const T*>(arrays.residual) + row * channels;
+    write([=](std::size_t c, auto count) { return simd::load(residual + c, count); });
+  }
+}
+
+}  // namespace
+
+void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                        const LayerNormForward& arrays) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=](ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(shape.rows, thread, threads);
+        for (std::size_t row = share.begin; row < share.end; ++row) forward_row<T>(arrays, row, shape.channels);
+      });
+    });
+  });
+}
+
+void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
+                      const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=](ComputePool& pool) {
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(shape.rows, thread, threads);
+        for (std::size_t row = share.begin; row < share.end; ++row) {
+          const std::size_t first = row * shape.channels;
+          normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
+                    static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
+        }
+      });
+    });
+  });
+}
+
+std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
+  const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
+  return blocks * 2 * shape.channels * sizeof(float);
+}
+
+void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
+                         const LayerNormBackward& arrays) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=](ComputePool& pool) {
+      const std::size_t width = 2 * shape.channels;
+      const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
+      auto* const partial = reinterpret_cast<float*>(arrays.workspace);
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(blocks, thread, threads);
+        for (std::size_t block = share.begin; block < share.end; ++block) {
+          float* const sums = partial + block * width;
+          std::fill(sums, sums + width, 0.0f);
+          const std::size_t end = std::min(shape.rows, (block + 1) * rows_per_block);
+          for (std::size_t row = block * rows_per_block; row < end; ++row) {
+            backward_row<T>(arrays, row, shape.channels, sums);
+          }
+        }
+      });
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(width, thread, threads, 64);
+        simd::for_lanes(share.begin, share.end, [&](std::size_t c, auto count) {
+          Floats total{};
+          for (std::size_t block = 0; block < blocks; ++block)
+            total += simd::load(partial + block * width + c, count);
+          simd::store(arrays.sums + c, total, count);
+        });
+      });
+    });
+  });
+}
+
+void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
+                    std::size_t n, bool accumulate) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    stream.launch([=, to = static_cast<T*>(gradient)](ComputePool&) {
+      simd::for_lanes(0, n, [&](std::size_t i, auto count) {
+        const Floats value = simd::load(sums + i, count);
+        simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
+      });
+    });
+  });
+}
+
+}  // namespace ranvier::models

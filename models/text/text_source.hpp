@@ -1,0 +1,78 @@
+// Samples for language models: T tokens as inputs, and the T tokens that follow each of them as targets, both
+// int32.
+//
+// Window w of a range of L tokens covers tokens w·T … w·T+T of it, every index modulo L: a window that reaches
+// over the end goes on at the start, and w may be any number. An epoch is the floor((L-1)/T) windows that do
+// not reach over the end.
+//
+// In file order sample n is window n, on and on. Shuffled, sample n is the window that SampleOrder gives, so
+// every epoch has each of its windows once.
+#pragma once
+
+#include "models/sample_source.hpp"
+#include "models/text/sample_order.hpp"
+#include "models/text/token_sequence.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace ranvier::models {
+
+/// Half-open.
+struct TokenRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+struct TextSourceOptions {
+  TokenRange range;
+  int sequence_length = 1;  ///< T
+  int vocab_size = 256;
+  std::optional<std::uint64_t> shuffle_seed;  ///< none: file order
+};
+
+class TextSource final : public SampleSource {
+ public:
+  /// Throws ErrorCode::data if the range is too short for one window.
+  TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSourceOptions& options);
+
+  [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< of an epoch
+  [[nodiscard]] std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
+  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return options_.sequence_length; }
+
+  /// Throw ErrorCode::data if a token is outside the vocabulary.
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+
+ private:
+  void read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const;
+
+  std::shared_ptr<const TokenSequence> tokens_;
+  TextSourceOptions options_;
+  std::size_t length_;
+  std::int64_t samples_;
+  std::optional<SampleOrder> order_;
+};
+
+struct TextDataOptions {
+  std::filesystem::path path;
+  TokenFormat format = TokenFormat::automatic;
+  bool text_allowed = true;  ///< whether bytes may be tokens; false: the data have to be tokens already
+  int sequence_length = 1;
+  int vocab_size = 256;
+  std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
+  double validation_split = 0;                ///< share of the tokens, at the end, that is not trained on
+};
+
+struct TextData {
+  std::unique_ptr<SampleSource> training;
+  std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
+  std::int64_t tokens = 0;
+};
+
+/// Opens and checks the data of a run. Throws ErrorCode::io or ::data.
+[[nodiscard]] TextData open_text_data(const TextDataOptions& options);
+
+}  // namespace ranvier::models

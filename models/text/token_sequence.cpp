@@ -1,0 +1,96 @@
+#include "models/text/token_sequence.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+namespace ranvier::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t text_probe_bytes = 4096;
+constexpr std::int64_t most_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
+constexpr std::int64_t check_block = std::int64_t{1} << 20;
+
+bool is_text(const fs::path& path) {
+  std::array<char, text_probe_bytes> start;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ErrorCode::io, "{}: cannot be opened; check its permissions", path.string());
+  file.read(start.data(), start.size());
+  const auto end = start.begin() + file.gcount();
+  return end != start.begin() && std::find(start.begin(), end, '\0') == end;
+}
+
+std::vector<fs::path> files_of(const fs::path& folder, TokenFormat format) {
+  const bool tokens = format == TokenFormat::llmc || format == TokenFormat::uint16;
+  std::vector<fs::path> paths;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored)) continue;
+    if (tokens ? path.extension() == ".bin" : is_text(path)) paths.push_back(path);
+  }
+  if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
+  if (paths.empty())
+    fail(ErrorCode::data, "{}: the folder has no {}: give another, or a --token-format", folder.string(),
+         tokens ? ".bin files" : "text files");
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+TokenSequence::TokenSequence(const fs::path& path, TokenFormat format) : path_(path), starts_{0} {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    const bool tokens = format == TokenFormat::llmc || format == TokenFormat::uint16;
+    for (const auto& file : files_of(path, format)) files_.emplace_back(file, tokens ? format : TokenFormat::text);
+  } else {
+    files_.emplace_back(path, format);
+  }
+  for (const auto& file : files_) starts_.push_back(starts_.back() + file.tokens());
+}
+
+template <typename F>
+void TokenSequence::for_each_part(std::int64_t first, std::int64_t count, F&& f) const {
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), first);
+  for (auto file = static_cast<std::size_t>(after - starts_.begin()) - 1; count > 0; ++file) {
+    const std::int64_t part = std::min(count, starts_[file + 1] - first);
+    f(files_[file], first - starts_[file], part);
+    first += part;
+    count -= part;
+  }
+}
+
+void TokenSequence::check_vocabulary(int vocab_size) const {
+  const std::int64_t blocks = (tokens() + check_block - 1) / check_block;
+  const std::int64_t checked = std::min(blocks, most_tokens_checked / check_block);
+  for (std::int64_t i = 0; i < checked; ++i) {
+    const std::int64_t first = i * blocks / checked * check_block;
+    for_each_part(first, std::min(check_block, tokens() - first),
+                  [&](const TokenFile& file, std::int64_t at, std::int64_t part) {
+                    file.check_vocabulary(at, part, vocab_size);
+                  });
+  }
+}
+
+void TokenSequence::read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const {
+  expect(first >= 0 && count >= 0 && count <= tokens() - first, "{}: tokens {} to {} of {}", path_.string(), first,
+         first + count, tokens());
+  for_each_part(first, count, [&](const TokenFile& file, std::int64_t at, std::int64_t part) {
+    file.check_vocabulary(at, part, vocab_size);
+    file.read(at, part, to);
+    to += part;
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,260 @@
+#include "models/weights/safetensors.hpp"
+
+#include "runtime/error.hpp"
+
+#include <boost/json/basic_parser_impl.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace ranvier::models {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr std::size_t length_bytes = 8;
+constexpr std::size_t longest_header = 100'000'000;  // the limit of the reference implementation
+constexpr std::size_t most_dimensions = 16;
+
+using runtime::DType;
+
+struct DTypeName {
+  std::string_view name;
+  std::size_t bytes = 0;
+  std::optional<DType> dtype;
+};
+
+constexpr DTypeName dtype_names[] = {
+    {"F32", 4, DType::f32}, {"BF16", 2, DType::bf16}, {"F16", 2, DType::f16}, {"F64", 8, {}},
+    {"I64", 8, {}},         {"U64", 8, {}},           {"I32", 4, {}},         {"U32", 4, {}},
+    {"I16", 2, {}},         {"U16", 2, {}},           {"I8", 1, {}},          {"U8", 1, {}},
+    {"BOOL", 1, {}},        {"F8_E4M3", 1, {}},       {"F8_E5M2", 1, {}},
+};
+
+/// What the header says of one tensor, not yet believed.
+struct Entry {
+  std::string name;
+  std::optional<std::string> dtype;
+  std::optional<std::vector<std::uint64_t>> shape;
+  std::optional<std::vector<std::uint64_t>> offsets;
+};
+
+/// Takes the events of the JSON parser and accepts exactly the form of a safetensors header. It works on
+/// events because a parsed object would have lost names that come twice.
+class HeaderHandler {
+ public:
+  static constexpr std::size_t max_object_size = std::size_t(-1);
+  static constexpr std::size_t max_array_size = most_dimensions;
+  static constexpr std::size_t max_key_size = 4096;
+  static constexpr std::size_t max_string_size = std::size_t(-1);
+
+  using Code = boost::json::error_code;
+  using Text = boost::json::string_view;
+
+  explicit HeaderHandler(const std::string& file) : file_(file) {}
+
+  [[nodiscard]] std::vector<Entry>& entries() { return entries_; }
+
+  bool on_document_begin(Code&) { return true; }
+  bool on_document_end(Code&) { return true; }
+
+  bool on_object_begin(Code&) {
+    if (level_ == 2 || (level_ == 1 && in_list())) refuse("has an object where a value belongs");
+    ++level_;
+    return true;
+  }
+  bool on_object_end(std::size_t, Code&) {
+    --level_;
+    key_.clear();
+    return true;
+  }
+  bool on_array_begin(Code&) {
+    if (level_ != 2 || in_metadata_ || list_ != nullptr) refuse("has a list where none belongs");
+    Entry& entry = entries_.back();
+    if (key_ != "shape" && key_ != "data_offsets") refuse("has a list where none belongs");
+    auto& list = key_ == "shape" ? entry.shape : entry.offsets;
+    if (list) refuse("says '" + key_ + "' twice");
+    list_ = &list.emplace();
+    return true;
+  }
+  bool on_array_end(std::size_t, Code&) {
+    list_ = nullptr;
+    return true;
+  }
+  bool on_key_part(Text text, std::size_t, Code&) {
+    part_.append(text.data(), text.size());
+    return true;
+  }
+  bool on_key(Text text, std::size_t, Code&) {
+    part_.append(text.data(), text.size());
+    key_ = std::exchange(part_, {});
+    if (level_ != 1) return true;
+    in_metadata_ = key_ == "__metadata__";
+    if (!in_metadata_) entries_.push_back({.name = key_});
+    return true;
+  }
+  bool on_string_part(Text text, std::size_t, Code&) {
+    part_.append(text.data(), text.size());
+    return true;
+  }
+  bool on_string(Text text, std::size_t, Code&) {
+    part_.append(text.data(), text.size());
+    const std::string value = std::exchange(part_, {});
+    if (level_ == 2 && in_metadata_) return true;
+    if (level_ != 2 || key_ != "dtype" || in_list()) refuse("has a string where none belongs");
+    if (entries_.back().dtype) refuse("says 'dtype' twice");
+    entries_.back().dtype = value;
+    return true;
+  }
+  bool on_number_part(Text, Code&) { return true; }
+  bool on_int64(std::int64_t value, Text, Code&) {
+    if (value < 0) refuse("has a negative number");
+    return number(static_cast<std::uint64_t>(value));
+  }
+  bool on_uint64(std::uint64_t value, Text, Code&) { return number(value); }
+  bool on_double(double, Text, Code&) { refuse("has a number that is not whole"); }
+  bool on_bool(bool, Code&) { refuse("has a truth value where none belongs"); }
+  bool on_null(Code&) { refuse("has a null where none belongs"); }
+  bool on_comment_part(Text, Code&) { return true; }
+  bool on_comment(Text, Code&) { return true; }
+
+ private:
+  [[nodiscard]] bool in_list() const { return list_ != nullptr; }
+
+  bool number(std::uint64_t value) {
+    if (!in_list()) refuse("has a number where none belongs");
+    list_->push_back(value);
+    return true;
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    const std::string where =
+        entries_.empty() ? "the header" : "the header, near tensor '" + entries_.back().name + "',";
+    fail(ErrorCode::data, "{}: not a safetensors file: {} {}", file_, where, what);
+  }
+
+  const std::string& file_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint64_t>* list_ = nullptr;
+  std::string part_;
+  std::string key_;
+  int level_ = 0;
+  bool in_metadata_ = false;
+};
+
+std::vector<Entry> parse_header(const std::string& file, std::string_view header) {
+  boost::json::parse_options options;
+  options.max_depth = 4;
+  boost::json::basic_parser<HeaderHandler> parser(options, file);
+  boost::json::error_code error;
+  std::size_t parsed = parser.write_some(false, header.data(), header.size(), error);
+  if (!error && header.find_first_not_of(" \t\r\n", parsed) != std::string_view::npos)
+    error = boost::json::error::extra_data;
+  if (!error && !header.starts_with('{')) error = boost::json::error::syntax;
+  if (error)
+    fail(ErrorCode::data, "{}: not a safetensors file: {} at offset {}", file, error.message(),
+         length_bytes + parsed);
+  return std::move(parser.handler().entries());
+}
+
+StoredTensor checked(const std::string& file, const Entry& entry, std::size_t data_begin, std::size_t data_bytes) {
+  const auto refuse = [&](const std::string& what) {
+    fail(ErrorCode::data, "{}: tensor '{}' {}; the file is damaged", file, entry.name, what);
+  };
+  if (!entry.dtype || !entry.shape || !entry.offsets) refuse("lacks its dtype, shape or data_offsets");
+  if (entry.offsets->size() != 2) refuse("has data_offsets that are not two numbers");
+  const auto* const known = std::find_if(std::begin(dtype_names), std::end(dtype_names),
+                                         [&](const DTypeName& one) { return one.name == *entry.dtype; });
+  if (known == std::end(dtype_names)) refuse("has an unknown dtype, '" + *entry.dtype + "'");
+
+  const std::uint64_t begin = entry.offsets->at(0);
+  const std::uint64_t end = entry.offsets->at(1);
+  if (begin > end || end > data_bytes)
+    refuse(fmt::format("lies at offsets {} to {} of {} bytes of data", begin, end, data_bytes));
+  std::uint64_t bytes = known->bytes;
+  bool overflows = false;
+  for (const auto size : *entry.shape) overflows = __builtin_mul_overflow(bytes, size, &bytes) || overflows;
+  std::vector<std::size_t> shape(entry.shape->begin(), entry.shape->end());
+  if (overflows || bytes != end - begin)
+    refuse(fmt::format("has {} bytes at offset {}, which do not hold {} of shape {}", end - begin, begin,
+                       *entry.dtype, shape_text(shape)));
+  return {entry.name, *entry.dtype, known->dtype, std::move(shape), data_begin + begin, data_begin + end};
+}
+
+template <typename T>
+void convert(const std::byte* from, std::size_t n, float* to) {
+  for (std::size_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // tensors need not be aligned in a file
+    to[i] = runtime::to_float(value);
+  }
+}
+
+}  // namespace
+
+std::string shape_text(const std::vector<std::size_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::size_t StoredTensor::elements() const {
+  std::size_t product = 1;
+  for (const auto size : shape) product *= size;
+  return product;
+}
+
+Safetensors::Safetensors(const std::filesystem::path& path) : path_(path), file_(path) {
+  const auto bytes = file_.bytes();
+  const std::string file = path.string();
+  if (bytes.size() < length_bytes)
+    fail(ErrorCode::data, "{}: not a safetensors file: {} bytes, too short for a header", file, bytes.size());
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), length_bytes);
+  if (header_bytes > longest_header || header_bytes > bytes.size() - length_bytes)
+    fail(ErrorCode::data, "{}: not a whole safetensors file: a header of {} bytes in a file of {}", file,
+         header_bytes, bytes.size());
+
+  const std::size_t data_begin = length_bytes + header_bytes;
+  const std::size_t data_bytes = bytes.size() - data_begin;
+  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  for (const auto& entry : parse_header(file, {text + length_bytes, header_bytes}))
+    tensors_.push_back(checked(file, entry, data_begin, data_bytes));
+
+  std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::size_t expected = data_begin;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& tensor = tensors_[i];
+    if (tensor.begin != expected)
+      fail(ErrorCode::data,
+           "{}: tensor '{}' begins at offset {} of the data, {} the end of the one before; the file is "
+           "damaged",
+           file, tensor.name, tensor.begin - data_begin, tensor.begin < expected ? "before" : "after");
+    expected = tensor.end;
+    if (!by_name_.emplace(tensor.name, i).second)
+      fail(ErrorCode::data, "{}: two tensors are called '{}'; the file is damaged", file, tensor.name);
+  }
+  if (expected != bytes.size())
+    fail(ErrorCode::data, "{}: {} bytes after the last tensor; the file is damaged", file, bytes.size() - expected);
+}
+
+const StoredTensor* Safetensors::find(std::string_view name) const {
+  auto found = by_name_.find(name);
+  if (found == by_name_.end()) found = by_name_.find("transformer." + std::string(name));
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+void Safetensors::read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const {
+  expect(begin <= end && end <= tensor.elements(), "{}: elements {} to {} of tensor '{}' of shape {}",
+         path_.string(), begin, end, tensor.name, shape_text(tensor.shape));
+  if (!tensor.dtype)
+    fail(ErrorCode::data, "{}: tensor '{}' is {}: weights are read from F32, BF16 or F16", path_.string(),
+         tensor.name, tensor.dtype_name);
+  const std::byte* const from = file_.bytes().data() + tensor.begin + begin * size_of(*tensor.dtype);
+  runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
+}
+
+}  // namespace ranvier::models

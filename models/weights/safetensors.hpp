@@ -1,0 +1,58 @@
+// Reading weights from a safetensors file: eight bytes with the length of a JSON header, the header with name,
+// dtype, shape and place of every tensor, then the tensors one after another, little-endian.
+//
+// The whole header is checked when the file is opened: every tensor lies inside the file, has the bytes that
+// its shape needs, and begins where the one before it ended; no name comes twice. After that nothing that the
+// file says can lead a read astray. Any thread.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/memory_map.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+struct StoredTensor {
+  std::string name;
+  std::string dtype_name;               ///< as in the file: "F32", "BOOL"
+  std::optional<runtime::DType> dtype;  ///< f32, bf16 or f16; none: its values cannot be read
+  std::vector<std::size_t> shape;
+  std::size_t begin = 0;  ///< bytes from the start of the file
+  std::size_t end = 0;
+
+  [[nodiscard]] std::size_t elements() const;
+};
+
+class Safetensors {
+ public:
+  /// Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is not a whole safetensors file.
+  explicit Safetensors(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// In the order of their bytes.
+  [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
+  /// The tensor of that name, or of that name after "transformer."; null if there is none.
+  [[nodiscard]] const StoredTensor* find(std::string_view name) const;
+
+  /// Writes elements [begin, end) of one of tensors() as floats. Throws ErrorCode::data for a dtype that
+  /// cannot be read, ErrorCode::internal for a range outside the tensor.
+  void read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const;
+
+ private:
+  std::filesystem::path path_;
+  runtime::MemoryMap file_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;
+};
+
+/// "[768, 2304]".
+[[nodiscard]] std::string shape_text(const std::vector<std::size_t>& shape);
+
+}  // namespace ranvier::models

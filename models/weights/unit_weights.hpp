@@ -1,0 +1,32 @@
+// Between units, as ranks hold them, and weights files. A unit is its parameters flattened one after another,
+// with gaps between them and padding inside them that files do not have: read as zeros, never written.
+// Any thread.
+#pragma once
+
+#include "models/layer.hpp"
+#include "models/weights/safetensors.hpp"
+#include "models/weights/safetensors_writer.hpp"
+#include "runtime/dtype.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
+/// parameter of `units` with its shape and a dtype that can be read. Tensors that no unit names may be there
+/// (attention masks, an untied copy of the head).
+void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
+
+/// Writes elements [begin, end) of the flattened unit. Throws like check_weights().
+void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to);
+
+/// What a file with these units has, in the order in which append_unit() will be called.
+[[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units, runtime::DType dtype);
+
+/// Appends what elements [begin, end) of the flattened unit have for the file. Parts of a unit come in order.
+void append_unit(SafetensorsWriter& writer, const UnitSpec& unit, std::size_t begin, std::size_t end,
+                 const float* values);
+
+}  // namespace ranvier::models

@@ -1,0 +1,27 @@
+// A file as bytes, mapped for reading: nothing is copied, and a rank that reads a part of a large file touches
+// that part only. Reading is safe from any thread. A file that shrinks while it is mapped ends the process
+// (SIGBUS): whoever writes files that others may be reading replaces them by renaming.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace ranvier::runtime {
+
+class MemoryMap {
+ public:
+  MemoryMap() = default;  ///< no bytes
+  /// Throws ErrorCode::io if `path` is not a regular file that can be read. An empty file has no bytes.
+  explicit MemoryMap(const std::filesystem::path& path);
+  MemoryMap(MemoryMap&& other) noexcept;
+  MemoryMap& operator=(MemoryMap&& other) noexcept;
+  ~MemoryMap();
+
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace ranvier::runtime

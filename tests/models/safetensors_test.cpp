@@ -1,0 +1,219 @@
+#include "models/weights/safetensors.hpp"
+
+#include "models/weights/safetensors_writer.hpp"
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::overwrite;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+using runtime::DType;
+
+namespace {
+
+std::string file_of(const std::string& header, std::size_t data_bytes) {
+  const std::uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
+  file += header;
+  for (std::size_t i = 0; i < data_bytes; ++i) file.push_back(static_cast<char>(i));
+  return file;
+}
+
+Error refusal(const TemporaryFolder& folder, const std::string& content) {
+  const auto path = folder.write("bad.safetensors", content);
+  return error_of([&] { Safetensors file(path); });
+}
+
+std::vector<float> values_of(const Safetensors& file, const StoredTensor& tensor) {
+  std::vector<float> values(tensor.elements());
+  file.read(tensor, 0, values.size(), values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("what was written in pieces is read back, rounded to the tensor's dtype") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  const std::vector<TensorToStore> tensors = {{"a", DType::f32, {2, 3}},
+                                              {"empty", DType::f32, {0, 4}},
+                                              {"b \"quoted\" \xc3\xa9", DType::bf16, {3}},
+                                              {"scalar", DType::f32, {}},
+                                              {"c", DType::f16, {5, 1}}};
+  std::vector<float> values(6 + 3 + 1 + 5);
+  std::iota(values.begin(), values.end(), 1.0f);
+  values[7] = 1.00001f;  // not a bf16
+  {
+    SafetensorsWriter writer(path, tensors);
+    for (std::size_t done = 0, piece = 1; done < values.size(); done += piece, ++piece)
+      writer.append(values.data() + done, piece = std::min(piece, values.size() - done));
+    CHECK_FALSE(std::filesystem::exists(path));
+    writer.commit();
+  }
+  const Safetensors file(path);
+  REQUIRE(file.tensors().size() == tensors.size());
+  values[7] = 1.0f;
+  std::size_t at = 0;
+  for (const auto& wanted : tensors) {
+    const StoredTensor* const tensor = file.find(wanted.name);
+    REQUIRE(tensor != nullptr);
+    CHECK(tensor->shape == wanted.shape);
+    CHECK(tensor->dtype == wanted.dtype);
+    for (const float value : values_of(file, *tensor)) CHECK(value == values[at++]);
+  }
+  CHECK(at == values.size());
+  std::uint64_t header = 0;
+  std::memcpy(&header, folder.read("model.safetensors").data(), sizeof(header));
+  CHECK(header % 8 == 0);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("a writer that is not committed leaves the file that was there") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("model.safetensors", "before");
+  {
+    SafetensorsWriter writer(path, {{"a", DType::f32, {2}}});
+    const float one = 1;
+    writer.append(&one, 1);
+    CHECK(error_of([&] { writer.commit(); }).code() == ErrorCode::internal);
+  }
+  CHECK(folder.read("model.safetensors") == "before");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("a writer refuses more values than its tensors have") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer(folder.path() / "model.safetensors", {{"a", DType::f32, {2}}});
+  const std::vector<float> values(3);
+  CHECK(error_of([&] { writer.append(values.data(), 3); }).code() == ErrorCode::internal);
+}
+
+TEST_CASE("a part of a tensor is read without the rest") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  SafetensorsWriter writer(path, {{"transformer.wte.weight", DType::f32, {4, 4}}});
+  std::vector<float> values(16);
+  std::iota(values.begin(), values.end(), 0.0f);
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const Safetensors file(path);
+  const StoredTensor* const tensor = file.find("wte.weight");
+  REQUIRE(tensor != nullptr);
+  std::vector<float> part(3);
+  file.read(*tensor, 5, 8, part.data());
+  CHECK(part == std::vector<float>{5, 6, 7});
+  file.read(*tensor, 16, 16, nullptr);
+  CHECK(error_of([&] { file.read(*tensor, 15, 17, part.data()); }).code() == ErrorCode::internal);
+  CHECK(file.find("wpe.weight") == nullptr);
+}
+
+TEST_CASE("tensors that need not be aligned are read") {
+  const TemporaryFolder folder;
+  const std::string header = R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
+                             R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]}})";
+  std::string content = file_of(header, 3);
+  content += std::string("\x00\x3c", 2);
+  const Safetensors file(folder.write("model.safetensors", content));
+  CHECK(values_of(file, *file.find("h")) == std::vector<float>{1});
+  const auto error = error_of([&] { static_cast<void>(values_of(file, *file.find("m"))); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "'m' is BOOL"));
+}
+
+TEST_CASE("damaged headers are refused with file, tensor and place") {
+  const TemporaryFolder folder;
+  struct Case {
+    std::string header;
+    std::size_t data_bytes;
+    std::string_view words;
+  };
+  const std::string a = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  const Case cases[] = {
+      {"", 0, "incomplete"},
+      {"[]", 0, "list where none"},
+      {"{", 0, "incomplete"},
+      {"{} x", 0, "extra data"},
+      {"{" + a + "}", 7, "'a' lies at offsets 0 to 8 of 7"},
+      {"{" + a + "}", 9, "1 bytes after the last tensor"},
+      {"{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, "'b' begins at offset 4"},
+      {"{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[9,13]}})", 13, "'b' begins at offset 9"},
+      {"{" + a + R"(,"a":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", 12, "two tensors are called 'a'"},
+      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "do not hold F32 of shape [3]"},
+      {R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,8]}})", 8, "do not hold F16"},
+      {R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", 8, "unknown dtype, 'Q4'"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, "lies at offsets 8 to 0"},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, "not two numbers"},
+      {R"({"a":{"dtype":"F32","shape":[2]}})", 8, "lacks"},
+      {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "negative"},
+      {R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, "not whole"},
+      {R"({"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8, "twice"},
+      {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})", 0, "do not hold"},
+      {R"({"a":{"dtype":"F32","shape":[2305843009213693952,4],"data_offsets":[0,0]}})", 0, "do not hold"},
+      {R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})", 4, "array"},
+      {R"({"a":5})", 0, "number where none"},
+      {R"({"a":{"b":{}}})", 0, "object"},
+  };
+  for (const auto& [header, data_bytes, words] : cases) {
+    CAPTURE(header);
+    const auto error = refusal(folder, file_of(header, data_bytes));
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, words));
+    CHECK(says(error, "bad.safetensors"));
+  }
+}
+
+TEST_CASE("a header longer than the file, and a file without one, are refused") {
+  const TemporaryFolder folder;
+  CHECK(says(refusal(folder, ""), "too short"));
+  CHECK(says(refusal(folder, std::string(8, '\xff')), "in a file of 8"));
+  CHECK(says(refusal(folder, std::string("\x03\0\0\0\0\0\0\0{}", 10)), "header of 3 bytes in a file of 10"));
+  CHECK(error_of([&] { Safetensors file(folder.path()); }).code() == ErrorCode::io);
+  CHECK(error_of([&] { Safetensors file(folder.path() / "none"); }).code() == ErrorCode::io);
+}
+
+TEST_CASE("every truncation of a weights file is refused, and no flipped bit of its header leads astray") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {4, 2}}, {"h.0.ln_1.bias", DType::bf16, {3}}});
+  const std::vector<float> values(11, 0.5f);
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const std::string whole = folder.read("model.safetensors");
+  const std::size_t header = whole.size() - 4 * 2 * 4 - 3 * 2;
+
+  const auto damaged = folder.write("damaged.safetensors", whole);
+  for (std::size_t length = whole.size(); length-- > 0;) {
+    CAPTURE(length);
+    std::filesystem::resize_file(damaged, length);
+    CHECK(error_of([&] { Safetensors file(damaged); }).code() == ErrorCode::data);
+  }
+  folder.write("damaged.safetensors", whole);
+  int survivors = 0;
+  for (std::size_t byte = 0; byte < header; ++byte) {
+    for (int bit = 0; bit < 8; ++bit) {
+      overwrite(damaged, byte, static_cast<char>(whole[byte] ^ (1 << bit)));
+      try {
+        const Safetensors file(damaged);
+        for (const auto& tensor : file.tensors())
+          if (tensor.dtype) CHECK(values_of(file, tensor).size() == tensor.elements());
+        ++survivors;
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::data);
+      }
+    }
+    overwrite(damaged, byte, whole[byte]);
+  }
+  CHECK(survivors > 0);  // a letter of a name, say
+  CHECK(survivors < static_cast<int>(header * 8 / 2));
+}

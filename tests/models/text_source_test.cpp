@@ -1,0 +1,136 @@
+#include "models/text/text_source.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+/// A text whose byte at place i is i.
+std::string counting(int length) {
+  std::string text;
+  for (int i = 0; i < length; ++i) text.push_back(static_cast<char>(i));
+  return text;
+}
+
+TextSource source_of(const std::filesystem::path& path, const TextSourceOptions& options) {
+  return {std::make_shared<const TokenSequence>(path, TokenFormat::text), options};
+}
+
+std::vector<std::int32_t> inputs(const SampleSource& source, std::int64_t first, int count) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
+  source.read_inputs(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+
+std::vector<std::int32_t> targets(const SampleSource& source, std::int64_t first, int count) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+
+using Tokens = std::vector<std::int32_t>;
+
+}  // namespace
+
+TEST_CASE("in file order sample n has tokens n·T to n·T+T, wrapping at the end") {
+  const TemporaryFolder folder;
+  const auto source = source_of(folder.write("a", counting(10)), {.range = {0, 10}, .sequence_length = 4});
+  CHECK(source.samples() == 2);
+  CHECK(source.input_bytes() == 16);
+  CHECK(source.losses_per_sample() == 4);
+  CHECK(inputs(source, 0, 2) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(targets(source, 0, 2) == Tokens{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(inputs(source, 2, 1) == Tokens{8, 9, 0, 1});
+  CHECK(targets(source, 2, 1) == Tokens{9, 0, 1, 2});
+  CHECK(inputs(source, 1'000'000'000'003, 1) == Tokens{2, 3, 4, 5});
+}
+
+TEST_CASE("a window longer than what is left of a short range wraps as often as it takes") {
+  const TemporaryFolder folder;
+  const auto source = source_of(folder.write("a", counting(20)), {.range = {5, 10}, .sequence_length = 4});
+  CHECK(source.samples() == 1);
+  CHECK(inputs(source, 0, 3) == Tokens{5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6});
+  CHECK(targets(source, 1, 1) == Tokens{5, 6, 7, 8});
+}
+
+TEST_CASE("shuffled epochs have each whole window once, and inputs and targets agree") {
+  const TemporaryFolder folder;
+  const auto source =
+      source_of(folder.write("a", counting(202)), {.range = {1, 202}, .sequence_length = 10, .shuffle_seed = 5});
+  CHECK(source.samples() == 20);
+  for (const std::int64_t epoch : {0, 1, 7}) {
+    std::set<std::int32_t> starts;
+    for (std::int64_t n = epoch * 20; n < epoch * 20 + 20; ++n) {
+      const auto in = inputs(source, n, 1);
+      const auto out = targets(source, n, 1);
+      starts.insert(in.front());
+      for (std::size_t t = 0; t < 10; ++t) {
+        CHECK(in[t] == in[0] + static_cast<std::int32_t>(t));
+        CHECK(out[t] == in[t] + 1);
+      }
+    }
+    CHECK(starts.size() == 20);
+    CHECK(*starts.begin() == 1);
+    CHECK(*starts.rbegin() == 191);
+  }
+  CHECK(inputs(source, 0, 20) != inputs(source, 20, 20));
+}
+
+TEST_CASE("samples read together are those read one by one") {
+  const TemporaryFolder folder;
+  const auto source =
+      source_of(folder.write("a", counting(100)), {.range = {0, 100}, .sequence_length = 7, .shuffle_seed = 1});
+  Tokens single;
+  for (std::int64_t n = 3; n < 30; ++n)
+    for (const auto token : inputs(source, n, 1)) single.push_back(token);
+  CHECK(inputs(source, 3, 27) == single);
+}
+
+TEST_CASE("a range too short for a sequence is refused") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("short.txt", counting(8));
+  CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
+  const auto error = error_of([&] { source_of(path, {.range = {0, 8}, .sequence_length = 8}); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "short.txt: 8 tokens are too few for --sequence-length 8, which needs 9"));
+}
+
+TEST_CASE("the validation split is the end of the data, in file order, and disjoint from training") {
+  const TemporaryFolder folder;
+  const auto data = open_text_data(
+      {.path = folder.write("a", counting(100)), .sequence_length = 4, .shuffle_seed = 1, .validation_split = 0.2});
+  CHECK(data.tokens == 100);
+  REQUIRE(data.validation);
+  CHECK(data.training->samples() == 19);
+  CHECK(data.validation->samples() == 4);
+  CHECK(inputs(*data.validation, 0, 1) == Tokens{80, 81, 82, 83});
+  for (const auto token : inputs(*data.training, 0, 100)) CHECK(token < 80);
+  for (const auto token : targets(*data.training, 0, 100)) CHECK(token < 80);
+  for (const auto token : targets(*data.validation, 0, 100)) CHECK(token >= 80);
+}
+
+TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused on opening") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.txt", counting(100));
+  const auto refused = [&](const TextDataOptions& options) {
+    return error_of([&] { static_cast<void>(open_text_data(options)); });
+  };
+  CHECK(says(refused({.path = path, .sequence_length = 30, .validation_split = 0.2}), "--validation-split 0.2"));
+  CHECK(says(refused({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
+  CHECK(says(refused({.path = path, .text_allowed = false}), "--tokenizer bytes"));
+  CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
+}

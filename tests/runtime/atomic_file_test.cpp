@@ -1,0 +1,74 @@
+#include "runtime/atomic_file.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+TEST_CASE("a file appears when it is committed, whole") {
+  const TemporaryFolder folder;
+  folder.write("f", "before");
+  AtomicFile file(folder.path() / "f");
+  file.append("af", 2);
+  file.append("ter", 3);
+  CHECK(folder.read("f") == "before");
+  file.commit();
+  CHECK(folder.read("f") == "after");
+}
+
+TEST_CASE("a file that is given up leaves nothing behind") {
+  const TemporaryFolder folder;
+  { AtomicFile(folder.path() / "f").append("x", 1); }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a link stays a link when its file is replaced") {
+  const TemporaryFolder folder;
+  folder.write("target", "before");
+  std::filesystem::create_symlink("target", folder.path() / "link");
+  AtomicFile file(folder.path() / "link");
+  file.append("after", 5);
+  file.commit();
+  CHECK(std::filesystem::is_symlink(folder.path() / "link"));
+  CHECK(folder.read("target") == "after");
+}
+
+TEST_CASE("a device is written, not replaced") {
+  AtomicFile file("/dev/null");
+  file.append("x", 1);
+  file.commit();
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST_CASE("a full disk is reported with file and offset") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  AtomicFile file("/dev/full");
+  const auto error = error_of([&] { file.append("x", 1); });
+  CHECK(error.code() == ErrorCode::io);
+  CHECK(says(error, "/dev/full: cannot write it, at offset 0: No space left"));
+}
+
+TEST_CASE("whether a path can be written is known beforehand, and nothing is changed by asking") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("there", "content");
+  check_writable(path, "--save");
+  check_writable(folder.path() / "new", "--save");
+  check_writable("/dev/null", "--metrics");
+  CHECK(folder.read("there") == "content");
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "new"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+
+  const auto is_folder = error_of([&] { check_writable(folder.path(), "--save"); });
+  CHECK(is_folder.code() == ErrorCode::io);
+  CHECK(says(is_folder, "--save"));
+  CHECK(says(is_folder, "it is a folder"));
+  CHECK(says(error_of([&] { check_writable(folder.path() / "none" / "f", "--trace"); }), "No such file"));
+}

@@ -1,0 +1,175 @@
+#include "runtime/options.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+enum class Colour { red, green };
+
+struct Fields {
+  int steps = 5;
+  double rate = 0.5;
+  Colour colour = Colour::red;
+  std::optional<std::size_t> memory;
+  bool shuffle = true;
+  bool dry = false;
+  std::string config;
+};
+
+OptionTable declare(Fields& fields) {
+  OptionTable table;
+  table.concern("Run");
+  table.add({"steps", "N", "how many", whole(fields.steps, 1, 100)});
+  table.add({"learning-rate", "X", "how fast", real(fields.rate, 0, 1, true)});
+  table.add(
+      {"colour", "NAME", "of it", choice<Colour>(fields.colour, {{"red", Colour::red}, {"green", Colour::green}})});
+  table.concern("Machine");
+  table.add({"memory", "SIZE", "budget", bytes(fields.memory), "all", true});
+  table.add({"shuffle", "on|off", "order", toggle(fields.shuffle)});
+  table.add({"dry-run", "", "only look", switch_on(fields.dry)});
+  table.add({"config", "FILE", "options", text(fields.config), {}, true});
+  return table;
+}
+
+Fields parse(std::vector<const char*> arguments) {
+  Fields fields;
+  auto table = declare(fields);
+  arguments.insert(arguments.begin(), "program");
+  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  return fields;
+}
+
+Error refusal(const std::vector<const char*>& arguments) {
+  return error_of([&] { parse(arguments); });
+}
+
+}  // namespace
+
+TEST_CASE("flags fill the fields that they are bound to") {
+  const auto fields = parse({"--steps", "7", "--learning-rate=1e-3", "--colour", "green", "--memory", "1.5GiB",
+                             "--shuffle", "off", "--dry-run"});
+  CHECK(fields.steps == 7);
+  CHECK(fields.rate == 1e-3);
+  CHECK(fields.colour == Colour::green);
+  CHECK(fields.memory == std::size_t{3} << 29);
+  CHECK_FALSE(fields.shuffle);
+  CHECK(fields.dry);
+}
+
+TEST_CASE("without flags the defaults stay") {
+  const auto fields = parse({});
+  CHECK(fields.steps == 5);
+  CHECK(fields.shuffle);
+  CHECK_FALSE(fields.dry);
+  CHECK_FALSE(fields.memory.has_value());
+}
+
+TEST_CASE("a config file has the same words, and flags win over it") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("run.conf", "# a run\n\nsteps = 9   # nine\nlearning-rate=0.25\ndry-run = on\n");
+  const auto fields = parse({"--config", path.c_str(), "--steps", "3"});
+  CHECK(fields.steps == 3);
+  CHECK(fields.rate == 0.25);
+  CHECK(fields.dry);
+}
+
+TEST_CASE("values out of range or of another kind are refused with flag, value and what would do") {
+  for (const char* value : {"0", "101", "-1", "1.5", "abc", "", "7 ", "99999999999999999999"}) {
+    CAPTURE(value);
+    const auto error = refusal({"--steps", value});
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, fmt::format("--steps: '{}' will not do: give a whole number from 1 to 100", value)));
+  }
+  for (const char* value : {"-0.1", "1", "nan", "inf", "x"}) {
+    CAPTURE(value);
+    CHECK(says(refusal({"--learning-rate", value}), "a number from 0 to 1 (excluded)"));
+  }
+  CHECK(says(refusal({"--colour", "blue"}), "one of red, green"));
+  CHECK(says(refusal({"--shuffle", "perhaps"}), "on or off"));
+  CHECK(says(refusal({"--memory", "5MB"}), "512MiB"));
+  CHECK(says(refusal({"--memory", "0"}), "512MiB"));
+}
+
+TEST_CASE("unknown names suggest the nearest one") {
+  CHECK(says(refusal({"--stesp", "4"}), "unknown flag --stesp: did you mean --steps?"));
+  CHECK(says(refusal({"--learning_rate=4"}), "did you mean --learning-rate?"));
+  CHECK(says(refusal({"--rate", "4"}), "did you mean --learning-rate?"));
+  CHECK(says(refusal({"--elephant", "4"}), "--help"));
+  CHECK(says(refusal({"4"}), "unexpected argument '4'"));
+  CHECK(says(refusal({"--steps"}), "--steps"));
+  CHECK(says(refusal({"--steps", "4", "--steps", "5"}), "--steps is given twice"));
+}
+
+TEST_CASE("a config file that is wrong is named with what is wrong in it") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const char* content) {
+    const auto path = folder.write("run.conf", content);
+    return refusal({"--config", path.c_str()});
+  };
+  CHECK(says(refused("stesp = 4\n"), "unknown key 'stesp' in"));
+  CHECK(says(refused("stesp = 4\n"), "did you mean steps?"));
+  CHECK(says(refused("steps 4\n"), "key = value"));
+  CHECK(says(refused("steps = x\n"), "steps in"));
+  CHECK(says(refused("steps = 1\nsteps = 2\n"), "twice"));
+  CHECK(says(refused(""), "cannot be read or is empty"));
+  CHECK(says(refusal({"--config", "/no/such/file"}), "/no/such/file"));
+}
+
+TEST_CASE("help lists flags by concern with their defaults") {
+  Fields fields;
+  const auto help = declare(fields).help("usage\n");
+  const auto run = help.find("\nRun\n");
+  const auto machine = help.find("\nMachine\n");
+  CHECK(run < machine);
+  CHECK(help.find("--steps N") > run);
+  CHECK(help.find("how many [5]") < machine);
+  CHECK(help.find("budget [all]") > machine);
+}
+
+TEST_CASE("the hash follows what was resolved, but not what a rank has of its own") {
+  Fields fields;
+  const auto table = declare(fields);
+  const auto hash = hash_of(table.resolved());
+  fields.memory = 4096;
+  CHECK(hash_of(table.resolved()) == hash);
+  fields.steps = 6;
+  CHECK(hash_of(table.resolved()) != hash);
+}
+
+TEST_CASE("sizes are read and written with binary units") {
+  CHECK(parse_bytes("512MiB") == std::size_t{512} << 20);
+  CHECK(parse_bytes("1.5KiB") == 1536);
+  CHECK(parse_bytes("2 TiB") == std::size_t{2} << 40);
+  CHECK(parse_bytes("17") == 17);
+  CHECK(parse_bytes("0") == 0);
+  for (const char* text : {"", "MiB", "1MB", "1.5", "-1", "1e400", "nan", "99999999TiB", "1KiBx"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_bytes(text).has_value());
+  }
+  for (const std::size_t size : {0ul, 1ul, 1023ul, 1024ul, 1536ul, 3ul << 30})
+    CHECK(parse_bytes(bytes_text(size)) == size);
+  CHECK(bytes_text(3ul << 30) == "3GiB");
+  CHECK(bytes_text(1536) == "1536B");
+}
+
+TEST_CASE("the nearest name is the one with the fewest edits, if near at all") {
+  const std::vector<std::string> names = {"heads", "hidden", "layers"};
+  CHECK(nearest_name("head", names) == "heads");
+  CHECK(nearest_name("hiden", names) == "hidden");
+  CHECK(nearest_name("alyers", names) == "layers");
+  CHECK_FALSE(nearest_name("zzzzzzz", names).has_value());
+  CHECK_FALSE(nearest_name("", {}).has_value());
+}

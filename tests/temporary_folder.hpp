@@ -1,0 +1,75 @@
+// A folder of its own for a test that needs files, and what was thrown by an action that must fail.
+#pragma once
+
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+namespace ranvier::tests {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ranvier-test-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Writes a file of that content; returns its path.
+  std::filesystem::path write(std::string_view name, std::string_view content) const {
+    const auto path = path_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+
+  [[nodiscard]] std::string read(std::string_view name) const {
+    std::ifstream file(path_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Changes one byte of a file where it lies: quick enough to do it for each of them.
+inline void overwrite(const std::filesystem::path& path, std::size_t offset, char byte) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offset)).put(byte);
+}
+
+template <typename Action>
+[[nodiscard]] Error error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("no error");
+  std::abort();
+}
+
+[[nodiscard]] inline bool says(const Error& error, std::string_view words) {
+  const bool found = std::string_view(error.what()).find(words) != std::string_view::npos;
+  if (!found) MESSAGE("the message was: " << std::string(error.what()));
+  return found;
+}
+
+}  // namespace ranvier::tests
