@@ -74,8 +74,8 @@ TEST_CASE("cross entropy and its gradient are those of the formula, whatever lie
               i >= V ? 0 : std::exp(logits[row * stride + i] - logits[row * stride + target] - at_target);
           const double exact = (p - (i == target ? 1 : 0)) * 1.024;
           const double smallest = dtype == DType::f16 ? 3e-8 : 1e-12;
-          wrong += std::abs((*first)[row * stride + i] - exact) >
-                   std::abs(exact) * (half_unit(dtype) + 1e-6) + (i == target ? 2e-7 : smallest);
+          wrong += !(std::abs((*first)[row * stride + i] - exact) <=
+                     std::abs(exact) * (half_unit(dtype) + 1e-6) + (i == target ? 2e-7 : smallest));
         }
       }
       CHECK(wrong == 0);

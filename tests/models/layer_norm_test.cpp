@@ -108,7 +108,7 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
           if (with_branch) {
             for (std::size_t c = 0; c < channels; ++c) {
               const double exact = x[row * channels + c] + branch[row * channels + c];
-              wrong += std::abs(values[c] - exact) > std::abs(exact) * unit * 1.01 + 1e-7;
+              wrong += !(std::abs(values[c] - exact) <= std::abs(exact) * unit * 1.01 + 1e-7);
             }
           }
           const auto expected = plain_row(values, weight, bias);
@@ -120,7 +120,7 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
           };
           for (std::size_t c = 0; c < channels; ++c) {
             const std::size_t i = row * channels + c;
-            wrong += std::abs(first->y[i] - expected[c]) > std::abs(expected[c]) * unit * 1.01 + 2e-6;
+            wrong += !(std::abs(first->y[i] - expected[c]) <= std::abs(expected[c]) * unit * 1.01 + 2e-6);
             d_bias[c] += dy[i];
             d_weight[c] += dy[i] * (expected[c] - bias[c]) / weight[c];
             const double step = 1e-5, keep = values[c];
@@ -130,7 +130,8 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
             slope = (slope - loss(values)) / (2 * step);
             values[c] = keep;
             const double exact = slope + (with_branch ? residual[i] : 0);
-            wrong += std::abs(first->dx[i] - exact) > std::abs(exact) * unit * 1.01 + 1e-5 + 1e-7 * first->rstd[row];
+            wrong +=
+                !(std::abs(first->dx[i] - exact) <= std::abs(exact) * unit * 1.01 + 1e-5 + 1e-7 * first->rstd[row]);
           }
         }
         CHECK(wrong == 0);
