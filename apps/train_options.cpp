@@ -1,7 +1,6 @@
 #include "apps/train_options.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace ranvier::apps {
 namespace {
@@ -222,11 +221,18 @@ void resolve_grid(GridOptions& grid, const OptionTable& table) {
                             : fmt::format("start with mpirun -n {}, or change the grid", wanted));
 }
 
+/// The greatest divisor of `whole` that is not above `wanted`.
+int divisor_near(int wanted, int whole) {
+  int divisor = std::min(wanted, whole);
+  while (whole % divisor != 0) --divisor;
+  return divisor;
+}
+
 void check_model(const ModelOptions& model, const GridOptions& grid) {
   const auto& gpt = model.gpt;
   if (gpt.hidden % gpt.heads != 0)
     fail(ErrorCode::usage, "--heads {} does not divide --hidden {}: choose a divisor such as {}", gpt.heads,
-         gpt.hidden, std::gcd(gpt.heads, gpt.hidden));
+         gpt.hidden, divisor_near(gpt.heads, gpt.hidden));
   if (grid.shape.g_inter > gpt.layers)
     fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
          grid.shape.g_inter, gpt.layers);

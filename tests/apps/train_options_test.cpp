@@ -1,0 +1,188 @@
+#include "apps/train_options.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+using runtime::DType;
+
+namespace {
+
+TrainOptions parse(std::vector<const char*> arguments, int ranks = 4) {
+  arguments.insert(arguments.begin(), "ranvier-train");
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+}
+
+void refused(std::vector<const char*> arguments, std::string_view words) {
+  arguments.insert(arguments.end(), {"--data", "text.txt"});
+  const auto error = error_of([&] { static_cast<void>(parse(arguments)); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(says(error, words));
+}
+
+std::map<std::string, std::string> resolved_map(const TrainOptions& options) {
+  std::map<std::string, std::string> all;
+  for (const auto& option : resolved(options)) all[option.name] = option.value;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a data file alone makes a run: a small model of bytes, one row per rank") {
+  const auto options = parse({"--data", "text.txt"});
+  CHECK(options.run.request == Request::train);
+  CHECK(options.model.gpt.layers == 6);
+  CHECK(options.model.gpt.vocab_size == 256);
+  CHECK(options.grid.shape.g_inter == 1);
+  CHECK(options.grid.shape.g_data == 4);
+  CHECK(options.batch.batch_size == 16);
+  CHECK(options.batch.microbatch_size == 4);
+  CHECK(options.batch.pipeline_limit == 1);
+  CHECK(options.data.tokenizer == Tokenizer::bytes);
+  CHECK(options.data.validation_split == 0);
+  CHECK(options.optimizer.warmup_steps == 50);
+  CHECK(options.optimizer.min_learning_rate == doctest::Approx(6e-5));
+  CHECK(options.precision.loss_scale == 1);
+}
+
+TEST_CASE("the reference's AdamW is the default") {
+  const auto options = parse({"--data", "a"}).optimizer;
+  CHECK(options.beta1 == 0.9);
+  CHECK(options.beta2 == 0.95);
+  CHECK(options.epsilon == 1e-8);
+  CHECK(options.weight_decay == 0.1);
+  CHECK(options.clip == 1.0);
+}
+
+TEST_CASE("a preset sets all sizes, and flags override it wherever they stand") {
+  const auto options = parse({"--layers", "3", "--model", "gpt2-medium", "--data", "a"});
+  CHECK(options.model.name == "gpt2-medium");
+  CHECK(options.model.gpt.layers == 3);
+  CHECK(options.model.gpt.hidden == 1024);
+  CHECK(options.model.gpt.vocab_size == 50257);
+  CHECK(options.model.gpt.sequence_length == 1024);
+}
+
+TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
+  const auto by_name = parse({"--data", "train.bin"});
+  CHECK(by_name.data.tokenizer == Tokenizer::none);
+  CHECK(by_name.model.gpt.vocab_size == 50257);
+  const auto by_format = parse({"--data", "train", "--token-format", "uint16", "--vocab-size", "512"});
+  CHECK(by_format.data.tokenizer == Tokenizer::none);
+  CHECK(by_format.model.gpt.vocab_size == 512);
+  CHECK(parse({"--data", "a.bin", "--token-format", "text"}).model.gpt.vocab_size == 256);
+  refused({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
+}
+
+TEST_CASE("the grid follows from the ranks, and must match them") {
+  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).grid.shape.g_data == 3);
+  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).batch.batch_size == 18);
+  CHECK(parse({"--data", "a", "--g-inter", "4", "--g-data", "1"}).batch.pipeline_limit == 4);
+  refused({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
+  refused({"--g-inter", "2", "--g-data", "3"}, "a grid of 6 ranks, but there are 4: start with mpirun -n 6");
+  refused({"--g-inter", "0"}, "--g-inter: '0'");
+  refused({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
+}
+
+TEST_CASE("a dry run may imagine its ranks and needs no data") {
+  const auto options = parse({"--dry-run", "--world", "48", "--g-inter", "6"}, 1);
+  CHECK(options.run.request == Request::dry_run);
+  CHECK(options.grid.ranks == 48);
+  CHECK(options.grid.shape.g_data == 8);
+  refused({"--world", "8"}, "add --dry-run");
+  const auto error = error_of([] { static_cast<void>(parse({})); });
+  CHECK(says(error, "--data is missing"));
+}
+
+TEST_CASE("the batch is divisible by the rows") {
+  refused({"--batch-size", "6"}, "--batch-size 6 is not divisible by --g-data 4: choose a multiple, such as 8");
+  CHECK(parse({"--data", "a", "--batch-size", "8"}).batch.microbatch_size == 2);
+  CHECK(parse({"--data", "a", "--batch-size", "8", "--microbatch-size", "3"}).batch.microbatch_size == 2);
+  CHECK(parse({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).batch.microbatch_size == 3);
+}
+
+TEST_CASE("words are read as what they name, and other words are refused") {
+  const auto options = parse({"--data", "a", "--policy", "1f1b", "--recompute", "3", "--lr-decay", "linear",
+                              "--shuffle", "off", "--device", "inline", "--device-memory", "512MiB"});
+  CHECK(options.batch.policy == PipelinePolicy::one_forward_one_backward);
+  CHECK(options.batch.recompute == Recompute{Recompute::Mode::every, 3});
+  CHECK(options.optimizer.decay == LearningRateDecay::linear);
+  CHECK_FALSE(options.data.shuffle);
+  CHECK(options.device.device == DeviceChoice::inline_);
+  CHECK(options.device.memory_bytes == std::size_t{512} << 20);
+  CHECK(parse({"--data", "a", "--recompute", "auto"}).batch.recompute.mode == Recompute::Mode::automatic);
+  CHECK(parse({"--data", "a", "--recompute", "off"}).batch.recompute == Recompute{});
+
+  refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe");
+  refused({"--recompute", "0"}, "a number of layers, auto or off");
+  refused({"--model", "gpt3"}, "gpt2-small");
+  refused({"--device", "cuda"}, "this build has no CUDA device");
+  refused({"--stpes", "3"}, "did you mean --steps?");
+}
+
+TEST_CASE("rates outside their ranges are refused") {
+  refused({"--dropout", "1"}, "--dropout: '1'");
+  refused({"--learning-rate", "-1"}, "--learning-rate: '-1'");
+  refused({"--beta2", "1"}, "--beta2: '1'");
+  refused({"--clip", "nan"}, "--clip: 'nan'");
+  refused({"--timeout", "0"}, "--timeout 0");
+  refused({"--validation-split", "1"}, "--validation-split: '1'");
+  refused({"--min-learning-rate", "1", "--learning-rate", "0.1"}, "is above --learning-rate 0.1");
+  refused({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
+}
+
+TEST_CASE("precision, gradients and loss scale fit together") {
+  CHECK(parse({"--data", "a", "--precision", "fp16"}).precision.loss_scale == 65536);
+  const auto half = parse({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});
+  CHECK(half.precision.types.gradient == DType::bf16);
+  CHECK(half.model.gpt.precision.compute == DType::bf16);
+  CHECK(parse({"--data", "a", "--precision", "bf16"}).precision.types.gradient == DType::f32);
+  refused({"--gradient-dtype", "half"}, "--precision bf16 or fp16");
+  refused({"--loss-scale", "8"}, "no use in fp32");
+}
+
+TEST_CASE("validation has both a share of the data and a time") {
+  CHECK(parse({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
+  CHECK(parse({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).data.eval_every == 30);
+  refused({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
+}
+
+TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
+  const TemporaryFolder folder;
+  const auto options = parse({"--data", "a b.txt", "--model", "gpt2-small", "--g-inter", "2", "--recompute", "auto",
+                              "--precision", "fp16", "--gradient-dtype", "half", "--eval-every", "5", "--dropout",
+                              "0.1", "--learning-rate", "0.00025"});
+  std::string config;
+  for (const auto& [name, value] : resolved_map(options))
+    if (!value.empty() && name != "world") config += name + " = " + value + "\n";
+  const auto path = folder.write("run.conf", config);
+  auto again = parse({"--config", path.c_str()});
+  CHECK(options_hash(again) == options_hash(options));
+  again.run.config.clear();
+  CHECK(resolved_map(again) == resolved_map(options));
+}
+
+TEST_CASE("ranks with other options have another hash, except for what is a rank's own") {
+  const auto hash = options_hash(parse({"--data", "a"}));
+  CHECK(options_hash(parse({"--data", "a", "--threads", "3", "--device-memory", "1GiB"})) == hash);
+  CHECK(options_hash(parse({"--data", "a", "--seed", "3"})) != hash);
+  CHECK(options_hash(parse({"--data", "a", "--save", "w"})) != hash);
+  CHECK(options_hash(parse({"--data", "a"}, 8)) != hash);
+}
+
+TEST_CASE("help and version are answered whatever else is missing") {
+  CHECK(parse({"--help"}).run.request == Request::help);
+  CHECK(parse({"--version", "--g-inter", "9"}).run.request == Request::version);
+  for (const auto& option : resolved(parse({"--data", "a"})))
+    CHECK(train_help().find("--" + option.name) != std::string::npos);
+}
