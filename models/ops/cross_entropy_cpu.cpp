@@ -45,7 +45,7 @@ double row(T* logits, std::int32_t target, const CrossEntropyShape& shape, const
   const std::size_t V = shape.vocab_size;
   const float max = row_max(logits, V);
   const double total = sum_of_exponentials(logits, V, max);
-  const double loss = std::log(total) + max - static_cast<double>(runtime::to_float(logits[target]));
+  const double loss = std::log(total) + (static_cast<double>(max) - runtime::to_float(logits[target]));
   if (arrays.gradient) {
     const auto probability = static_cast<float>(1.0 / total);
     const float at_target = std::exp(runtime::to_float(logits[target]) - max) * probability - 1.0f;

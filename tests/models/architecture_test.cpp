@@ -1,0 +1,189 @@
+#include "models/architecture.hpp"
+#include "models/gpt.hpp"
+#include "runtime/error.hpp"
+#include "runtime/philox.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <set>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+/// Every cut of `costs` into `stages` slices, by its stage ends.
+void for_every_cut(std::size_t layers, int stages,
+                   const std::function<void(const std::vector<std::size_t>&)>& visit,
+                   std::vector<std::size_t> ends = {}) {
+  const std::size_t begin = ends.empty() ? 0 : ends.back();
+  if (stages == 1) {
+    ends.push_back(layers);
+    return visit(ends);
+  }
+  for (std::size_t end = begin + 1; end + static_cast<std::size_t>(stages) - 1 <= layers; ++end) {
+    ends.push_back(end);
+    for_every_cut(layers, stages - 1, visit, ends);
+    ends.pop_back();
+  }
+}
+
+std::vector<std::size_t> best_cut(const std::vector<double>& costs, int stages) {
+  std::vector<std::size_t> best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for_every_cut(costs.size(), stages, [&](const std::vector<std::size_t>& ends) {
+    double most = 0;
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      double sum = 0;
+      for (std::size_t i = begin; i < end; ++i) sum += costs[i];
+      most = std::max(most, sum);
+      begin = end;
+    }
+    if (most < best_cost || (most == best_cost && ends > best)) {
+      best_cost = most;
+      best = ends;
+    }
+  });
+  return best;
+}
+
+ErrorCode code_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  FAIL("no error");
+  return ErrorCode::usage;
+}
+
+}  // namespace
+
+TEST_CASE("a cut is the best of all and fills the earliest stages") {
+  const auto key = runtime::philox_key(3, runtime::RandomPurpose::test);
+  for (std::uint32_t round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    const auto bits = runtime::philox(key, {round, 0, 0, 0});
+    const std::size_t layers = 1 + bits[0] % 9;
+    const int stages = 1 + static_cast<int>(bits[1] % layers);
+    std::vector<double> costs;  // small integers: sums are exact, ties and zeros are frequent
+    for (std::uint32_t i = 0; i < layers; ++i) costs.push_back(runtime::philox(key, {round, i, 1, 0})[0] % 5);
+    std::vector<std::size_t> ends;
+    std::size_t begin = 0;
+    for (const LayerRange& range : balance(costs, stages)) {
+      CHECK(range.begin == begin);
+      begin = range.end;
+      ends.push_back(range.end);
+    }
+    CHECK(ends == best_cut(costs, stages));
+  }
+}
+
+TEST_CASE("rounding of costs never loses a layer") {
+  const std::vector<double> costs(97, 0.1);
+  for (const int stages : {1, 2, 7, 48, 96, 97}) {
+    const auto ranges = balance(costs, stages);
+    REQUIRE(ranges.size() == static_cast<std::size_t>(stages));
+    CHECK(ranges.back().end == costs.size());
+    for (const LayerRange& range : ranges) CHECK(range.begin < range.end);
+  }
+}
+
+TEST_CASE("more stages than layers is the user's error") {
+  CHECK(code_of([] { static_cast<void>(balance({1, 2}, 3)); }) == ErrorCode::usage);
+  CHECK(code_of([] { static_cast<void>(balance({}, 1)); }) == ErrorCode::usage);
+  CHECK(code_of([] { static_cast<void>(balance({1}, 0)); }) == ErrorCode::usage);
+}
+
+TEST_CASE("parameters of a unit start at aligned offsets, stored elements included") {
+  const UnitSpec unit{"u", {{"a", {3, 5}}, {"b", {2}, {}, false, 40}, {"c", {32}}}};
+  CHECK(unit.parameters[0].elements() == 15);
+  CHECK(unit.offset(0) == 0);
+  CHECK(unit.offset(1) == 32);
+  CHECK(unit.offset(2) == 96);
+  CHECK(unit.elements() == 128);
+}
+
+TEST_CASE("the presets have the sizes that their papers give") {
+  const auto parameters = [](const char* name) {
+    const auto options = gpt_preset(name);
+    REQUIRE(options.has_value());
+    return static_cast<double>(make_gpt(*options).parameters());
+  };
+  CHECK(parameters("gpt2-small") == 124439808);
+  CHECK(parameters("gpt2-medium") == 354823168);
+  CHECK(parameters("gpt2-large") == 774030080);
+  CHECK(parameters("gpt2-xl") == 1557611200);
+  CHECK(parameters("gpt-12b") / 12e9 == doctest::Approx(1).epsilon(0.02));
+  CHECK(parameters("gpt-24b") / 24e9 == doctest::Approx(1).epsilon(0.03));
+  CHECK(parameters("gpt-50b") / 50e9 == doctest::Approx(1).epsilon(0.03));
+  CHECK(parameters("gpt-100b") / 100e9 == doctest::Approx(1).epsilon(0.03));
+  CHECK(!gpt_preset("gpt-13b").has_value());
+  for (const std::string_view name : gpt_preset_names()) CHECK(gpt_preset(name).has_value());
+}
+
+TEST_CASE("a GPT counts six operations per parameter and token, and attention's") {
+  GptOptions options{.layers = 3, .hidden = 64, .heads = 4, .vocab_size = 100, .sequence_length = 32};
+  const Architecture gpt = make_gpt(options);
+  const double T = 32;
+  CHECK(gpt.flops_per_sample() == 6.0 * static_cast<double>(gpt.parameters()) * T + 12.0 * 3 * 64 * T * T);
+  CHECK(gpt.layers.size() == 5);
+  CHECK(gpt.layers.front()->output_elements(32) == 32 * 64);
+  CHECK(gpt.layers.back()->output_elements(32) == 0);
+}
+
+TEST_CASE("a GPT's units are declared once, the shared table alike by embedding and head") {
+  const GptOptions options{.layers = 2, .hidden = 8, .heads = 2, .vocab_size = 11, .sequence_length = 6};
+  const Architecture gpt = make_gpt(options);
+  std::vector<std::string> names;
+  for (const UnitSpec& unit : gpt.units()) names.push_back(unit.name);
+  CHECK(names == std::vector<std::string>{"wte", "wpe", "h.0", "h.1", "ln_f"});
+  CHECK(gpt.layers.front()->units()[0] == gpt.layers.back()->units()[0]);
+  const ParameterSpec table = gpt.units()[0].parameters[0];
+  CHECK(table.shape == std::vector<std::size_t>{11, 8});
+  CHECK(table.stored_elements == 64 * 8);
+}
+
+TEST_CASE("decay touches matrices and embeddings, and residual projections start smaller") {
+  const GptOptions options{.layers = 8, .hidden = 8, .heads = 2, .vocab_size = 11, .sequence_length = 6};
+  std::set<std::string> names;
+  for (const UnitSpec& unit : make_gpt(options).units()) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      CAPTURE(parameter.name);
+      names.insert(parameter.name);
+      const bool matrix = parameter.shape.size() == 2;
+      CHECK(parameter.decays == matrix);
+      const bool norm_weight = !matrix && parameter.name.ends_with(".weight");
+      const bool projection = matrix && parameter.name.find("c_proj") != std::string::npos;
+      CHECK(parameter.initializer.kind == (matrix        ? Initializer::Kind::normal
+                                           : norm_weight ? Initializer::Kind::ones
+                                                         : Initializer::Kind::zeros));
+      if (matrix) CHECK(parameter.initializer.scale == doctest::Approx(projection ? 0.005 : 0.02));
+    }
+  }
+  CHECK(names.size() == 2 + 8 * 12 + 2);
+  CHECK(names.count("h.7.attn.c_attn.weight") == 1);
+  CHECK(names.count("h.0.mlp.c_proj.bias") == 1);
+  CHECK(names.count("ln_f.weight") == 1);
+}
+
+TEST_CASE("sizes that make no model are the user's error and name the flag") {
+  const auto message = [](GptOptions options) -> std::string {
+    try {
+      static_cast<void>(make_gpt(options));
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(message({.hidden = 10, .heads = 3}).find("--heads 3") != std::string::npos);
+  CHECK(message({.layers = 0}).find("--layers") != std::string::npos);
+  CHECK(message({.vocab_size = -1}).find("--vocab-size") != std::string::npos);
+  CHECK(message({.sequence_length = 0}).find("--sequence-length") != std::string::npos);
+  CHECK(message({.dropout = 1}).find("--dropout") != std::string::npos);
+}

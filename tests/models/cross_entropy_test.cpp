@@ -1,0 +1,140 @@
+#include "models/ops/cross_entropy.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+double plain_loss(const TypedArray& logits, std::size_t begin, std::size_t V, std::size_t target) {
+  double max = -1e300, sum = 0;
+  for (std::size_t i = 0; i < V; ++i) max = std::max(max, logits[begin + i]);
+  for (std::size_t i = 0; i < V; ++i) sum += std::exp(logits[begin + i] - max);
+  return std::log(sum) + max - logits[begin + target];
+}
+
+}  // namespace
+
+TEST_CASE("cross entropy and its gradient are those of the formula, whatever lies in the padding") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::size_t V : {1, 7, 64, 2500}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(V);
+      const std::size_t rows = 13, stride = (V + 63) / 64 * 64;
+      TypedArray logits(dtype, rows * stride, 51, 4.0);
+      std::vector<std::int32_t> targets;
+      double expected = 0;
+      for (std::size_t row = 0; row < rows; ++row) {
+        targets.push_back(static_cast<std::int32_t>((row * 17) % V));
+        for (std::size_t i = V; i < stride; ++i) logits.set(row * stride + i, 1000);
+        expected += plain_loss(logits, row * stride, V, static_cast<std::size_t>(targets[row]));
+      }
+      expected /= 1000;
+
+      std::optional<TypedArray> first;
+      on_every_device([&](runtime::StreamView stream) {
+        double loss = -1, loss_alone = -1;
+        std::vector<double> row_losses(rows);
+        TypedArray d = logits, untouched = logits;
+        CrossEntropyArrays arrays{.logits = d.data(),
+                                  .targets = targets.data(),
+                                  .loss = &loss,
+                                  .loss_factor = 1e-3,
+                                  .gradient = true,
+                                  .gradient_factor = 1e-3f * 1024,
+                                  .row_losses = row_losses.data()};
+        cross_entropy(stream, {rows, V, stride}, dtype, arrays);
+        arrays.logits = untouched.data();
+        arrays.loss = &loss_alone;
+        arrays.gradient = false;
+        cross_entropy(stream, {rows, V, stride}, dtype, arrays);
+        stream.synchronize();
+        CHECK(loss == doctest::Approx(expected).epsilon(2e-7).scale(1e-3));
+        CHECK(loss == loss_alone);
+        CHECK(same_bits(untouched, logits));
+        if (!first) first = d;
+        CHECK(same_bits(d, *first));
+      });
+
+      std::size_t wrong = 0;
+      for (std::size_t row = 0; row < rows; ++row) {
+        const auto target = static_cast<std::size_t>(targets[row]);
+        const double at_target = plain_loss(logits, row * stride, V, target);
+        for (std::size_t i = 0; i < stride; ++i) {
+          const double p =
+              i >= V ? 0 : std::exp(logits[row * stride + i] - logits[row * stride + target] - at_target);
+          const double exact = (p - (i == target ? 1 : 0)) * 1.024;
+          const double smallest = dtype == DType::f16 ? 3e-8 : 1e-12;
+          wrong += !(std::abs((*first)[row * stride + i] - exact) <=
+                     std::abs(exact) * (half_unit(dtype) + 1e-6) + (i == target ? 2e-7 : smallest));
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("the loss of huge and of tiny logits is finite") {
+  const auto device = runtime::make_inline_device();
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  std::vector<float> logits{1e4f, -1e4f, 0.0f, 5.0f, -3e38f, -3e38f, -3e38f, -3e38f};
+  const std::vector<std::int32_t> targets{1, 2};
+  std::vector<double> row_losses(2);
+  double loss = 0;
+  cross_entropy(*stream, {2, 4, 4}, DType::f32,
+                {.logits = logits.data(),
+                 .targets = targets.data(),
+                 .loss = &loss,
+                 .gradient = true,
+                 .row_losses = row_losses.data()});
+  CHECK(row_losses[0] == doctest::Approx(2e4));
+  CHECK(row_losses[1] == doctest::Approx(std::log(4.0)));
+  CHECK(loss == row_losses[0] + row_losses[1]);
+  for (const float d : logits) CHECK(std::isfinite(d));
+}
+
+TEST_CASE("a NaN among the logits reaches the loss") {
+  const auto device = runtime::make_inline_device();
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  for (const std::size_t at : {0, 3, 36}) {
+    std::vector<float> logits(37, 1.0f);
+    logits[at] = NAN;
+    const std::int32_t target = 5;
+    double row_loss = 0, loss = 0;
+    cross_entropy(*stream, {1, 37, 37}, DType::f32,
+                  {.logits = logits.data(), .targets = &target, .loss = &loss, .row_losses = &row_loss});
+    CHECK(std::isnan(loss));
+  }
+}
+
+TEST_CASE("a target outside the vocabulary fails the stream and is named") {
+  for (const std::int32_t bad : {-7, 10}) {
+    on_every_device([&](runtime::StreamView stream) {
+      std::vector<float> logits(3 * 64);
+      const std::vector<std::int32_t> targets{1, bad, 2};
+      std::vector<double> row_losses(3);
+      double loss = 0;
+      std::string message;
+      try {
+        cross_entropy(
+            stream, {3, 10, 64}, DType::f32,
+            {.logits = logits.data(), .targets = targets.data(), .loss = &loss, .row_losses = row_losses.data()});
+        stream.synchronize();
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::data);
+        message = error.what();
+      }
+      CHECK(message.find("target token " + std::to_string(bad)) != std::string::npos);
+      CHECK(message.find("vocabulary of 10") != std::string::npos);
+    });
+  }
+}

@@ -1,0 +1,81 @@
+#include "models/ops/dropout.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+bool kept(const Dropout& rule, std::int64_t b, std::size_t i) {
+  return runtime::uniform(dropout_bits(rule, b, i / 4)[i % 4]) >= rule.rate;
+}
+
+}  // namespace
+
+TEST_CASE("dropout keeps and scales just the elements that their counters name") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    on_every_device([&](runtime::StreamView stream) {
+      const std::size_t elements = 1003;
+      const int samples = 3;
+      const TypedArray x(dtype, elements * samples, 11);
+      TypedArray y = x;
+      const Dropout rule = make_dropout(0.3f, 1, 2, 3, (std::int64_t{1} << 33) + 4);
+      dropout(stream, y.data(), dtype, samples, elements, rule);
+      stream.synchronize();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const bool keep = kept(rule, static_cast<std::int64_t>(i / elements), i % elements);
+        const double expected = keep ? x[i] / 0.7 : 0;
+        wrong += !(std::abs(y[i] - expected) <= std::abs(expected) * (half_unit(dtype) + 1e-6));
+      }
+      CHECK(wrong == 0);
+    });
+  }
+}
+
+TEST_CASE("what is dropped depends on the global sample, not on the microbatch it came in") {
+  const auto device = runtime::make_inline_device();
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  const std::size_t elements = 77;
+  const TypedArray x(DType::f32, elements * 4, 12);
+  TypedArray together = x, apart = x;
+  dropout(*stream, together.data(), DType::f32, 4, elements, make_dropout(0.5f, 1, 2, 3, 100));
+  dropout(*stream, apart.data(), DType::f32, 1, elements, make_dropout(0.5f, 1, 2, 3, 100));
+  dropout(*stream, apart.data(elements), DType::f32, 3, elements, make_dropout(0.5f, 1, 2, 3, 101));
+  CHECK(same_bits(together, apart));
+}
+
+TEST_CASE("seed, step and site each change what is dropped, and the rate is met") {
+  const std::size_t n = 200000;
+  const auto pattern = [&](std::uint64_t seed, std::int64_t step, std::uint32_t site) {
+    std::vector<bool> bits(n);
+    const Dropout rule = make_dropout(0.1f, seed, step, site, 0);
+    for (std::size_t i = 0; i < n; ++i) bits[i] = kept(rule, 0, i);
+    return bits;
+  };
+  const auto base = pattern(1, 2, 3);
+  const auto rate = [&](const std::vector<bool>& bits) {
+    return static_cast<double>(std::count(bits.begin(), bits.end(), false)) / static_cast<double>(n);
+  };
+  CHECK(rate(base) == doctest::Approx(0.1).epsilon(0.03));
+  for (const auto& other : {pattern(2, 2, 3), pattern(1, 3, 3), pattern(1, 2, 4)}) {
+    std::vector<bool> both(n);
+    for (std::size_t i = 0; i < n; ++i) both[i] = base[i] || other[i];
+    CHECK(rate(both) == doctest::Approx(0.01).epsilon(0.1));  // independent
+  }
+}
+
+TEST_CASE("a rate of zero leaves everything as it is") {
+  const auto device = runtime::make_inline_device();
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  const TypedArray x(DType::bf16, 100, 13);
+  TypedArray y = x;
+  dropout(*stream, y.data(), DType::bf16, 1, 100, make_dropout(0, 1, 2, 3, 0));
+  CHECK(same_bits(x, y));
+}

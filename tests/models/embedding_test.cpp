@@ -1,0 +1,117 @@
+#include "models/ops/embedding.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+constexpr std::size_t B = 3, T = 9, C = 37, V = 20, token_rows = 24, position_rows = 11;
+constexpr EmbeddingShape shape{B, T, C, V};
+
+std::vector<std::int32_t> some_tokens() {
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 0; i < B * T; ++i) tokens.push_back(static_cast<std::int32_t>((i * i * 7 + 3) % V));
+  tokens[5] = tokens[1];
+  tokens[20] = tokens[1];
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("an embedding is the sum of its token's and its position's rows") {
+  const auto tokens = some_tokens();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const TypedArray words(dtype, token_rows * C, 41), places(dtype, position_rows * C, 42);
+    on_every_device([&](runtime::StreamView stream) {
+      TypedArray out(dtype, B * T * C), expected(dtype, B * T * C);
+      embedding_forward(stream, shape, dtype, out.data(), tokens.data(), words.data(), places.data());
+      stream.synchronize();
+      for (std::size_t i = 0; i < B * T; ++i) {
+        for (std::size_t c = 0; c < C; ++c) {
+          expected.set(i * C + c, words[static_cast<std::size_t>(tokens[i]) * C + c] + places[i % T * C + c]);
+        }
+      }
+      CHECK(same_bits(out, expected));
+    });
+  }
+}
+
+TEST_CASE("embedding gradients overwrite every row, or add to it, in the order of the samples") {
+  const auto tokens = some_tokens();
+  for (const auto& [dtype, gradient_dtype] :
+       {std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::f32}, std::pair{DType::bf16, DType::bf16},
+        std::pair{DType::f16, DType::f16}}) {
+    const TypedArray d_out(dtype, B * T * C, 43);
+    for (const bool accumulate : {false, true}) {
+      CAPTURE(accumulate);
+      on_every_device([&](runtime::StreamView stream) {
+        TypedArray words(gradient_dtype, token_rows * C, 44), places(gradient_dtype, position_rows * C, 45);
+        TypedArray expect_words = words, expect_places = places;
+        std::vector<std::int32_t> order(B * T);
+        if (!accumulate) {
+          std::memset(words.data(), 0xff, words.size() * size_of(gradient_dtype));
+          std::memset(places.data(), 0xff, places.size() * size_of(gradient_dtype));
+        }
+        embedding_backward(stream, shape, dtype,
+                           {.tokens_gradient = words.data(),
+                            .token_rows = token_rows,
+                            .positions_gradient = places.data(),
+                            .position_rows = position_rows,
+                            .gradient_dtype = gradient_dtype,
+                            .d_out = d_out.data(),
+                            .tokens = tokens.data(),
+                            .accumulate = accumulate,
+                            .order = order.data()});
+        stream.synchronize();
+
+        const auto add_rows = [&](TypedArray& to, std::size_t rows, auto belongs) {
+          for (std::size_t row = 0; row < rows; ++row) {
+            for (std::size_t c = 0; c < C; ++c) {
+              float sum = 0;
+              for (std::size_t i = 0; i < B * T; ++i) {
+                if (belongs(i) == row) sum += static_cast<float>(d_out[i * C + c]);
+              }
+              to.set(row * C + c, accumulate ? static_cast<float>(to[row * C + c]) + sum : sum);
+            }
+          }
+        };
+        add_rows(expect_words, token_rows, [&](std::size_t i) { return static_cast<std::size_t>(tokens[i]); });
+        add_rows(expect_places, position_rows, [&](std::size_t i) { return i % T; });
+        CHECK(same_bits(words, expect_words));
+        CHECK(same_bits(places, expect_places));
+      });
+    }
+  }
+}
+
+TEST_CASE("a token outside the vocabulary fails the stream and is named") {
+  for (const std::int32_t bad : {-1, static_cast<std::int32_t>(V)}) {
+    on_every_device([&](runtime::StreamView stream) {
+      auto tokens = some_tokens();
+      tokens[13] = bad;
+      const TypedArray words(DType::f32, token_rows * C), places(DType::f32, position_rows * C);
+      TypedArray out(DType::f32, B * T * C);
+      std::string message;
+      try {
+        embedding_forward(stream, shape, DType::f32, out.data(), tokens.data(), words.data(), places.data());
+        stream.synchronize();
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::data);
+        message = error.what();
+      }
+      CHECK(message.find("token " + std::to_string(bad)) != std::string::npos);
+      CHECK(message.find("vocabulary of 20") != std::string::npos);
+      CHECK(message.find("position 4 of sample 1") != std::string::npos);
+    });
+  }
+}

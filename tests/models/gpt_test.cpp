@@ -1,0 +1,280 @@
+#include "models/gpt.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/model_run.hpp"
+#include "tests/models/reference_gpt.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+GptOptions small_options(float dropout = 0, Precision precision = {}) {
+  return {.layers = 2,
+          .hidden = 12,
+          .heads = 3,
+          .vocab_size = 13,
+          .sequence_length = 7,
+          .dropout = dropout,
+          .precision = precision};
+}
+
+std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
+  return at_once ? runtime::make_inline_device({.threads = threads})
+                 : runtime::make_cpu_device({.threads = threads});
+}
+
+/// The greater, or NaN if either is NaN.
+double worse(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
+double norm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// Gradients of the mean loss by central differences of the reference, for every `stride`th element.
+ReferenceParameters differences(const GptOptions& options, ReferenceParameters parameters,
+                                const ReferenceSamples& samples, double factor, std::size_t stride) {
+  const ReferenceGpt reference(options, parameters);
+  ReferenceParameters slopes;
+  for (auto& [name, values] : parameters) {
+    for (std::size_t i = 0; i < values.size(); i += stride) {
+      const double keep = values[i], step = 1e-5;
+      values[i] = keep + step;
+      const double above = reference.loss(samples);
+      values[i] = keep - step;
+      const double below = reference.loss(samples);
+      values[i] = keep;
+      slopes[name].push_back((above - below) / (2 * step) * factor);
+    }
+  }
+  return slopes;
+}
+
+/// Whether gaps of a unit's gradient are as they were before: nobody writes them.
+bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
+  std::vector<bool> owned(gradient.size());
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const std::size_t stored = std::max(unit.parameters[p].elements(), unit.parameters[p].stored_elements);
+    for (std::size_t i = 0; i < stored; ++i) owned[unit.offset(p) + i] = true;
+  }
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    if (!owned[i] && !std::isnan(gradient[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a GPT's loss, activations and gradients are those of the reference in double precision") {
+  for (const float dropout : {0.0f, 0.3f}) {
+    for (const bool at_once : {true, false}) {
+      CAPTURE(dropout);
+      CAPTURE(at_once);
+      const GptOptions options = small_options(dropout);
+      ModelRun run(device_of(2, at_once), options, 3);
+      const auto samples = made_up_samples(options, 40, 3);
+      const double factor = 1.0 / 100;
+      const double loss = run.forward(samples, factor);
+      run.backward(false);
+
+      const ReferenceParameters parameters = run.reference_parameters();
+      std::vector<std::vector<double>> activations;
+      const double expected = ReferenceGpt(options, parameters).loss(samples, &activations) * factor;
+      CHECK(loss == doctest::Approx(expected).epsilon(1e-6));
+      for (std::size_t layer = 0; layer < activations.size(); ++layer) {
+        const TypedArray output = run.output(layer);
+        REQUIRE(output.size() == activations[layer].size());
+        double worst = 0;
+        for (std::size_t i = 0; i < output.size(); ++i) {
+          worst = worse(worst, std::abs(output[i] - activations[layer][i]));
+        }
+        CHECK(worst < 2e-5);
+      }
+
+      const std::size_t stride = at_once ? 1 : 5;
+      const auto gradients = run.gradients_by_name();
+      for (const auto& [name, slopes] : differences(options, parameters, samples, factor, stride)) {
+        CAPTURE(name);
+        const double scale = norm(gradients.at(name)) / std::sqrt(static_cast<double>(gradients.at(name).size()));
+        CHECK(scale > 1e-5);
+        double worst = 0;
+        for (std::size_t i = 0; i < slopes.size(); ++i) {
+          worst = worse(worst, std::abs(gradients.at(name)[i * stride] - slopes[i]) / scale);
+        }
+        CHECK(worst < 2e-4);
+      }
+      for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
+    }
+  }
+}
+
+TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with half gradients") {
+  const GptOptions exact_options = small_options();
+  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
+                                    Precision{DType::f16, DType::f32}, Precision{DType::f16, DType::f16}}) {
+    CAPTURE(to_string(precision.compute));
+    CAPTURE(to_string(precision.gradient));
+    const GptOptions options = small_options(0, precision);
+    const auto samples = made_up_samples(options, 40, 3);
+    ModelRun run(device_of(2, true), options, 3), exact(device_of(2, true), exact_options, 3);
+    for (const char* unit : {"wte", "wpe", "h.0", "h.1", "ln_f"}) {
+      for (std::size_t i = 0; i < run.parameters(unit).size(); ++i) {
+        exact.parameters(unit).set(i, run.parameters(unit)[i]);
+      }
+    }
+    const float loss_scale = precision.compute == DType::f16 ? 1024 : 1;
+    const double tolerance = precision.compute == DType::bf16 ? 0.03 : 0.004;
+    const double loss = run.forward(samples, 1.0 / 100, loss_scale);
+    run.backward(false);
+    CHECK(loss == doctest::Approx(exact.forward(samples, 1.0 / 100)).epsilon(tolerance / 5));
+    exact.backward(false);
+    const auto gradients = run.gradients_by_name();
+    for (const auto& [name, expected] : exact.gradients_by_name()) {
+      CAPTURE(name);
+      std::vector<double> error;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        error.push_back(gradients.at(name)[i] / loss_scale - expected[i]);
+      CHECK(norm(error) < tolerance * norm(expected));
+    }
+  }
+}
+
+TEST_CASE("neither the number of threads nor the kind of device changes a bit") {
+  for (const Precision precision :
+       {Precision{}, Precision{DType::bf16, DType::f32}, Precision{DType::f16, DType::f16}}) {
+    CAPTURE(to_string(precision.compute));
+    const GptOptions options{.layers = 2,
+                             .hidden = 80,
+                             .heads = 5,
+                             .vocab_size = 200,
+                             .sequence_length = 45,
+                             .dropout = 0.1f,
+                             .precision = precision};
+    const auto samples = made_up_samples(options, 3, 3);
+    std::optional<double> loss;
+    std::vector<TypedArray> first;
+    for (const bool at_once : {true, false}) {
+      for (const int threads : {1, 2, 3}) {
+        CAPTURE(at_once);
+        CAPTURE(threads);
+        ModelRun run(device_of(threads, at_once), options, 3);
+        const double this_loss = run.forward(samples, 1.0 / 100);
+        run.backward(false);
+        run.backward(true);
+        if (!loss) {
+          loss = this_loss;
+          for (const auto& [unit, gradient] : run.gradients()) first.push_back(gradient);
+        }
+        CHECK(this_loss == *loss);
+        for (std::size_t i = 0; i < first.size(); ++i) {
+          CAPTURE(run.gradients()[i].first.name);
+          CHECK(same_bits(run.gradients()[i].second, first[i]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients of microbatches add up to those of all samples at once, a shorter last one included") {
+  const GptOptions options = small_options(0.2f);
+  ModelRun together(device_of(2, true), options, 5), apart(device_of(2, true), options, 2);
+  const double factor = 1.0 / 35;
+  const double loss = together.forward(made_up_samples(options, 10, 5), factor);
+  together.backward(false);
+  double sum = 0;
+  for (const auto& [first, count] : {std::pair{10, 2}, std::pair{12, 2}, std::pair{14, 1}}) {
+    sum += apart.forward(made_up_samples(options, first, count), factor);
+    apart.backward(first != 10);
+  }
+  CHECK(sum == doctest::Approx(loss).epsilon(1e-7));
+  const auto expected = together.gradients_by_name();
+  for (const auto& [name, gradient] : apart.gradients_by_name()) {
+    CAPTURE(name);
+    std::vector<double> error;
+    for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(name)[i]);
+    CHECK(norm(error) <= 2e-6 * norm(expected.at(name)));
+  }
+}
+
+TEST_CASE("a sample's activations and gradients do not depend on the microbatch it is in") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    GptOptions options{.layers = 1,
+                       .hidden = 48,
+                       .heads = 3,
+                       .vocab_size = 100,
+                       .sequence_length = 33,
+                       .dropout = 0.1f,
+                       .precision = {dtype, DType::f32}};
+    ModelRun together(device_of(2, true), options, 4), alone(device_of(2, true), options, 1);
+    static_cast<void>(together.forward(made_up_samples(options, 20, 4), 1.0));
+    const std::size_t elements = 33 * 48;
+    for (int b = 0; b < 4; ++b) {
+      static_cast<void>(alone.forward(made_up_samples(options, 20 + b, 1), 1.0));
+      for (const std::size_t layer : {0, 1}) {
+        CHECK(same_bits(together.output(layer), static_cast<std::size_t>(b) * elements, alone.output(layer), 0,
+                        elements));
+      }
+    }
+  }
+}
+
+TEST_CASE("evaluation drops nothing and gives training's loss where nothing is dropped") {
+  const auto samples = made_up_samples(small_options(), 0, 3);
+  ModelRun plain(device_of(1, true), small_options(), 3), dropping(device_of(1, true), small_options(0.5f), 3);
+  const double expected = plain.forward(samples, 1.0);
+  CHECK(plain.forward(samples, 1.0, 1, false) == expected);
+  CHECK(dropping.forward(samples, 1.0, 1, false) == expected);
+  CHECK(dropping.forward(samples, 1.0) != expected);
+}
+
+TEST_CASE("the loss scale multiplies gradients and leaves the loss alone") {
+  const auto samples = made_up_samples(small_options(), 0, 3);
+  ModelRun plain(device_of(1, true), small_options(), 3), scaled(device_of(1, true), small_options(), 3);
+  CHECK(plain.forward(samples, 0.01) == scaled.forward(samples, 0.01, 256));
+  plain.backward(false);
+  scaled.backward(false);
+  const auto expected = plain.gradients_by_name();
+  for (const auto& [name, gradient] : scaled.gradients_by_name()) {
+    CAPTURE(name);
+    for (std::size_t i = 0; i < gradient.size(); ++i) CHECK(gradient[i] == expected.at(name)[i] * 256);
+  }
+}
+
+TEST_CASE("padded rows of the token table take no part: neither in the loss nor as gradients") {
+  const GptOptions options = small_options();
+  const auto samples = made_up_samples(options, 0, 3);
+  ModelRun plain(device_of(2, true), options, 3), spoilt(device_of(2, true), options, 3);
+  TypedArray& table = spoilt.parameters("wte");
+  for (std::size_t i = 13 * 12; i < table.size(); ++i) table.set(i, 3);
+  CHECK(plain.forward(samples, 1.0) == spoilt.forward(samples, 1.0));
+  spoilt.backward(false);
+  for (const auto& [unit, gradient] : spoilt.gradients()) {
+    if (unit.name != "wte") continue;
+    for (std::size_t i = 13 * 12; i < gradient.size(); ++i) CHECK(gradient[i] == 0);
+  }
+}
+
+TEST_CASE("memory planned for fewer threads than the device has is an error, not an overrun") {
+  const auto device = device_of(3, true);
+  const GptOptions options = small_options();
+  const Architecture gpt = make_gpt(options);
+  const auto stream = device->make_stream("s", runtime::StreamWidth::whole);
+  LayerCall call{.stream = *stream, .shape = {1, 7, 1}};
+  CHECK_THROWS_WITH_AS(gpt.layers[1]->forward(call, nullptr, nullptr),
+                       doctest::Contains("MicrobatchShape::threads"), Error);
+}
+
+TEST_CASE("more positions than the position table has are refused") {
+  const auto device = device_of(1, true);
+  const Architecture gpt = make_gpt(small_options());
+  const auto stream = device->make_stream("s", runtime::StreamWidth::whole);
+  LayerCall call{.stream = *stream, .shape = {1, 8, 1}};
+  CHECK_THROWS_AS(gpt.layers[0]->forward(call, nullptr, nullptr), Error);
+}

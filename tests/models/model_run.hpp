@@ -1,0 +1,205 @@
+// Runs an architecture's layers on a device, microbatch by microbatch, without ranks: memory as the layers
+// declare it, filled with NaN before every use, so that whoever reads what was not written is found out.
+#pragma once
+
+#include "models/architecture.hpp"
+#include "models/gpt.hpp"
+#include "runtime/device.hpp"
+#include "tests/models/reference_gpt.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Samples first … first + count - 1 of an endless made-up text.
+inline ReferenceSamples made_up_samples(const GptOptions& options, std::int64_t first, int count) {
+  ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = first}};
+  const auto key = runtime::philox_key(1234, runtime::RandomPurpose::test);
+  const auto draw = [&](std::int64_t sample, int position) {
+    const auto bits =
+        runtime::philox(key, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(position), 0, 0});
+    return static_cast<std::int32_t>(bits[0] % static_cast<std::uint32_t>(options.vocab_size));
+  };
+  for (int b = 0; b < count; ++b) {
+    for (int t = 0; t < options.sequence_length; ++t) {
+      samples.tokens.push_back(draw(first + b, t));
+      samples.targets.push_back(draw(first + b, t + 1));
+    }
+  }
+  return samples;
+}
+
+class ModelRun {
+ public:
+  /// Owns the device: its one wide stream is the run's. `samples`: of the largest microbatch. Parameters are drawn
+  /// wide enough for every gradient to matter.
+  ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples)
+      : device_(std::move(device)),
+        options_(options),
+        dtype_(options.precision.compute),
+        gradient_dtype_(options.precision.gradient),
+        gpt_(make_gpt(options)),
+        shape_{samples, options.sequence_length, device_->threads()},
+        stream_(device_->make_stream("model", runtime::StreamWidth::whole)) {
+    std::uint64_t seed = 100;
+    for (const UnitSpec& unit : gpt_.units()) {
+      TypedArray values(dtype_, unit.elements());
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        const ParameterSpec& parameter = unit.parameters[p];
+        const TypedArray drawn(dtype_, parameter.elements(), ++seed, 0.3);
+        const double centre = parameter.initializer.kind == Initializer::Kind::ones ? 1 : 0;
+        for (std::size_t i = 0; i < drawn.size(); ++i) values.set(unit.offset(p) + i, centre + drawn[i]);
+      }
+      parameters_.emplace(unit.name, std::move(values));
+    }
+    const auto allocate = [&](std::size_t bytes) { return device_->allocate(bytes, runtime::MemorySpace::device); };
+    for (const auto& layer : gpt_.layers) {
+      const LayerMemory memory = layer->memory(shape_);
+      saved_.push_back(allocate(memory.saved));
+      deferred_.push_back(allocate(memory.deferred));
+      workspace_.push_back(allocate(memory.workspace));
+      const std::size_t bytes =
+          static_cast<std::size_t>(samples) * layer->output_elements(shape_.positions) * size_of(dtype_);
+      outputs_.push_back(allocate(bytes));
+      output_gradients_.push_back(allocate(bytes));
+      for (const UnitSpec& unit : layer->units())
+        gradients_.emplace_back(unit, TypedArray(gradient_dtype_, unit.elements()));
+    }
+    for (auto& [unit, values] : gradients_)
+      std::memset(values.data(), 0xff, values.size() * size_of(gradient_dtype_));
+  }
+
+  [[nodiscard]] TypedArray& parameters(const std::string& unit) { return parameters_.at(unit); }
+
+  /// What the reference is to compute with.
+  [[nodiscard]] ReferenceParameters reference_parameters() const {
+    ReferenceParameters all;
+    for (const UnitSpec& unit : gpt_.units()) {
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        auto& to = all[unit.parameters[p].name];
+        for (std::size_t i = 0; i < unit.parameters[p].elements(); ++i) {
+          to.push_back(parameters_.at(unit.name)[unit.offset(p) + i]);
+        }
+      }
+    }
+    return all;
+  }
+
+  /// Forward of one microbatch; its loss.
+  double forward(const ReferenceSamples& samples, double loss_factor, float loss_scale = 1, bool training = true) {
+    samples_ = samples;
+    loss_factor_ = loss_factor;
+    loss_scale_ = loss_scale;
+    for (std::size_t i = 0; i < gpt_.layers.size(); ++i) {
+      poison(saved_[i]);
+      poison(outputs_[i]);
+      poison(workspace_[i]);
+      LayerCall call = call_of(i);
+      call.training = training;
+      gpt_.layers[i]->forward(call, input(i), outputs_[i].data());
+      stream_->synchronize();
+    }
+    return loss_;
+  }
+
+  /// Of the microbatch whose forward was the last.
+  void backward(bool accumulate) {
+    for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
+      poison(deferred_[i]);
+      poison(workspace_[i]);
+      if (i > 0) poison(output_gradients_[i - 1]);
+      const LayerCall call = call_of(i);
+      gpt_.layers[i]->backward_input(call, input(i), output_gradients_[i].data(),
+                                     i > 0 ? output_gradients_[i - 1].data() : nullptr);
+      stream_->synchronize();
+      // backward_weight may come late: by then these are others'.
+      poison(workspace_[i]);
+      poison(output_gradients_[i]);
+    }
+    for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
+      LayerCall call = call_of(i);
+      call.accumulate = accumulate;
+      gpt_.layers[i]->backward_weight(call, input(i));
+      stream_->synchronize();
+    }
+  }
+
+  /// The output of a layer but the last.
+  [[nodiscard]] TypedArray output(std::size_t layer) const {
+    TypedArray values(
+        dtype_, static_cast<std::size_t>(samples_.samples) * gpt_.layers[layer]->output_elements(shape_.positions));
+    std::memcpy(values.data(), outputs_[layer].data(), values.size() * size_of(dtype_));
+    return values;
+  }
+
+  /// As they are in the layers' own buffers, in the order of layers and their units.
+  [[nodiscard]] const std::vector<std::pair<UnitSpec, TypedArray>>& gradients() const { return gradients_; }
+
+  /// By parameter, summed over the layers that share one.
+  [[nodiscard]] ReferenceParameters gradients_by_name() const {
+    ReferenceParameters all;
+    for (const auto& [unit, values] : gradients_) {
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        auto& to = all[unit.parameters[p].name];
+        to.resize(unit.parameters[p].elements());
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] += values[unit.offset(p) + i];
+      }
+    }
+    return all;
+  }
+
+ private:
+  static void poison(const runtime::Buffer& buffer) {
+    if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
+  }
+
+  const std::byte* input(std::size_t layer) const {
+    return layer > 0 ? outputs_[layer - 1].data() : reinterpret_cast<const std::byte*>(samples_.tokens.data());
+  }
+
+  LayerCall call_of(std::size_t layer) {
+    pointers_.clear();
+    gradient_pointers_.clear();
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < layer; ++i) first += gpt_.layers[i]->units().size();
+    for (const UnitSpec& unit : gpt_.layers[layer]->units()) {
+      pointers_.push_back(parameters_.at(unit.name).data());
+      gradient_pointers_.push_back(gradients_[first + gradient_pointers_.size()].second.data());
+    }
+    return {.stream = *stream_,
+            .shape = {samples_.samples, shape_.positions, shape_.threads},
+            .key = samples_.key,
+            .parameters = pointers_,
+            .gradients = gradient_pointers_,
+            .saved = saved_[layer].data(),
+            .deferred = deferred_[layer].data(),
+            .workspace = workspace_[layer].data(),
+            .targets = reinterpret_cast<const std::byte*>(samples_.targets.data()),
+            .loss = &loss_,
+            .loss_factor = loss_factor_,
+            .loss_scale = loss_scale_};
+  }
+
+  std::unique_ptr<runtime::Device> device_;
+  GptOptions options_;
+  runtime::DType dtype_, gradient_dtype_;
+  Architecture gpt_;
+  MicrobatchShape shape_;
+  std::unique_ptr<runtime::Stream> stream_;
+  std::map<std::string, TypedArray> parameters_;
+  std::vector<runtime::Buffer> saved_, deferred_, workspace_, outputs_, output_gradients_;
+  std::vector<std::pair<UnitSpec, TypedArray>> gradients_;
+  std::vector<const std::byte*> pointers_;
+  std::vector<std::byte*> gradient_pointers_;
+  ReferenceSamples samples_;
+  double loss_ = -1, loss_factor_ = 1;
+  float loss_scale_ = 1;
+};
+
+}  // namespace ranvier::models
