@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# usage: run.sh TRAINER FOLDER CASE      see compare.py; exit code 77: skipped, for want of PyTorch
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+for python in python3 /usr/bin/python3; do
+  "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/compare.py" "$@"
+done
+
+echo "No python3 with PyTorch and NumPy: on Debian 12 run cmake/install_dependencies.sh --reference"
+[ -r /etc/os-release ] && . /etc/os-release
+[ "${ID:-}:${VERSION_ID:-}" = debian:12 ] && exit 1
+echo "Skipped: there is nothing to compare with"
+exit 77
