@@ -8,7 +8,6 @@
 #include "collectives/plan.hpp"
 #include "runtime/device.hpp"
 #include "runtime/dtype.hpp"
-#include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
 #include <functional>
@@ -34,10 +33,11 @@ class Executor {
 
   /// `stream` runs the additions; StreamWidth::one fits. All outlive the executor.
   Executor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView stream);
+  /// With operations unfinished, only after the loop's last run.
   ~Executor();
 
-  /// Calls `done` on the loop when this rank's part of every plan is complete. The caller makes sure that
-  /// what wrote `data` has finished.
+  /// Calls `done` on the loop, after this returned, when this rank's part of every plan is complete. The caller
+  /// makes sure that what wrote `data` has finished.
   void run(Operands operands, runtime::Handler done);
 
   [[nodiscard]] static std::size_t staging_bytes(std::span<const Plan> plans, int me, runtime::DType dtype,

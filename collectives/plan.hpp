@@ -40,7 +40,7 @@ struct Plan {
   std::size_t elements = 0;
   std::vector<std::vector<Step>> ranks;  ///< [rank][step]
 
-  /// The largest count of any receive_add, which needs a place to arrive.
+  /// The most elements that the receive_adds of one step bring, which need a place to arrive.
   [[nodiscard]] std::size_t staging_elements(int rank) const;
 };
 
@@ -49,7 +49,7 @@ struct Plan {
 
 // What a plan must do, proved by propagation of contributions: each throws ErrorCode::internal that names
 // rank, step and range of the first fault (a contribution missing or counted twice, a read of a range that
-// the same step writes, a send that meets no receive of the same length, a rank that waits for ever).
+// the same step writes, a send that meets no receive of the same range, a rank that waits for ever).
 // `chunks` and `chunk` restrict the claim to that slice of every piece; other elements must stay untouched.
 void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0);

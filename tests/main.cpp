@@ -2,27 +2,35 @@
 #include <doctest/doctest.h>
 
 #include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 
 #include <cstdlib>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <string_view>
 
-namespace ranvier::tests {
 namespace {
 
-std::uint64_t seed = 0;
+std::uint64_t drawn_seed = 0;
+std::optional<std::uint64_t> chosen_seed;
 
 }  // namespace
 
-std::uint64_t random_seed() noexcept { return seed; }
+std::uint64_t ranvier::tests::random_seed() noexcept { return chosen_seed.value_or(drawn_seed); }
 
-}  // namespace ranvier::tests
+std::vector<std::uint64_t> ranvier::test::seeds(std::uint64_t count, std::uint64_t first) {
+  if (chosen_seed) return {*chosen_seed};
+  std::vector<std::uint64_t> all(count);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
 
 int main(int argc, char** argv) {
   constexpr std::string_view flag = "--seed=";
-  ranvier::tests::seed = std::random_device{}();
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]).starts_with(flag))
-      ranvier::tests::seed = std::strtoull(argv[i] + flag.size(), nullptr, 10);
+  drawn_seed = std::random_device{}();
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with(flag)) chosen_seed = std::strtoull(argv[i] + flag.size(), nullptr, 0);
+  }
   return doctest::Context(argc, argv).run();
 }

@@ -1,0 +1,191 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "collectives/plan.hpp"
+#include "collectives/ring.hpp"
+#include "collectives/tree.hpp"
+#include "runtime/error.hpp"
+
+using namespace ranvier::collectives;
+
+namespace {
+
+constexpr int ranks = 4;
+constexpr std::size_t elements = 16;
+
+Plan ring() { return ring_all_reduce(ranks, elements); }
+
+/// What the checker says; empty when it finds nothing.
+template <typename Check>
+std::string fault(const Plan& plan, Check check) {
+  try {
+    check(plan);
+  } catch (const ranvier::Error& error) {
+    CHECK(error.code() == ranvier::ErrorCode::internal);
+    return error.what();
+  }
+  return "";
+}
+
+std::string fault(const Plan& plan) {
+  return fault(plan, [](const Plan& wrong) { check_all_reduce(wrong); });
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  INFO(text);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+Operation& receive(Plan& plan, int rank, int step) { return plan.ranks[rank][step][0]; }
+Operation& send(Plan& plan, int rank, int step) { return plan.ranks[rank][step][1]; }
+
+}  // namespace
+
+TEST_CASE("a dropped send leaves its receiver waiting for ever") {
+  Plan plan = ring();
+  plan.ranks[2][1].pop_back();
+  contains(fault(plan), "meets elements");  // the next send of rank 2 arrives instead
+
+  Plan last = ring();
+  last.ranks[2].back().pop_back();
+  contains(fault(last), "rank 3, step 5: receive from rank 2");
+}
+
+TEST_CASE("a dropped receive leaves its sender waiting for ever") {
+  Plan plan = ring();
+  plan.ranks[2].back().erase(plan.ranks[2].back().begin());
+  contains(fault(plan), "rank 1, step 5: send to rank 2");
+}
+
+TEST_CASE("a missing step of all ranks leaves contributions missing") {
+  Plan plan = ring();
+  for (auto& steps : plan.ranks) steps.pop_back();
+  contains(fault(plan), "0 contributions of rank");
+}
+
+TEST_CASE("a missing step of one rank is found") {
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int step = 0; step < 2 * (ranks - 1); ++step) {
+      Plan plan = ring();
+      plan.ranks[rank].erase(plan.ranks[rank].begin() + step);
+      CHECK(fault(plan) != "");
+    }
+  }
+}
+
+TEST_CASE("a value added where it should replace is counted twice") {
+  Plan plan = ring();
+  receive(plan, 1, 3).action = Action::receive_add;
+  contains(fault(plan), "contributions of rank");
+}
+
+TEST_CASE("a value that replaces where it should be added loses contributions") {
+  Plan plan = ring();
+  receive(plan, 1, 0).action = Action::receive;
+  contains(fault(plan), "0 contributions of rank 1");
+}
+
+TEST_CASE("an addition that is done twice is counted twice") {
+  Plan plan = ring_reduce_scatter(ranks, elements);
+  // One more exchange of the last piece between neighbours.
+  plan.ranks[0].push_back({{Action::send, 1, {0, 4}}});
+  plan.ranks[1].push_back({{Action::receive_add, 0, {0, 4}}});
+  CHECK(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }) == "");  // rank 1 does not own piece 0
+  plan.ranks[1].push_back({{Action::send, 0, {0, 4}}});
+  plan.ranks[0].push_back({{Action::receive_add, 1, {0, 4}}});
+  contains(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }), "rank 0 ends with");
+}
+
+TEST_CASE("swapped and shifted ranges are found") {
+  Plan swapped = ring();
+  std::swap(send(swapped, 1, 0).range, receive(swapped, 1, 0).range);
+  contains(fault(swapped), "meets elements");
+
+  Plan shifted = ring();
+  ++send(shifted, 1, 0).range.begin;
+  contains(fault(shifted), "meets elements");
+
+  Plan shorter = ring();
+  --send(shorter, 1, 1).range.count;
+  contains(fault(shorter), "meets elements");
+
+  // Alike on both sides, so that only the sums tell.
+  Plan both = ring();
+  send(both, 1, 1).range = receive(both, 2, 1).range = {0, 1};
+  CHECK(fault(both) != "");
+}
+
+TEST_CASE("a wrong peer is found") {
+  Plan plan = ring();
+  send(plan, 0, 0).peer = 2;
+  contains(fault(plan), "waits for ever");
+  send(plan, 0, 0).peer = ranks;
+  contains(fault(plan), "does not exist");
+  send(plan, 0, 0).peer = -1;
+  contains(fault(plan), "does not exist");
+  send(plan, 0, 0).peer = 0;
+  contains(fault(plan), "the rank itself");
+}
+
+TEST_CASE("a range that leaves the buffer is found, also where sums of it overflow") {
+  Plan plan = ring();
+  send(plan, 0, 0).range = {elements - 1, 2};
+  contains(fault(plan), "leaves the buffer");
+  send(plan, 0, 0).range = {static_cast<std::size_t>(-1), 2};
+  contains(fault(plan), "leaves the buffer");
+}
+
+TEST_CASE("a range that a step reads and writes is a conflict, as is one written twice") {
+  Plan plan{"exchange", 4, {{{{Action::send, 1, {0, 4}}, {Action::receive_add, 1, {3, 1}}}}, {}}};
+  contains(fault(plan), "rank 0, step 0: receive and add from rank 1 of elements [3, 4) conflicts with send to rank 1");
+  plan.ranks[0][0][0].action = Action::receive;
+  contains(fault(plan), "conflicts with receive from rank 1");
+  plan.ranks[0][0] = {{Action::send, 1, {0, 4}}, {Action::send, 1, {0, 4}}};
+  CHECK(fault(plan).find("conflicts") == std::string::npos);
+}
+
+TEST_CASE("ranks that all receive before they send wait for ever") {
+  Plan plan{"exchange in turn", 2, {}};
+  for (const int rank : {0, 1}) {
+    const Range mine{static_cast<std::size_t>(rank), 1}, other{1 - mine.begin, 1};
+    plan.ranks.push_back({{{Action::receive, 1 - rank, other}}, {{Action::send, 1 - rank, mine}}});
+  }
+  contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "waits for ever");
+  // Sends first would wait as well: a long message needs its receive.
+  for (auto& steps : plan.ranks) std::swap(steps[0], steps[1]);
+  contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "waits for ever");
+  for (auto& steps : plan.ranks) steps = {{steps[0][0], steps[1][0]}};
+  check_all_gather(plan);
+}
+
+TEST_CASE("a chunk's plan may not touch what lies outside its chunk") {
+  constexpr int chunks = 2;
+  Plan plan = ring_all_reduce(ranks, elements, chunks, 0);
+  check_all_reduce(plan, chunks, 0);
+  CHECK(fault(plan, [](const Plan& wrong) { check_all_reduce(wrong, chunks, 1); }) != "");
+  CHECK(fault(ring(), [](const Plan& wrong) { check_all_reduce(wrong, chunks, 0); }) != "");
+}
+
+TEST_CASE("a plan passes only the check of what it does") {
+  CHECK(fault(ring_reduce_scatter(ranks, elements)) != "");
+  CHECK(fault(ring_all_gather(ranks, elements)) != "");
+  CHECK(fault(ring(), [](const Plan& wrong) { check_all_gather(wrong); }) != "");
+  CHECK(fault(tree_all_reduce(ranks, elements), [](const Plan& right) { check_reduce_scatter(right); }) == "");
+}
+
+TEST_CASE("every single operation of a ring and a tree is needed") {
+  for (const Plan& good : {ring(), tree_all_reduce(5, 3)}) {
+    for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {
+      for (std::size_t step = 0; step < good.ranks[rank].size(); ++step) {
+        for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
+          Plan plan = good;
+          plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + index);
+          CHECK(fault(plan) != "");
+        }
+      }
+    }
+  }
+}

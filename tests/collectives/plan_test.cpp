@@ -1,0 +1,39 @@
+#include "collectives/plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include "runtime/error.hpp"
+
+using namespace ranvier::collectives;
+
+TEST_CASE("chunks cut every piece without gaps, for any number of chunks") {
+  for (const std::size_t length : {0, 1, 2, 7, 64}) {
+    for (const int pieces : {1, 2, 5}) {
+      for (const int chunks : {1, 2, 3, 10}) {
+        std::size_t next = 0;
+        for (int piece = 0; piece < pieces; ++piece) {
+          for (int chunk = 0; chunk < chunks; ++chunk) {
+            const Range range = chunk_of_piece(length * pieces, pieces, piece, chunks, chunk);
+            CHECK(range.begin == next);
+            next += range.count;
+          }
+          CHECK(next == length * (piece + 1));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("pieces that do not exist and elements that do not divide are refused") {
+  CHECK_THROWS_AS((void)chunk_of_piece(10, 3, 0, 1, 0), ranvier::Error);
+  CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 2, 1, 0), ranvier::Error);
+  CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 0, 2, 2), ranvier::Error);
+}
+
+TEST_CASE("staging has room for all that one step adds") {
+  Plan plan{"two children", 10, {{}, {}, {}}};
+  plan.ranks[0] = {{{Action::receive_add, 1, {0, 4}}, {Action::receive_add, 2, {4, 6}}},
+                   {{Action::receive, 1, {0, 10}}, {Action::receive_add, 1, {0, 0}}}};
+  CHECK(plan.staging_elements(0) == 10);
+  CHECK(plan.staging_elements(1) == 0);
+}
