@@ -1,5 +1,7 @@
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
+# Only the C interface: mpi.h would otherwise bring C++ bindings that need a library of their own.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 find_package(Boost 1.81 REQUIRED COMPONENTS program_options)
 find_package(fmt REQUIRED)
 
