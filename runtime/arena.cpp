@@ -87,7 +87,7 @@ std::string MemoryPlan::table() const {
   for (int kind_number = 0; kind_number < memory_kinds; ++kind_number) {
     const auto kind = static_cast<MemoryKind>(kind_number);
     for (const auto& item : items_)
-      if (item.kind == kind)
+      if (item.kind == kind && bytes_of(item) != 0)
         rows.push_back({to_string(kind), item.name, to_string(item.space), fmt::format("{}", item.slots),
                         format_bytes(item.slot_bytes), format_bytes(bytes_of(item))});
   }

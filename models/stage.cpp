@@ -1,0 +1,242 @@
+#include "models/stage.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using runtime::StreamView;
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan)
+    : architecture_(&architecture), options_(options) {
+  const auto [begin, end] = options.layers;
+  expect(begin < end && end <= architecture.layers.size(), "a stage of layers {} to {} of {}", begin, end,
+         architecture.layers.size());
+  const std::size_t element = runtime::size_of(options.precision.compute);
+  const int samples = options.capacity.samples;
+  const int positions = options.capacity.positions;
+
+  for (std::size_t l = begin; l < end; ++l) {
+    Layer& layer = *architecture.layers[l];
+    LayerPlace place;
+    place.layer = &layer;
+    place.memory = layer.memory(options.capacity);
+    place.output_bytes = aligned(layer.output_elements(positions) * element * static_cast<std::size_t>(samples));
+    const auto layer_units = layer.units();
+    for (std::size_t u = 0; u < layer_units.size(); ++u) {
+      auto known = std::find_if(units_.begin(), units_.end(),
+                                [&](const UnitSpec& unit) { return unit.name == layer_units[u].name; });
+      if (known == units_.end()) known = units_.insert(units_.end(), layer_units[u]);
+      uses_.push_back({l - begin, u, static_cast<std::size_t>(known - units_.begin())});
+    }
+    layers_.push_back(std::move(place));
+  }
+  input_sample_bytes_ = first() ? options.sample_input_bytes
+                                : architecture.layers[begin - 1]->output_elements(positions) * element;
+  output_sample_bytes_ = last() ? 0 : layers_.back().layer->output_elements(positions) * element;
+
+  const std::size_t segment_layers = recomputes() ? static_cast<std::size_t>(options.recompute) : layers_.size();
+  for (std::size_t l = 0; l < layers_.size(); l += segment_layers) {
+    segments_.push_back({l, std::min(l + segment_layers, layers_.size())});
+    layers_[segments_.back().end - 1].ends_segment = true;
+  }
+
+  std::size_t slot_bytes = 0, area_bytes = 0, workspace_bytes = 0, between_bytes = 0;
+  for (const Segment& segment : segments_) {
+    std::size_t in_area = 0;
+    for (std::size_t l = segment.begin; l < segment.end; ++l) {
+      LayerPlace& place = layers_[l];
+      std::size_t& kept = recomputes() ? in_area : slot_bytes;
+      place.saved_offset = kept;
+      kept += aligned(place.memory.saved);
+      std::size_t& output = place.ends_segment ? slot_bytes : kept;
+      place.output_offset = output;
+      output += place.output_bytes;
+      if (place.ends_segment && recomputes()) {
+        place.scratch_output = in_area;
+        in_area += place.output_bytes;
+      }
+      workspace_bytes = std::max(workspace_bytes, place.memory.workspace);
+      if (l + 1 < layers_.size()) between_bytes = std::max(between_bytes, place.output_bytes);
+    }
+    area_bytes = std::max(area_bytes, in_area);
+  }
+  // Deferred memory: of one layer at a time, but for the frontmost segment of a stage whose left neighbour
+  // waits for the input gradient.
+  std::size_t deferred_bytes = 0;
+  for (const LayerPlace& place : layers_) deferred_bytes = std::max(deferred_bytes, aligned(place.memory.deferred));
+  if (!first()) {
+    std::size_t offset = 0;
+    for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
+      layers_[l].deferred_offset = offset;
+      offset += aligned(layers_[l].memory.deferred);
+    }
+    deferred_bytes = std::max(deferred_bytes, offset);
+  }
+
+  const auto slots = static_cast<std::size_t>(options.slots);
+  const auto all_samples = static_cast<std::size_t>(samples);
+  const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t count) {
+    return plan.add({kind, space, name, bytes, count});
+  };
+  inputs_ = add(MemoryKind::activations, MemorySpace::device, "stage input", input_sample_bytes_ * all_samples, slots);
+  slot_memory_ = add(MemoryKind::activations, MemorySpace::device,
+                     recomputes() ? "segment inputs and output" : "saved activations and output", slot_bytes, slots);
+  recompute_ = add(MemoryKind::activations, MemorySpace::device, "recomputed segment", area_bytes, 1);
+  deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients", deferred_bytes, 1);
+  between_ = add(MemoryKind::activations, MemorySpace::device, "gradients between layers", between_bytes, 2);
+  workspace_ = add(MemoryKind::workspace, MemorySpace::device, "layer scratch", workspace_bytes, 1);
+  to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
+                 first() ? 0 : input_sample_bytes_ * all_samples, static_cast<std::size_t>(options.gradient_buffers));
+  targets_ = add(MemoryKind::activations, MemorySpace::device, "targets",
+                 last() ? options.sample_target_bytes * all_samples : 0, slots);
+  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
+}
+
+void Stage::bind(const runtime::Arena& arena, const std::vector<const std::byte*>& parameters,
+                 const std::vector<std::byte*>& gradients) {
+  expect(parameters.size() == units_.size() && gradients.size() == uses_.size(),
+         "a stage of {} units and {} uses got {} and {}", units_.size(), uses_.size(), parameters.size(),
+         gradients.size());
+  for (LayerPlace& place : layers_) {
+    place.parameters.assign(place.layer->units().size(), nullptr);
+    place.gradients.assign(place.layer->units().size(), nullptr);
+  }
+  for (std::size_t use = 0; use < uses_.size(); ++use) {
+    LayerPlace& place = layers_[uses_[use].layer];
+    place.parameters[uses_[use].index_in_layer] = parameters[uses_[use].unit];
+    place.gradients[uses_[use].index_in_layer] = gradients[use];
+  }
+  for (int s = 0; s < options_.slots; ++s) {
+    const auto slot = static_cast<std::size_t>(s);
+    input_.push_back(arena.slot(inputs_, slot));
+    slot_.push_back(arena.slot(slot_memory_, slot));
+    target_.push_back(arena.slot(targets_, slot));
+    loss_.push_back(arena.slot_as<double>(losses_, slot));
+  }
+  for (int b = 0; b < options_.gradient_buffers; ++b) {
+    to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
+  }
+  area_ = arena.slot(recompute_);
+  deferred_base_ = arena.slot(deferred_);
+  workspace_base_ = arena.slot(workspace_);
+  between_base_[0] = arena.slot(between_, 0);
+  between_base_[1] = arena.slot(between_, 1);
+}
+
+std::byte* Stage::input(int slot) const { return input_[static_cast<std::size_t>(slot)]; }
+std::size_t Stage::input_bytes(int samples) const { return input_sample_bytes_ * static_cast<std::size_t>(samples); }
+std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers_.size() - 1, slot); }
+std::size_t Stage::output_bytes(int samples) const { return output_sample_bytes_ * static_cast<std::size_t>(samples); }
+std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
+std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
+const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
+
+std::byte* Stage::layer_output(std::size_t layer, int slot) const {
+  const LayerPlace& place = layers_[layer];
+  std::byte* base = recomputes() && !place.ends_segment ? area_ : slot_[static_cast<std::size_t>(slot)];
+  return base + place.output_offset;
+}
+
+const std::byte* Stage::layer_input(std::size_t layer, int slot) const {
+  return layer == 0 ? input(slot) : layer_output(layer - 1, slot);
+}
+
+LayerCall Stage::call(StreamView stream, const Microbatch& microbatch, std::size_t layer) const {
+  const LayerPlace& place = layers_[layer];
+  const auto slot = static_cast<std::size_t>(microbatch.slot);
+  LayerCall call{.stream = stream,
+                 .shape = {microbatch.samples, options_.capacity.positions, options_.capacity.threads},
+                 .key = microbatch.key,
+                 .training = microbatch.training,
+                 .parameters = place.parameters,
+                 .gradients = place.gradients,
+                 .accumulate = microbatch.accumulate,
+                 .saved = (recomputes() ? area_ : slot_[slot]) + place.saved_offset,
+                 .deferred = deferred_base_ + place.deferred_offset,
+                 .workspace = workspace_base_,
+                 .loss_factor = microbatch.loss_factor,
+                 .loss_scale = microbatch.loss_scale};
+  if (last() && layer + 1 == layers_.size()) {
+    call.targets = target_[slot];
+    call.loss = loss_[slot];
+  }
+  return call;
+}
+
+void Stage::forward_segment(StreamView stream, const Microbatch& microbatch, std::size_t segment, bool again) {
+  const auto [begin, end] = segments_[segment];
+  for (std::size_t l = begin; l < end; ++l) {
+    // The second time the slot's last output holds the gradient that arrived for it.
+    std::byte* output = again && layers_[l].ends_segment ? area_ + layers_[l].scratch_output
+                                                         : layer_output(l, microbatch.slot);
+    layers_[l].layer->forward(call(stream, microbatch, l), layer_input(l, microbatch.slot), output);
+  }
+  holder_ = {microbatch.slot, segment};
+}
+
+void Stage::forward(StreamView stream, const Microbatch& microbatch) {
+  for (std::size_t segment = 0; segment < segments_.size(); ++segment) {
+    forward_segment(stream, microbatch, segment, false);
+  }
+}
+
+void Stage::backward(StreamView stream, const Microbatch& microbatch, int gradient_buffer,
+                     const BackwardHooks& hooks) {
+  const std::byte* output_gradient = output(microbatch.slot);
+  int between = 0;
+  for (std::size_t segment = segments_.size(); segment-- > 0;) {
+    const bool held = holder_.slot == microbatch.slot && holder_.segment == segment;
+    if (recomputes() && !held) forward_segment(stream, microbatch, segment, true);
+    const auto [begin, end] = segments_[segment];
+    const bool neighbour_waits = segment == 0 && !first();
+    const auto weight_gradients = [&](std::size_t l) {
+      layers_[l].layer->backward_weight(call(stream, microbatch, l), layer_input(l, microbatch.slot));
+      if (hooks.layer_queued) hooks.layer_queued(l);
+    };
+    for (std::size_t l = end; l-- > begin;) {
+      std::byte* input_gradient = l > 0 ? between_base_[between ^= 1] : first() ? nullptr : to_left_buffer_[static_cast<std::size_t>(gradient_buffer)];
+      layers_[l].layer->backward_input(call(stream, microbatch, l), layer_input(l, microbatch.slot),
+                                       output_gradient, input_gradient);
+      output_gradient = input_gradient;
+      if (!neighbour_waits) weight_gradients(l);
+    }
+    if (neighbour_waits) {
+      if (hooks.input_gradient_queued) hooks.input_gradient_queued();
+      for (std::size_t l = end; l-- > begin;) weight_gradients(l);
+    }
+  }
+  holder_ = {};
+}
+
+int choose_recompute(const Architecture& architecture, StageOptions options) {
+  const auto layers = static_cast<int>(options.layers.end - options.layers.begin);
+  int best = 1;
+  std::size_t least = 0;
+  for (int interval = 1; interval <= layers; ++interval) {
+    if (layers % interval != 0) continue;
+    options.recompute = interval;
+    runtime::MemoryPlan plan;
+    const Stage stage(architecture, options, plan);
+    const std::size_t bytes = plan.bytes(MemorySpace::device);
+    if (least == 0 || bytes < least) {
+      least = bytes;
+      best = interval;
+    }
+  }
+  return best;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,144 @@
+// The part of a model that one rank computes: a contiguous slice of its layers, with the memory that its
+// microbatches need. It queues work on a stream and keeps no time of its own: StageActor decides what runs
+// when, a test may call it directly.
+//
+// A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without
+// recomputation that is every layer's `saved` and output. With interval ac the layers form segments of ac;
+// a slot then keeps each segment's input only, and the backward pass runs a segment's forward pass again in
+// an area that all slots share (activation checkpointing, Myelin §V-A).
+//
+// The buffer of a slot's output receives the gradient with respect to it, once the output was sent.
+#pragma once
+
+#include "models/architecture.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+struct StageOptions {
+  LayerRange layers;
+  MicrobatchShape capacity;     ///< of the largest microbatch
+  Precision precision;
+  int slots = 1;                ///< microbatches in flight
+  int recompute = 0;            ///< layers per segment; 0: everything is kept
+  int gradient_buffers = 2;     ///< input gradients on their way to the left
+  std::size_t sample_input_bytes = 0;   ///< of the sample source; used by the first stage
+  std::size_t sample_target_bytes = 0;  ///< likewise, by the last one
+};
+
+class Stage {
+ public:
+  struct Microbatch {
+    int slot = 0;
+    int samples = 1;
+    MicrobatchKey key;
+    bool training = true;
+    bool accumulate = false;  ///< false for the first microbatch of a batch
+    double loss_factor = 1;
+    float loss_scale = 1;
+  };
+
+  /// A layer's use of one of its units. Uses of one unit are numbered in layer order.
+  struct UnitUse {
+    std::size_t layer = 0;          ///< within the stage
+    std::size_t index_in_layer = 0; ///< in Layer::units()
+    std::size_t unit = 0;           ///< in units()
+  };
+
+  struct BackwardHooks {
+    std::function<void()> input_gradient_queued;         ///< not on the first stage
+    std::function<void(std::size_t layer)> layer_queued; ///< all gradients of this layer are queued
+  };
+
+  /// Adds what the stage needs to `plan`. The architecture outlives the stage.
+  Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan);
+
+  [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
+  [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
+  [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
+  [[nodiscard]] int slots() const noexcept { return options_.slots; }
+  [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
+  /// The units of the stage's layers, each once, in layer order.
+  [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
+  [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
+
+  /// Says where everything lies: `parameters` by unit, `gradients` by use.
+  void bind(const runtime::Arena& arena, const std::vector<const std::byte*>& parameters,
+            const std::vector<std::byte*>& gradients);
+
+  [[nodiscard]] std::byte* input(int slot) const;
+  [[nodiscard]] std::size_t input_bytes(int samples) const;
+  [[nodiscard]] std::byte* output(int slot) const;  ///< null on the last stage
+  [[nodiscard]] std::size_t output_bytes(int samples) const;
+  [[nodiscard]] std::byte* input_gradient(int buffer) const;
+  [[nodiscard]] std::byte* targets(int slot) const;
+  [[nodiscard]] const double& loss(int slot) const;  ///< pinned; valid once the forward pass is done
+
+  void forward(runtime::StreamView stream, const Microbatch& microbatch);
+  /// Where a neighbour waits for the input gradient, those of all layers of the frontmost segment come
+  /// before the weight gradients.
+  void backward(runtime::StreamView stream, const Microbatch& microbatch, int gradient_buffer,
+                const BackwardHooks& hooks);
+
+ private:
+  struct LayerPlace {
+    Layer* layer = nullptr;
+    LayerMemory memory;
+    std::size_t output_bytes = 0;     // at capacity
+    std::size_t saved_offset = 0;     // in the slot, or in the recompute area
+    std::size_t output_offset = 0;    // likewise; segment ends lie in the slot, always
+    std::size_t scratch_output = 0;   // of a segment end, in the recompute area
+    std::size_t deferred_offset = 0;
+    bool ends_segment = false;
+    std::vector<const std::byte*> parameters;
+    std::vector<std::byte*> gradients;
+  };
+  struct Segment {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
+  [[nodiscard]] const std::byte* layer_input(std::size_t layer, int slot) const;
+  [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot) const;
+  [[nodiscard]] LayerCall call(runtime::StreamView stream, const Microbatch& microbatch,
+                               std::size_t layer) const;
+  void forward_segment(runtime::StreamView stream, const Microbatch& microbatch, std::size_t segment,
+                       bool again);
+
+  const Architecture* architecture_;
+  StageOptions options_;
+  std::vector<LayerPlace> layers_;
+  std::vector<Segment> segments_;
+  std::vector<UnitSpec> units_;
+  std::vector<UnitUse> uses_;
+  std::size_t input_sample_bytes_ = 0;
+  std::size_t output_sample_bytes_ = 0;
+
+  runtime::MemoryId inputs_, slot_memory_, recompute_, deferred_, workspace_, between_, to_left_, targets_, losses_;
+  std::vector<std::byte*> input_, slot_, target_, to_left_buffer_;
+  std::vector<double*> loss_;
+  std::byte* area_ = nullptr;
+  std::byte* deferred_base_ = nullptr;
+  std::byte* workspace_base_ = nullptr;
+  std::byte* between_base_[2] = {nullptr, nullptr};
+
+  // Which microbatch's segment the recompute area holds, so that a backward pass right after its forward
+  // pass need not run the last segment again.
+  struct AreaHolder {
+    int slot = -1;
+    std::size_t segment = 0;
+  } holder_;
+};
+
+/// The layers per segment with the least planned bytes among the factors of the stage's number of layers
+/// (Myelin §V-A; the formula printed there has its minimum elsewhere than the text says, so it is planned).
+[[nodiscard]] int choose_recompute(const Architecture& architecture, StageOptions options);
+
+}  // namespace ranvier::models
