@@ -1,0 +1,31 @@
+// How all ranks decide alike: after a batch each contributes what it alone knows (sums of squares of its
+// units, losses of its row, a wish to stop), and all get the same vector back. Every number has one
+// contributor and the others give zero, so the sum is exact and the same in any order. Loop thread only.
+#pragma once
+
+#include "collectives/executor.hpp"
+#include "runtime/device.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace ranvier::actors {
+
+class Consensus {
+ public:
+  Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
+
+  /// `values` has the same size on all ranks and must stay until `done`, which finds the sums there.
+  void agree(std::vector<double>& values, runtime::Handler done);
+
+ private:
+  runtime::Transport* transport_;
+  std::unique_ptr<runtime::Device> host_;
+  std::unique_ptr<runtime::Stream> stream_;
+  collectives::Executor executor_;
+  std::vector<int> members_;
+  std::vector<double> staging_;
+  std::shared_ptr<const std::vector<collectives::Plan>> plans_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,31 @@
+// Learning rate and loss scale as pure functions of what all ranks know.
+#pragma once
+
+#include <cstdint>
+
+namespace ranvier::actors {
+
+struct LearningRateOptions {
+  enum class Decay { constant, linear, cosine };
+  double peak = 6e-4;
+  double least = 0;               ///< at the last step; linear and cosine only
+  std::int64_t warmup_steps = 0;  ///< step i of them has peak · i / warmup_steps
+  std::int64_t steps = 1;         ///< of the run
+  Decay decay = Decay::constant;
+};
+
+/// Of step 1, 2, … `steps`.
+[[nodiscard]] double learning_rate(const LearningRateOptions& options, std::int64_t step);
+
+/// Dynamic loss scaling of fp16 (Micikevicius et al. 2018): backs off by half when gradients overflow, grows
+/// twofold after `growth_interval` good steps.
+struct LossScale {
+  double scale = 1;
+  bool dynamic = false;
+  std::int64_t growth_interval = 1000;
+  std::int64_t good_steps = 0;
+
+  void update(bool overflow);
+};
+
+}  // namespace ranvier::actors

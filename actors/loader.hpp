@@ -1,0 +1,33 @@
+// Brings samples from the source to the stages that need them: inputs to the first, targets to the last.
+// Reading happens on a stream of its own, ahead of the computation, so that a page fault never holds up the
+// loop or a kernel. Loop thread only.
+#pragma once
+
+#include "models/sample_source.hpp"
+#include "runtime/event_loop.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstdint>
+
+namespace ranvier::actors {
+
+class Loader {
+ public:
+  /// `stream` is narrow. All outlive the loader.
+  Loader(runtime::EventLoop& loop, runtime::StreamView stream, const models::SampleSource& source)
+      : loop_(&loop), stream_(stream), source_(&source) {}
+
+  /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
+  void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
+  void load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done);
+
+ private:
+  using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
+  void load(Read read, std::int64_t first, int count, std::byte* to, runtime::Handler done);
+
+  runtime::EventLoop* loop_;
+  runtime::StreamView stream_;
+  const models::SampleSource* source_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,92 @@
+#include "actors/rank_plan.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+namespace {
+
+void check_batch(const TrainerOptions& options) {
+  if (options.batch_size < 1 || options.batch_size % options.grid.g_data != 0) {
+    fail(ErrorCode::usage, "--batch-size {} does not divide by --g-data {}: choose a multiple of {}",
+         options.batch_size, options.grid.g_data, options.grid.g_data);
+  }
+}
+
+}  // namespace
+
+std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
+  std::vector<double> costs;
+  for (const auto& layer : architecture.layers) costs.push_back(layer->flops_per_sample(architecture.positions));
+  return models::balance(costs, g_inter);
+}
+
+bool uses_unit(const models::Architecture& architecture, models::LayerRange layers, const std::string& name) {
+  for (std::size_t l = layers.begin; l < layers.end; ++l) {
+    for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+      if (unit.name == name) return true;
+    }
+  }
+  return false;
+}
+
+RankPlan plan_rank(const models::Architecture& architecture, const models::SampleSource& source,
+                   const TrainerOptions& options, int rank) {
+  check_batch(options);
+  const runtime::Grid grid(options.grid, options.grid.ranks());
+  const auto stages = stage_layers(architecture, options.grid.g_inter);
+  const auto units = architecture.units();
+
+  RankPlan plan;
+  plan.rank = rank;
+  plan.position = grid.position(rank);
+  plan.layers = stages[static_cast<std::size_t>(plan.position.stage)];
+  plan.pipeline = grid.pipeline(plan.position.row);
+
+  const int row_samples = options.batch_size / options.grid.g_data;
+  const int microbatch = std::min(options.microbatch_size, row_samples);
+  const int microbatches = (row_samples + microbatch - 1) / microbatch;
+  const int wanted = options.pipeline_limit > 0              ? options.pipeline_limit
+                     : options.policy == Policy::gpipe ? microbatches
+                                                       : options.grid.g_inter;
+  plan.slots = std::min(wanted, microbatches);
+
+  models::StageOptions stage{.layers = plan.layers,
+                             .capacity = {microbatch, architecture.positions, options.threads},
+                             .precision = options.precision,
+                             .slots = plan.slots,
+                             .gradient_buffers = std::min(2, plan.slots),
+                             .sample_input_bytes = source.input_bytes(),
+                             .sample_target_bytes = source.target_bytes()};
+  plan.recompute = options.recompute_auto ? models::choose_recompute(architecture, stage) : options.recompute;
+  stage.recompute = plan.recompute;
+
+  plan.stage = std::make_unique<models::Stage>(architecture, stage, plan.memory);
+  plan.states =
+      std::make_unique<UnitStates>(*plan.stage, units, options.grid.g_data, options.precision, plan.memory);
+
+  plan.sync_options.row = plan.position.row;
+  plan.sync_options.column = grid.column(plan.position.stage);
+  for (const UnitState& unit : plan.states->all()) {
+    std::optional<int> partner;
+    std::size_t uses = unit.gradients.size();
+    for (int s = 0; s < options.grid.g_inter; ++s) {
+      if (s == plan.position.stage || !uses_unit(architecture, stages[static_cast<std::size_t>(s)], unit.spec->name)) {
+        continue;
+      }
+      ++uses;
+      partner = plan.pipeline[static_cast<std::size_t>(s)];
+    }
+    if (uses > 2) {
+      fail(ErrorCode::usage, "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
+           unit.spec->name);
+    }
+    plan.sync_options.partners.push_back(partner);
+  }
+  plan.sync_memory = GradientSync::plan(*plan.states, plan.sync_options, plan.memory);
+  return plan;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,78 @@
+// Everything that is decided about one rank before anything is allocated: its slice of the layers, how many
+// microbatches it keeps in flight, its memory. Pure: planned alike for this rank and for any rank of a grid
+// that does not exist yet (`--dry-run --world`).
+#pragma once
+
+#include "actors/gradient_sync.hpp"
+#include "actors/learning_rate.hpp"
+#include "actors/policy.hpp"
+#include "actors/stage_actor.hpp"
+#include "actors/unit_states.hpp"
+#include "models/sample_source.hpp"
+#include "runtime/grid.hpp"
+#include "runtime/kernels/adamw.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct TrainerOptions {
+  runtime::GridShape grid;
+  int batch_size = 1;       ///< samples of a step over all rows; a multiple of g_data
+  int microbatch_size = 1;
+  int pipeline_limit = 0;   ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
+  Policy policy = Policy::message_driven;
+  int recompute = 0;        ///< layers per checkpointed segment; 0: off
+  bool recompute_auto = false;
+  models::Precision precision;
+  int threads = 1;          ///< of the device that will compute
+
+  std::int64_t steps = 1;
+  std::uint64_t seed = 0;
+  LearningRateOptions learning_rate;
+  runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
+  double clip = 1.0;            ///< largest global gradient norm; 0: none
+  LossScale loss_scale;
+  std::int64_t eval_every = 0;  ///< steps; 0: never
+  int eval_batches = 0;         ///< of an evaluation
+
+  /// Test only: what goes wrong, where and when.
+  struct Fault {
+    enum class Kind { throws, overflow, hangs };
+    int rank = 0;
+    std::int64_t step = 1;
+    Kind kind = Kind::throws;
+  };
+  std::optional<Fault> fault;
+};
+
+struct RankPlan {
+  int rank = 0;
+  runtime::Position position;
+  models::LayerRange layers;
+  int slots = 1;
+  int recompute = 0;
+  std::vector<int> pipeline;  ///< MPI ranks of this row, by stage
+  runtime::MemoryPlan memory;
+  std::unique_ptr<models::Stage> stage;
+  std::unique_ptr<UnitStates> states;
+  GradientSync::Options sync_options;
+  GradientSync::Memory sync_memory;
+};
+
+/// Throws ErrorCode::usage for grids and batches that do not fit each other or the architecture, which
+/// outlives the plan.
+[[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleSource& source,
+                                 const TrainerOptions& options, int rank);
+
+/// The slice of layers of every stage, balanced by their cost.
+[[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter);
+
+/// Whether one of these layers declares a unit of that name.
+[[nodiscard]] bool uses_unit(const models::Architecture& architecture, models::LayerRange layers,
+                             const std::string& name);
+
+}  // namespace ranvier::actors

@@ -1,0 +1,152 @@
+#include "actors/reporter.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace ranvier::actors {
+
+namespace {
+
+// JSON has no infinity and no NaN.
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+/// Whether somebody watches the output. mpirun gives its ranks a terminal of their own, whatever becomes of
+/// their output, so there it is mpirun's that counts.
+bool on_a_terminal() {
+  if (isatty(STDOUT_FILENO) == 0) return false;
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
+  char target[256] = "";
+  const std::string link = fmt::format("/proc/{}/fd/1", getppid());
+  const auto length = readlink(link.c_str(), target, sizeof target - 1);
+  const std::string_view name(target, length > 0 ? static_cast<std::size_t>(length) : 0);
+  return name.starts_with("/dev/pts/") || name.starts_with("/dev/tty");
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string format_count(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
+    if (value >= unit) return fmt::format("{:.3g}{}", value / unit, name);
+  }
+  return fmt::format("{:.3g}", value);
+}
+
+Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory)
+    : options_(options),
+      memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
+      terminal_(!options.quiet && on_a_terminal()) {
+  for (int k = 0; k < runtime::memory_kinds; ++k) {
+    const auto kind = static_cast<runtime::MemoryKind>(k);
+    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(kind));
+  }
+  if (options_.metrics_path.empty()) return;
+  metrics_.reset(std::fopen(options_.metrics_path.c_str(), "w"));
+  if (!metrics_) {
+    fail(ErrorCode::io, "--metrics {}: {}: choose a path that can be written", options_.metrics_path,
+         std::strerror(errno));
+  }
+}
+
+Reporter::~Reporter() { clear_bar(); }
+
+void Reporter::start() { last_ = Clock::now(); }
+
+double Reporter::median_step_seconds() const {
+  if (step_seconds_.empty()) return 0;
+  std::vector<double> sorted = step_seconds_;
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+  return sorted[sorted.size() / 2];
+}
+
+void Reporter::step(const StepResult& result) {
+  const auto now = Clock::now();
+  const double elapsed = std::chrono::duration<double>(now - last_).count();
+  last_ = now;
+  step_seconds_.push_back(elapsed);
+  if (!first_loss_) first_loss_ = result.loss;
+  last_loss_ = result.loss;
+
+  const double tokens_per_second = options_.tokens_per_step / elapsed;
+  const double flops_per_second = options_.flops_per_step / elapsed;
+  const double mfu = options_.peak_flops > 0 ? flops_per_second / options_.peak_flops : 0;
+  if (!options_.quiet) {
+    clear_bar();
+    const auto width = std::to_string(options_.steps).size();
+    std::string line = fmt::format("step {:>{}}/{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", result.step, width,
+                                   options_.steps, result.loss, result.gradient_norm, result.learning_rate);
+    if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
+    line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
+                        format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
+                        format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
+    if (result.skipped) line += "  (skipped: gradients overflowed)";
+    fmt::print("{}\n", line);
+    draw_bar(result.step);
+    std::fflush(stdout);
+  }
+  write_held("");
+  if (metrics_) {
+    held_ = fmt::format(
+        R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
+        R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"memory":{{{}}})",
+        result.step, number(result.loss), number(result.gradient_norm), number(result.learning_rate),
+        number(result.loss_scale), result.skipped, options_.tokens_per_step, number(elapsed),
+        number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
+    if (!result.evaluation_follows) write_held("");
+  }
+}
+
+void Reporter::evaluation(std::int64_t step, double loss) {
+  if (!options_.quiet) {
+    clear_bar();
+    fmt::print("step {:>{}}/{}  validation loss {:.5f}\n", step, std::to_string(options_.steps).size(),
+               options_.steps, loss);
+    std::fflush(stdout);
+  }
+  write_held(fmt::format(",\"validation_loss\":{}", number(loss)));
+  last_ = Clock::now();
+}
+
+void Reporter::finish() {
+  write_held("");
+  clear_bar();
+}
+
+void Reporter::write_held(const std::string& more) {
+  if (held_.empty()) return;
+  held_ += more + "}\n";
+  const bool written = std::fwrite(held_.data(), 1, held_.size(), metrics_.get()) == held_.size();
+  if (!written || std::fflush(metrics_.get()) != 0) {
+    fail(ErrorCode::io, "--metrics {}: {}", options_.metrics_path, std::strerror(errno));
+  }
+  held_.clear();
+}
+
+void Reporter::draw_bar(std::int64_t step) {
+  if (!terminal_ || step == options_.steps) return;
+  constexpr std::int64_t width = 40;
+  const auto filled = static_cast<std::size_t>(width * step / options_.steps);
+  fmt::print("[{}{}] {:.0f}%", std::string(filled, '#'), std::string(width - filled, '.'),
+             100.0 * static_cast<double>(step) / static_cast<double>(options_.steps));
+  bar_drawn_ = true;
+}
+
+void Reporter::clear_bar() {
+  if (bar_drawn_) fmt::print("\r\033[K");
+  bar_drawn_ = false;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,73 @@
+// What people and their scripts see of a run, on rank 0: a line per step, a progress bar on a terminal, one
+// JSON object per step in the metrics file. It reacts to results and never asks anybody. Loop thread only.
+#pragma once
+
+#include "actors/trainer.hpp"
+#include "runtime/arena.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace ranvier::actors {
+
+class Reporter {
+ public:
+  struct Options {
+    std::int64_t steps = 1;
+    double tokens_per_step = 0;
+    double flops_per_step = 0;  ///< of the model, over all ranks
+    double peak_flops = 0;      ///< of all ranks' devices together; 0: unknown
+    bool shows_loss_scale = false;
+    bool quiet = false;         ///< metrics only
+    std::string metrics_path;   ///< empty: none
+  };
+
+  /// Throws ErrorCode::io if the metrics file cannot be made.
+  Reporter(const Options& options, const runtime::MemoryPlan& memory);
+  ~Reporter();
+
+  void set_peak_flops(double peak_flops) { options_.peak_flops = peak_flops; }
+  /// The clock of the first step starts here.
+  void start();
+  void step(const StepResult& result);
+  void evaluation(std::int64_t step, double loss);
+  void finish();
+
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
+  [[nodiscard]] double last_loss() const noexcept { return last_loss_; }
+  [[nodiscard]] std::size_t steps() const noexcept { return step_seconds_.size(); }
+  [[nodiscard]] double median_step_seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  void write_held(const std::string& more);
+  void draw_bar(std::int64_t step);
+  void clear_bar();
+
+  Options options_;
+  std::string memory_json_;
+  std::size_t memory_bytes_;
+  std::unique_ptr<std::FILE, Close> metrics_;
+  bool terminal_;
+  bool bar_drawn_ = false;
+  std::string held_;  // the step's JSON object but for its closing brace, in case an evaluation follows
+  Clock::time_point last_;
+  std::vector<double> step_seconds_;
+  std::optional<double> first_loss_;
+  double last_loss_ = 0;
+};
+
+/// "1:02:03", "2:03".
+[[nodiscard]] std::string format_duration(double seconds);
+/// "1.23k", "4.56M".
+[[nodiscard]] std::string format_count(double value);
+
+}  // namespace ranvier::actors

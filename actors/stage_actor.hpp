@@ -1,0 +1,116 @@
+// A stage as an actor (Myelin §III-C, Algorithm 2): it reacts to activations from the left, gradients from
+// the right, samples that were loaded and work that its stream completed, and starts the next forward or
+// backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
+//
+// Receives are posted as soon as their buffer is free, `slots` ahead in each direction, so that every send
+// finds its receive. Messages of one direction may arrive in any order; they are used in microbatch order.
+// Loop thread only.
+#pragma once
+
+#include "actors/loader.hpp"
+#include "actors/policy.hpp"
+#include "models/stage.hpp"
+#include "runtime/trace.hpp"
+#include "runtime/transport.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+class StageActor {
+ public:
+  struct Neighbours {
+    std::optional<int> left;   ///< rank of the stage before; none: this is the first
+    std::optional<int> right;  ///< rank of the stage after; none: this is the last
+    int stage = 0;
+    int stages = 1;
+  };
+
+  /// This row's share of a batch.
+  struct Batch {
+    std::int64_t step = 0;
+    std::uint64_t seed = 0;
+    std::int64_t first_sample = 0;  ///< number of the row's first sample within all steps
+    int samples = 0;                ///< of the row; cut into microbatches, of which the last may be shorter
+    bool training = true;           ///< false: forward passes only
+    double loss_factor = 1;
+    float loss_scale = 1;
+  };
+
+  struct Hooks {
+    /// The gradients of layer `layer` of the stage are complete for the batch.
+    std::function<void(std::size_t layer)> layer_gradients;
+    /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
+    std::function<void(double loss)> done;
+  };
+
+  StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
+             models::Stage& stage, Loader& loader, runtime::Trace& trace, const Neighbours& neighbours,
+             Policy policy, int microbatch_size);
+
+  /// One batch at a time.
+  void run(Batch batch, Hooks hooks);
+
+  /// Whether a pass is queued or runs; otherwise the actor waits for a message, or for the next batch.
+  [[nodiscard]] bool computing() const noexcept { return computing_; }
+
+ private:
+  struct Slot {
+    int microbatch = -1;  ///< whose it is
+    int missing = 0;      ///< arrivals that the forward pass still needs
+    bool gradient_here = false;
+  };
+
+  [[nodiscard]] int samples_of(int microbatch) const;
+  [[nodiscard]] models::Stage::Microbatch describe(int microbatch) const;
+  [[nodiscard]] Slot& slot_of(int microbatch) { return slots_[static_cast<std::size_t>(microbatch % stage_->slots())]; }
+  [[nodiscard]] const Slot& slot_of(int microbatch) const {
+    return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
+  }
+  [[nodiscard]] bool forward_ready() const;
+  [[nodiscard]] bool backward_ready() const;
+  void call_for_input(int microbatch);
+  void arrived(int microbatch);
+  void next();
+  void start_forward(int microbatch);
+  void finish_forward(int microbatch);
+  void start_backward(int microbatch);
+  void send_input_gradient(int microbatch, int buffer);
+  void finish_backward(int microbatch);
+  void release(int microbatch);
+  void finish_if_done();
+  void send(int peer, runtime::Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
+            runtime::Handler done);
+  void receive(int peer, runtime::Channel channel, int microbatch, std::byte* data, std::size_t bytes,
+               runtime::Handler done);
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::StreamView compute_;
+  models::Stage* stage_;
+  Loader* loader_;
+  runtime::Trace* trace_;
+  Neighbours neighbours_;
+  Policy policy_;
+  int microbatch_size_;
+
+  Batch batch_;
+  Hooks hooks_;
+  bool running_ = false;
+  bool computing_ = false;
+  int microbatches_ = 0;
+  int forwards_ = 0;   // started
+  int backwards_ = 0;  // started
+  int released_ = 0;   // microbatches that are through
+  int sends_ = 0;      // under way
+  double loss_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<bool> gradient_buffer_busy_;
+  std::optional<runtime::Trace::Clock::time_point> idle_since_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,252 @@
+#include "actors/trainer.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ranvier::actors {
+
+using runtime::SpanKind;
+using runtime::Trace;
+
+namespace {
+
+// Layout of what ranks agree on after a batch: [units: Σ gradient²][rows: loss][wish to stop].
+std::size_t loss_offset(std::size_t units) { return units; }
+std::size_t stop_offset(std::size_t units, int rows) { return units + static_cast<std::size_t>(rows); }
+
+}  // namespace
+
+Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
+                 const models::Architecture& architecture, const models::SampleSource& source,
+                 const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan)
+    : loop_(&loop),
+      transport_(&transport),
+      device_(&device),
+      source_(&source),
+      validation_(validation),
+      options_(options),
+      plan_(std::move(plan)),
+      unit_count_(architecture.units().size()),
+      trace_(plan_.rank),
+      compute_(device.make_stream("compute", runtime::StreamWidth::whole)),
+      reduce_(device.make_stream("reduce", runtime::StreamWidth::one)),
+      load_(device.make_stream("load", runtime::StreamWidth::one)),
+      arena_(device, plan_.memory),
+      executor_(loop, transport, *reduce_),
+      loader_(loop, *load_, source),
+      consensus_(loop, transport),
+      loss_scale_(options.loss_scale) {
+  plan_.states->bind(arena_, *plan_.stage);
+  const int stage = plan_.position.stage;
+  const int stages = options_.grid.g_inter;
+  StageActor::Neighbours neighbours{.stage = stage, .stages = stages};
+  if (stage > 0) neighbours.left = plan_.pipeline[static_cast<std::size_t>(stage - 1)];
+  if (stage + 1 < stages) neighbours.right = plan_.pipeline[static_cast<std::size_t>(stage + 1)];
+  const int microbatch = std::min(options_.microbatch_size, options_.batch_size / options_.grid.g_data);
+  const auto make_actor = [&](Loader& loader) {
+    return std::make_unique<StageActor>(loop, transport, *compute_, *plan_.stage, loader, trace_, neighbours,
+                                        options_.policy, microbatch);
+  };
+  stage_actor_ = make_actor(loader_);
+  if (validation_ != nullptr) {
+    validation_loader_ = std::make_unique<Loader>(loop, *load_, *validation_);
+    evaluation_actor_ = make_actor(*validation_loader_);
+  }
+  sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *plan_.states, *plan_.stage, trace_,
+                                         plan_.sync_options, plan_.sync_memory, arena_);
+  // A tied unit's partner that comes first in the pipeline counts it; row 0 speaks for all rows.
+  for (std::size_t u = 0; u < plan_.states->all().size(); ++u) {
+    const auto& partner = plan_.sync_options.partners[u];
+    counts_unit_.push_back(plan_.position.row == 0 && (!partner || plan_.rank < *partner));
+  }
+}
+
+Trainer::~Trainer() {
+  // What is queued uses the arena.
+  for (auto* stream : {load_.get(), reduce_.get(), compute_.get()}) {
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {  // reported through Device::on_failure already
+    }
+  }
+}
+
+void Trainer::load_weights(const WeightSource& weights) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  runtime::Buffer host = device_->allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
+  auto* values = reinterpret_cast<float*>(host.data());
+  const runtime::DType compute = plan_.states->precision().compute;
+  for (const UnitState& unit : plan_.states->all()) {
+    const std::size_t elements = unit.spec->elements();
+    for (std::size_t begin = 0; begin < elements; begin += piece) {
+      const std::size_t count = std::min(piece, elements - begin);
+      weights(*unit.spec, begin, {values, count});
+      runtime::copy(*compute_, unit.master + begin, values, count * sizeof(float));
+      compute_->synchronize();
+    }
+    if (compute != runtime::DType::f32) {
+      runtime::cast(*compute_, unit.working, compute, unit.master, runtime::DType::f32, elements);
+    }
+  }
+  compute_->synchronize();
+}
+
+void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out) {
+  runtime::copy(*compute_, out.data(), plan_.states->all()[unit].master + begin, out.size_bytes());
+  compute_->synchronize();
+}
+
+bool Trainer::computing() const noexcept {
+  return stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
+}
+
+void Trainer::start(TrainerHooks hooks) {
+  hooks_ = std::move(hooks);
+  loop_->post([this] { begin_step(); });
+}
+
+void Trainer::begin_step() {
+  if (step_ == options_.steps) return hooks_.done();
+  ++step_;
+  const auto& fault = options_.fault;
+  const bool faulty = fault && fault->rank == plan_.rank && fault->step == step_;
+  if (faulty && fault->kind == TrainerOptions::Fault::Kind::throws) {
+    fail(ErrorCode::internal, "fault injected at step {}", step_);
+  }
+  if (faulty && fault->kind == TrainerOptions::Fault::Kind::hangs) return;
+
+  phases_missing_ = 2;
+  sync_->start([this] { phase_done(); });
+  const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
+  stage_actor_->run({.step = step_,
+                     .seed = options_.seed,
+                     .first_sample = (step_ - 1) * options_.batch_size + plan_.position.row * row_samples,
+                     .samples = static_cast<int>(row_samples),
+                     .training = true,
+                     .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
+                                           static_cast<double>(source_->losses_per_sample())),
+                     .loss_scale = static_cast<float>(loss_scale_.scale)},
+                    {.layer_gradients = [this](std::size_t layer) { layer_ready(layer); },
+                     .done =
+                         [this](double loss) {
+                           row_loss_ = loss;
+                           phase_done();
+                         }});
+}
+
+void Trainer::layer_ready(std::size_t layer) {
+  const auto& fault = options_.fault;
+  const bool overflows = fault && fault->kind == TrainerOptions::Fault::Kind::overflow &&
+                         fault->rank == plan_.rank && fault->step == step_ && layer == 0;
+  if (!overflows) return sync_->layer_ready(layer);
+  const UnitState& unit = plan_.states->all()[plan_.stage->uses().front().unit];
+  runtime::scale(*compute_, unit.gradients[0], plan_.states->precision().gradient,
+                 std::numeric_limits<float>::infinity(), 1);
+  compute_->call_back([this, layer] { loop_->post([this, layer] { sync_->layer_ready(layer); }); });
+}
+
+void Trainer::phase_done() {
+  if (--phases_missing_ > 0) return;
+  agreed_.assign(stop_offset(unit_count_, options_.grid.g_data) + 1, 0.0);
+  for (std::size_t u = 0; u < counts_unit_.size(); ++u) {
+    if (counts_unit_[u]) agreed_[plan_.states->all()[u].global_index] = sync_->sum_of_squares(u);
+  }
+  agreed_[loss_offset(unit_count_) + static_cast<std::size_t>(plan_.position.row)] = row_loss_;
+  agreed_.back() = stop_requested_ ? 1 : 0;
+  consensus_.agree(agreed_, [this] { conclude_step(); });
+}
+
+void Trainer::conclude_step() {
+  StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
+  double squares = 0;
+  for (std::size_t u = 0; u < unit_count_; ++u) squares += agreed_[u];
+  for (int row = 0; row < options_.grid.g_data; ++row) {
+    result.loss += agreed_[loss_offset(unit_count_) + static_cast<std::size_t>(row)];
+  }
+  result.gradient_norm = std::sqrt(squares) / loss_scale_.scale;
+  result.learning_rate = learning_rate(options_.learning_rate, step_);
+  const bool finite = std::isfinite(result.gradient_norm);
+  if (!finite && !loss_scale_.dynamic) {
+    fail(ErrorCode::numeric,
+         "step {}: the gradient's norm is {} at loss {}: lower --learning-rate, or use --precision fp32 or bf16",
+         step_, result.gradient_norm, result.loss);
+  }
+  result.skipped = !finite;
+  if (result.skipped) {
+    ++skips_;
+  } else {
+    ++applied_steps_;
+    // The small addend is PyTorch's, so that a clipped step is the same there.
+    const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (result.gradient_norm + 1e-6)) : 1.0;
+    options_.adamw.learning_rate = static_cast<float>(result.learning_rate);
+    apply(factor / loss_scale_.scale);
+  }
+  result.skips = skips_;
+  loss_scale_.update(result.skipped);
+  stopped_early_ = agreed_.back() > 0 && step_ < options_.steps;
+  const bool last = step_ == options_.steps;
+  result.evaluation_follows = validation_ != nullptr && options_.eval_every > 0 && options_.eval_batches > 0 &&
+                              !stopped_early_ && (step_ % options_.eval_every == 0 || last);
+  if (hooks_.step) hooks_.step(result);
+  after_step(result.evaluation_follows);
+}
+
+void Trainer::apply(double gradient_scale) {
+  runtime::AdamWOptions adamw = options_.adamw;
+  adamw.step = applied_steps_;
+  adamw.gradient_scale = static_cast<float>(gradient_scale);
+  const models::Precision& precision = plan_.states->precision();
+  trace_.begin(*compute_, SpanKind::optimizer, static_cast<int>(step_));
+  for (const UnitState& unit : plan_.states->all()) {
+    runtime::adamw(*compute_,
+                   {.weights = unit.master,
+                    .m = unit.m,
+                    .v = unit.v,
+                    .gradient = unit.gradients[0],
+                    .gradient_dtype = precision.gradient,
+                    .working = precision.compute == runtime::DType::f32 ? nullptr : unit.working,
+                    .working_dtype = precision.compute},
+                   unit.segments, adamw);
+  }
+  trace_.end(*compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(step_));
+}
+
+void Trainer::after_step(bool evaluates) {
+  if (evaluates) {
+    evaluation_loss_ = 0;
+    return evaluate(0);
+  }
+  if (stopped_early_) return hooks_.done();
+  begin_step();
+}
+
+void Trainer::evaluate(int batch) {
+  if (batch == options_.eval_batches) {
+    if (hooks_.evaluation) hooks_.evaluation(step_, evaluation_loss_ / options_.eval_batches);
+    return begin_step();
+  }
+  const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
+  evaluation_actor_->run(
+      {.step = step_,
+       .seed = options_.seed,
+       .first_sample = std::int64_t{batch} * options_.batch_size + plan_.position.row * row_samples,
+       .samples = static_cast<int>(row_samples),
+       .training = false,
+       .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
+                             static_cast<double>(validation_->losses_per_sample()))},
+      {.layer_gradients = {},
+       .done = [this, batch](double loss) {
+         agreed_.assign(static_cast<std::size_t>(options_.grid.g_data), 0.0);
+         agreed_[static_cast<std::size_t>(plan_.position.row)] = loss;
+         consensus_.agree(agreed_, [this, batch] {
+           for (const double row : agreed_) evaluation_loss_ += row;
+           evaluate(batch + 1);
+         });
+       }});
+}
+
+}  // namespace ranvier::actors

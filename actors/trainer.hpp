@@ -1,0 +1,110 @@
+// One rank's actors, joined: what a batch is made of, in order, and what follows from it.
+//
+//   stage passes → gradients reduced, unit by unit → all ranks agree → optimizer → next batch
+//
+// The loop, transport and device come from outside, so the same trainer runs over MPI in its own process and
+// beside others in a simulation. Loop thread only.
+#pragma once
+
+#include "actors/consensus.hpp"
+#include "actors/rank_plan.hpp"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+/// What all ranks know after a step.
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0;
+  double gradient_norm = 0;  ///< before clipping, loss scale divided out
+  double learning_rate = 0;
+  double loss_scale = 1;
+  bool skipped = false;      ///< fp16 gradients overflowed; parameters are as before
+  std::int64_t skips = 0;    ///< so far
+  bool evaluation_follows = false;
+};
+
+struct TrainerHooks {
+  std::function<void(const StepResult&)> step;
+  std::function<void(std::int64_t step, double loss)> evaluation;
+  std::function<void()> done;
+};
+
+/// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
+using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+
+class Trainer {
+ public:
+  /// Allocates what `plan` says and nothing later. `validation` may be null. All references outlive it.
+  Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
+          const models::Architecture& architecture, const models::SampleSource& source,
+          const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan);
+  ~Trainer();
+
+  /// Fills the parameters; blocks. Before start().
+  void load_weights(const WeightSource& weights);
+
+  /// Trains all steps, then calls hooks.done.
+  void start(TrainerHooks hooks);
+
+  /// The job ends after the step in which all ranks have heard of it. Loop thread.
+  void request_stop() { stop_requested_ = true; }
+  [[nodiscard]] bool stopped_early() const noexcept { return stopped_early_; }
+
+  [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] runtime::Trace& trace() noexcept { return trace_; }
+  [[nodiscard]] runtime::StreamView compute() noexcept { return *compute_; }
+  /// Whether the device has work of a batch, so that silence of others is not what this rank waits for.
+  [[nodiscard]] bool computing() const noexcept;
+
+  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage; blocks.
+  void read_weights(std::size_t unit, std::size_t begin, std::span<float> out);
+
+ private:
+  void begin_step();
+  void layer_ready(std::size_t layer);
+  void phase_done();
+  void conclude_step();
+  void apply(double gradient_scale);
+  void evaluate(int batch);
+  void after_step(bool evaluates);
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::Device* device_;
+  const models::SampleSource* source_;
+  const models::SampleSource* validation_;
+  TrainerOptions options_;
+  RankPlan plan_;
+  std::size_t unit_count_;
+  std::vector<bool> counts_unit_;  // this rank gives the unit's square to the norm, by unit of the stage
+  runtime::Trace trace_;
+
+  std::unique_ptr<runtime::Stream> compute_, reduce_, load_;
+  runtime::Arena arena_;
+  collectives::Executor executor_;
+  Loader loader_;
+  std::unique_ptr<Loader> validation_loader_;
+  std::unique_ptr<StageActor> stage_actor_, evaluation_actor_;
+  std::unique_ptr<GradientSync> sync_;
+  Consensus consensus_;
+
+  TrainerHooks hooks_;
+  LossScale loss_scale_;
+  std::int64_t step_ = 0;
+  std::int64_t applied_steps_ = 0;
+  std::int64_t skips_ = 0;
+  int phases_missing_ = 0;  // of a batch: passes, gradients
+  double row_loss_ = 0;
+  double evaluation_loss_ = 0;
+  std::vector<double> agreed_;
+  bool stop_requested_ = false;
+  bool stopped_early_ = false;
+};
+
+}  // namespace ranvier::actors

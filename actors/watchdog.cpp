@@ -1,0 +1,160 @@
+#include "actors/watchdog.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace ranvier::actors {
+
+using runtime::Channel;
+using runtime::Duration;
+using runtime::Tag;
+using runtime::Transport;
+
+namespace {
+
+constexpr Tag question_tag{Channel::control, 0};
+constexpr Tag answer_tag{Channel::control, 1};
+constexpr int patience = 4;  // timeouts that peers may wait for each other before somebody is named
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime::Trace& trace, Options options)
+    : loop_(&loop), transport_(&transport), trace_(&trace), options_(std::move(options)) {
+  for (const int peer : options_.peers) peers_.emplace(peer, Peer{});
+  for (const auto& [peer, state] : peers_) listen(peer);
+  tick();
+  if (options_.heartbeat) thread_ = std::thread([this] { watch_loop(); });
+}
+
+Watchdog::~Watchdog() {
+  *alive_ = false;
+  stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::listen(int peer) {
+  Peer& state = peers_.at(peer);
+  transport_->receive(peer, question_tag, runtime::Bytes(&state.question, 1), [this, peer, alive = alive_] {
+    if (!*alive) return;
+    Peer& asker = peers_.at(peer);
+    asker.answer_to_send = own_state();
+    transport_->send(peer, answer_tag, std::as_bytes(std::span(&asker.answer_to_send, 1)), [this, peer, alive] {
+      if (*alive) listen(peer);
+    });
+  });
+}
+
+Watchdog::Answer Watchdog::own_state() const {
+  if (options_.computing()) return {State::computing, -1};
+  const Transport::Pending* oldest = nullptr;
+  const auto pending = transport_->pending();
+  for (const Transport::Pending& operation : pending) {
+    if (operation.tag.channel == Channel::control) continue;
+    if (oldest == nullptr || operation.since < oldest->since) oldest = &operation;
+  }
+  return oldest == nullptr ? Answer{} : Answer{State::waiting, oldest->peer};
+}
+
+std::vector<Transport::Pending> Watchdog::overdue() const {
+  std::vector<Transport::Pending> late;
+  for (const Transport::Pending& pending : transport_->pending()) {
+    if (pending.tag.channel == Channel::control) continue;
+    if (loop_->now() - std::max(pending.since, computed_at_) < options_.timeout) continue;
+    const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == pending.peer; });
+    if (known == late.end()) {
+      late.push_back(pending);
+    } else if (pending.since < known->since) {
+      *known = pending;
+    }
+  }
+  return late;
+}
+
+void Watchdog::tick() {
+  const auto late = overdue();
+  if (options_.computing()) computed_at_ = loop_->now();
+  for (auto& [peer, state] : peers_) {
+    const auto found = std::find_if(late.begin(), late.end(), [&, p = peer](const auto& l) { return l.peer == p; });
+    if (found == late.end()) {
+      state.asked = false;
+    } else if (!state.asked) {
+      ask(peer);
+    } else {
+      judge(peer, *found);
+    }
+  }
+  const Duration period = std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20),
+                                               std::chrono::seconds(1));
+  loop_->after(period, [this, alive = alive_] {
+    if (*alive) tick();
+  });
+}
+
+void Watchdog::ask(int peer) {
+  Peer& state = peers_.at(peer);
+  state.asked = true;
+  state.asked_at = loop_->now();
+  if (state.answer_pending) return;  // the last question is still open
+  state.answer_pending = true;
+  static constexpr std::byte question{1};
+  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state.answer, 1)),
+                      [this, peer, alive = alive_] {
+                        if (*alive) peers_.at(peer).answer_pending = false;
+                      });
+  transport_->send(peer, question_tag, runtime::ConstBytes(&question, 1), [] {});
+}
+
+void Watchdog::judge(int peer, const Transport::Pending& oldest) {
+  Peer& state = peers_.at(peer);
+  const Duration since_question = loop_->now() - state.asked_at;
+  const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
+                                              std::chrono::seconds(5));
+  const double waited = seconds(loop_->now() - oldest.since);
+  const std::string what = fmt::format("{} {} {} {} for {:.1f} s", options_.describe(transport_->rank()),
+                                       oldest.receives ? "has waited for" : "could not deliver",
+                                       runtime::to_string(oldest.tag), oldest.receives ? "from it" : "to it", waited);
+  if (state.answer_pending) {
+    if (since_question < grace) return;
+    fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what,
+         seconds(options_.timeout));
+  }
+  switch (state.answer.state) {
+    case State::computing:
+      break;
+    case State::idle:
+      fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
+           what, seconds(options_.timeout));
+    case State::waiting:
+      if (loop_->now() - oldest.since < patience * options_.timeout) break;
+      fail(ErrorCode::transport, "{} is alive and waits for {}: {} (--timeout {:g})", options_.describe(peer),
+           options_.describe(state.answer.waits_for), what, seconds(options_.timeout));
+  }
+  if (since_question >= options_.timeout) state.asked = false;  // ask again
+}
+
+void Watchdog::watch_loop() {
+  using namespace std::chrono_literals;
+  constexpr auto period = 100ms;
+  // Counted in periods, not by the clock: a process that was stopped and continued has not hung.
+  const auto limit = options_.timeout / period + 1;
+  std::uint64_t last = options_.heartbeat();
+  std::int64_t unchanged = 0;
+  while (!stop_) {
+    std::this_thread::sleep_for(period);
+    const std::uint64_t now = options_.heartbeat();
+    unchanged = now == last ? unchanged + 1 : 0;
+    last = now;
+    if (unchanged <= limit) continue;
+    fmt::print(stderr, "ranvier: error: {}: the event loop has not moved for {:.0f} s (--timeout)\n{}\n",
+               options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20));
+    std::fflush(stderr);
+    std::_Exit(EXIT_FAILURE);
+  }
+}
+
+}  // namespace ranvier::actors

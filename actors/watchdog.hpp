@@ -1,0 +1,75 @@
+// Nobody hangs for ever. Two watches, one for each way to hang:
+//
+//   the peers: a message that is waited for longer than the timeout makes this rank ask its peer whether it
+//              lives. A peer that does not answer, or answers that it has nothing to do, is named in an Error.
+//              One that waits for somebody else is left to be judged by its own neighbours.
+//   the loop:  a thread of its own sees the loop's heartbeat stop, reports, and ends the process.
+//
+// Loop thread only, but for the watching thread inside.
+#pragma once
+
+#include "runtime/trace.hpp"
+#include "runtime/transport.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ranvier::actors {
+
+class Watchdog {
+ public:
+  struct Options {
+    runtime::Duration timeout = std::chrono::seconds(60);
+    std::vector<int> peers;                       ///< whom this rank exchanges messages with; symmetric
+    std::function<bool()> computing;              ///< whether the device is at work
+    std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
+    std::function<std::uint64_t()> heartbeat;     ///< counts while the loop moves; any thread. Null: no thread
+  };
+
+  /// Loop, transport and trace outlive it; the transport's pending receives are dropped with the transport.
+  Watchdog(runtime::EventLoop& loop, runtime::Transport& transport, const runtime::Trace& trace, Options options);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  enum class State : std::int32_t { idle, computing, waiting };
+  struct Answer {
+    State state = State::idle;
+    std::int32_t waits_for = -1;
+  };
+  struct Peer {
+    std::byte question{};           // where the peer's question arrives
+    Answer answer_to_send;
+    Answer answer;
+    bool asked = false;
+    runtime::Duration asked_at{};
+    bool answer_pending = false;
+  };
+
+  void tick();
+  void listen(int peer);
+  void ask(int peer);
+  void judge(int peer, const runtime::Transport::Pending& oldest);
+  [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
+  [[nodiscard]] Answer own_state() const;
+  void watch_loop();
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  const runtime::Trace* trace_;
+  Options options_;
+  std::map<int, Peer> peers_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  runtime::Duration computed_at_{};  // the last tick that saw the device at work
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace ranvier::actors

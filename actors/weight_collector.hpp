@@ -1,0 +1,43 @@
+// Brings the trained parameters to rank 0 unit by unit and piece by piece, so that no rank ever holds the
+// whole model: the rank of row 0 whose stage comes first in the pipeline sends a unit. Loop thread only.
+#pragma once
+
+#include "actors/trainer.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace ranvier::actors {
+
+class WeightCollector {
+ public:
+  /// Rank 0 gets elements [begin, begin + values.size()) of a unit, units in the architecture's order and
+  /// pieces ascending.
+  using Sink = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values)>;
+
+  WeightCollector(runtime::Transport& transport, Trainer& trainer, const models::Architecture& architecture,
+                  const runtime::GridShape& grid);
+
+  /// On every rank; `sink` is called on rank 0 only. Transport and trainer outlive the collector.
+  void run(Sink sink, runtime::Handler done);
+
+ private:
+  struct Owned {
+    models::UnitSpec spec;
+    int owner = 0;
+  };
+
+  void next();
+
+  runtime::Transport* transport_;
+  Trainer* trainer_;
+  std::vector<Owned> units_;
+  std::vector<float> piece_;
+  Sink sink_;
+  runtime::Handler done_;
+  std::size_t unit_ = 0;
+  std::size_t begin_ = 0;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,132 @@
+// A whole job in one process: every rank of a grid with its own trainer, on the simulation's loops and
+// transports and a device that computes inline. What a run leaves behind is compared bit by bit.
+#pragma once
+
+#include "actors/trainer.hpp"
+#include "models/gpt.hpp"
+#include "models/initialize.hpp"
+#include "models/sample_source.hpp"
+#include "runtime/error.hpp"
+#include "runtime/philox.hpp"
+#include "runtime/simulation.hpp"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ranvier::tests {
+
+/// Tokens drawn by counter: sample n is the same whoever reads it.
+class RandomTokens final : public models::SampleSource {
+ public:
+  RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20)
+      : length_(length), vocabulary_(vocabulary), samples_(samples) {}
+
+  std::int64_t samples() const override { return samples_; }
+  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return input_bytes(); }
+  std::int64_t losses_per_sample() const override { return length_; }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+
+ private:
+  void read(std::int64_t first, int count, int shift, std::byte* to) const {
+    for (std::int64_t s = 0; s < count; ++s) {
+      for (int t = 0; t < length_; ++t) {
+        const auto bits = runtime::philox({7, 7}, {static_cast<std::uint32_t>((first + s) % samples_),
+                                                   static_cast<std::uint32_t>(t + shift), 0, 0});
+        const auto token = static_cast<std::int32_t>(bits[0] % static_cast<std::uint32_t>(vocabulary_));
+        std::memcpy(to, &token, sizeof token);
+        to += sizeof token;
+      }
+    }
+  }
+
+  int length_;
+  int vocabulary_;
+  std::int64_t samples_;
+};
+
+struct JobResult {
+  std::vector<actors::StepResult> steps;            ///< of rank 0
+  std::vector<double> evaluations;                  ///< of rank 0
+  std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
+  std::uint64_t handlers = 0;
+};
+
+inline models::GptOptions small_gpt(int layers = 4) {
+  return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
+}
+
+inline actors::TrainerOptions small_run() {
+  actors::TrainerOptions options;
+  options.batch_size = 8;
+  options.microbatch_size = 2;
+  options.steps = 2;
+  options.seed = 11;
+  options.learning_rate = {.peak = 1e-2, .steps = 2};
+  return options;
+}
+
+/// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step, `samples` after
+/// how many the data repeat. Throws if ranks disagree about results, or copies of a unit about its weights.
+inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
+                               std::uint64_t seed, const std::map<int, int>& stop_requests = {},
+                               std::int64_t samples = 1 << 20) {
+  const int ranks = options.grid.ranks();
+  const models::Architecture architecture = models::make_gpt(gpt);
+  const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size, samples);
+  runtime::Simulation simulation(ranks, {.seed = seed});
+  JobResult result;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<actors::Trainer>> trainers;
+  std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    devices.push_back(runtime::make_inline_device());
+    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
+    trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r), *devices.back(),
+                                                         architecture, tokens, &tokens, options,
+                                                         actors::plan_rank(architecture, tokens, options, r)));
+    actors::Trainer& trainer = *trainers.back();
+    trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+    trainer.start({.step =
+                       [&, r](const actors::StepResult& step) {
+                         steps[static_cast<std::size_t>(r)].push_back(step);
+                         const auto request = stop_requests.find(r);
+                         if (request != stop_requests.end() && request->second == step.step) {
+                           trainers[static_cast<std::size_t>(r)]->request_stop();
+                         }
+                       },
+                   .evaluation =
+                       [&, r](std::int64_t, double loss) {
+                         if (r == 0) result.evaluations.push_back(loss);
+                       },
+                   .done = [&simulation, r] { simulation.loop(r).stop(); }});
+  }
+  simulation.run();
+  result.handlers = simulation.handlers_run();
+  result.steps = steps[0];
+  for (int r = 0; r < ranks; ++r) {
+    const auto& mine = steps[static_cast<std::size_t>(r)];
+    expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(), result.steps.size());
+    for (std::size_t s = 0; s < mine.size(); ++s) {
+      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r, s + 1);
+      expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
+             "rank {} decided otherwise in step {}", r, s + 1);
+    }
+    const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      std::vector<float> weights(units[u].spec->elements());
+      trainers[static_cast<std::size_t>(r)]->read_weights(u, 0, weights);
+      const auto [known, inserted] = result.weights.emplace(units[u].spec->name, weights);
+      expect(known->second == weights, "rank {} has other weights in unit {}", r, units[u].spec->name);
+    }
+  }
+  return result;
+}
+
+}  // namespace ranvier::tests

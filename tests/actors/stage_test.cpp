@@ -1,0 +1,65 @@
+// models::Stage is tested here, beside the actor that drives it.
+#include "actors/rank_plan.hpp"
+#include "models/gpt.hpp"
+#include "tests/actors/simulated_job.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+
+namespace {
+
+std::size_t planned_bytes(int recompute, int slots) {
+  const auto gpt = tests::small_gpt(8);
+  const auto architecture = models::make_gpt(gpt);
+  runtime::MemoryPlan plan;
+  const models::Stage stage(architecture,
+                            {.layers = {1, 9},
+                             .capacity = {4, gpt.sequence_length},
+                             .slots = slots,
+                             .recompute = recompute},
+                            plan);
+  return plan.bytes(runtime::MemorySpace::device);
+}
+
+}  // namespace
+
+TEST_CASE("recomputation plans less memory than keeping everything") {
+  CHECK(planned_bytes(2, 4) < planned_bytes(0, 4) / 2);
+}
+
+TEST_CASE("the automatic interval is the factor of the number of layers with the least planned bytes") {
+  const auto gpt = tests::small_gpt(8);
+  const auto architecture = models::make_gpt(gpt);
+  for (const int slots : {1, 2, 8}) {
+    const int chosen = models::choose_recompute(
+        architecture, {.layers = {1, 9}, .capacity = {4, gpt.sequence_length}, .slots = slots});
+    for (const int interval : {1, 2, 4, 8}) CHECK(planned_bytes(chosen, slots) <= planned_bytes(interval, slots));
+  }
+}
+
+TEST_CASE("a stage knows its ends and its units") {
+  const auto architecture = models::make_gpt(tests::small_gpt(4));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = tests::small_run();
+  options.grid = {2, 1};
+  const auto front = actors::plan_rank(architecture, tokens, options, 0);
+  const auto back = actors::plan_rank(architecture, tokens, options, 1);
+  CHECK(front.stage->first());
+  CHECK(!front.stage->last());
+  CHECK(back.stage->last());
+  CHECK(front.stage->units().front().name == "wte");
+  CHECK(back.stage->units().back().name == "ln_f");
+  // The tied unit lives on both stages; each names the other as the partner of its row.
+  CHECK(front.sync_options.partners.front() == std::optional<int>(1));
+  CHECK(front.stage->layers() + back.stage->layers() == architecture.layers.size());
+}
+
+TEST_CASE("a batch that the rows cannot share evenly is refused") {
+  const auto architecture = models::make_gpt(tests::small_gpt(4));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = tests::small_run();
+  options.grid = {1, 3};
+  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens, options, 0),
+                       doctest::Contains("--batch-size 8 does not divide by --g-data 3"), Error);
+}
