@@ -1,0 +1,33 @@
+// From parsed options and a model to a finished run: what ranvier-train and programs with stages of their own
+// have in common.
+//
+//   int main(int argc, char** argv) {
+//     return apps::launch("my-train", argc, argv, [](const apps::TrainOptions& options) { … return job; });
+//   }
+#pragma once
+
+#include "actors/trainer.hpp"
+#include "apps/train_options.hpp"
+#include "models/architecture.hpp"
+#include "models/sample_source.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace ranvier::apps {
+
+/// What is trained, on what.
+struct Job {
+  models::Architecture architecture;
+  std::unique_ptr<models::SampleSource> source;
+  std::unique_ptr<models::SampleSource> validation;  ///< null: nothing is evaluated
+};
+
+/// Builds the same job on every rank; may throw on any of them.
+using JobBuilder = std::function<Job(const TrainOptions&)>;
+
+/// Initialises MPI, parses, builds, trains, reports, saves. Returns the exit status. An error ends all ranks
+/// and is printed once, by one of them.
+[[nodiscard]] int launch(const char* program, int argc, char** argv, const JobBuilder& build);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,113 @@
+#include "apps/report.hpp"
+
+#include "actors/reporter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ranvier::apps {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
+  const std::string& first = architecture.layers[range.begin]->name();
+  const std::string& last = architecture.layers[range.end - 1]->name();
+  return range.end - range.begin == 1 ? first : fmt::format("{} … {}", first, last);
+}
+
+double share_of_cost(const models::Architecture& architecture, models::LayerRange range) {
+  double cost = 0;
+  for (std::size_t l = range.begin; l < range.end; ++l) {
+    cost += architecture.layers[l]->flops_per_sample(architecture.positions);
+  }
+  return cost;
+}
+
+}  // namespace
+
+std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
+                        const std::vector<actors::RankPlan>& stages) {
+  std::string text;
+  std::string concern;
+  for (const runtime::ResolvedOption& option : resolved(options)) {
+    if (option.value.empty()) continue;
+    if (option.concern != concern) {
+      concern = option.concern;
+      text += fmt::format("{}{:<12}", text.empty() ? "" : "\n", concern);
+    }
+    text += fmt::format("  {} {}", option.name, option.value);
+  }
+  double all = 0;
+  for (const auto& layer : architecture.layers) all += layer->flops_per_sample(architecture.positions);
+  text += fmt::format("\n\n{}: {} parameters in {} layers, {} model FLOP per token\n", architecture.name,
+                      actors::format_count(static_cast<double>(architecture.parameters())), architecture.layers.size(),
+                      actors::format_count(architecture.flops_per_sample() / architecture.positions));
+  const auto& shape = options.grid.shape;
+  text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
+  text += fmt::format("{:>5}  {:<14} {:>6} {:>6} {:>5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "stage", "layers",
+                      "cost", "slots", "ac", "parameters", "gradients", "optimizer", "activations", "other", "per rank");
+  for (const actors::RankPlan& stage : stages) {
+    const auto bytes = [&](MemoryKind kind) { return runtime::format_bytes(stage.memory.bytes(MemorySpace::device, kind)); };
+    const std::size_t device = stage.memory.bytes(MemorySpace::device);
+    text += fmt::format("{:>5}  {:<14} {:>5.1f}% {:>6} {:>5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
+                        stage.position.stage, layer_names(architecture, stage.layers),
+                        100 * share_of_cost(architecture, stage.layers) / all, stage.slots,
+                        stage.recompute > 0 ? std::to_string(stage.recompute) : "off", bytes(MemoryKind::parameters),
+                        bytes(MemoryKind::gradients), bytes(MemoryKind::optimizer), bytes(MemoryKind::activations),
+                        runtime::format_bytes(stage.memory.bytes(MemorySpace::device, MemoryKind::messages) +
+                                              stage.memory.bytes(MemorySpace::device, MemoryKind::workspace)),
+                        runtime::format_bytes(device));
+  }
+  return text;
+}
+
+std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
+  const auto largest = std::max_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {
+    return a.memory.bytes(MemorySpace::device) < b.memory.bytes(MemorySpace::device);
+  });
+  return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
+}
+
+RankTimes times_of(const runtime::Trace& trace, double total_seconds) {
+  using runtime::SpanKind;
+  return {.total = total_seconds,
+          .forward = trace.seconds(SpanKind::forward),
+          .backward = trace.seconds(SpanKind::backward),
+          .optimizer = trace.seconds(SpanKind::optimizer),
+          .wait = trace.seconds(SpanKind::wait),
+          .reduce = trace.seconds(SpanKind::reduce)};
+}
+
+std::string end_table(const std::vector<RankTimes>& ranks, const actors::TrainerOptions& options) {
+  std::string text = fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10}\n", "rank", "stage", "row",
+                                 "forward", "backward", "optimizer", "waited", "reducing");
+  double computed = 0, total = 0;
+  const runtime::Grid grid(options.grid, options.grid.ranks());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const RankTimes& times = ranks[r];
+    const auto position = grid.position(static_cast<int>(r));
+    const auto percent = [&](double seconds) {
+      return times.total > 0 ? fmt::format("{:.1f}%", 100 * seconds / times.total) : "–";
+    };
+    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10}\n", r, position.stage, position.row,
+                        percent(times.forward), percent(times.backward), percent(times.optimizer),
+                        percent(times.wait), percent(times.reduce));
+    computed += times.forward + times.backward;
+    total += times.total;
+  }
+  const int row_samples = options.batch_size / options.grid.g_data;
+  const int microbatch = std::min(options.microbatch_size, row_samples);
+  const int microbatches = (row_samples + microbatch - 1) / microbatch;
+  const double bubble = static_cast<double>(options.grid.g_inter - 1) / (microbatches + options.grid.g_inter - 1);
+  if (total > 0) {
+    text += fmt::format("stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches is {:.1f}%\n",
+                        100 * (1 - computed / total), microbatches, 100 * bubble);
+  }
+  return text;
+}
+
+}  // namespace ranvier::apps
