@@ -38,3 +38,24 @@ function(ranvier_tests room)
   doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${room}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
 endfunction()
+
+# ranvier_mpi_tests(<room> RANKS <n>... SOURCES ... LINK ...): a doctest program that mpirun starts, once with
+# each number of ranks. ranvier_mpirun(<name> <n> COMMAND ...) makes one such test of any command.
+function(ranvier_mpi_tests room)
+  cmake_parse_arguments(arg "" "" "RANKS;SOURCES;LINK" ${ARGN})
+  add_executable(ranvier_${room}_mpi_tests ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${arg_SOURCES})
+  target_link_libraries(ranvier_${room}_mpi_tests PRIVATE ${arg_LINK} doctest::doctest)
+  foreach(ranks IN LISTS arg_RANKS)
+    ranvier_mpirun("${room}: mpirun -n ${ranks}" ${ranks} COMMAND ranvier_${room}_mpi_tests)
+  endforeach()
+endfunction()
+
+function(ranvier_mpirun name ranks)
+  cmake_parse_arguments(arg "" "" "COMMAND" ${ARGN})
+  set(test "${ranvier_test_prefix}${name}")
+  list(POP_FRONT arg_COMMAND program)
+  add_test(NAME "${test}" COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none -n ${ranks}
+           $<TARGET_FILE:${program}> ${arg_COMMAND})
+  set_tests_properties("${test}" PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endfunction()

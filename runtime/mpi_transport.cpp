@@ -6,7 +6,9 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <utility>
 
 #include "runtime/error.hpp"
@@ -33,20 +35,26 @@ int to_mpi(Tag tag) {
   return static_cast<int>(static_cast<std::uint32_t>(tag.channel) * tag_index_limit + tag.index);
 }
 
+std::size_t total_bytes(const auto& ranges) {
+  std::size_t bytes = 0;
+  for (const auto& range : ranges) bytes += range.size();
+  return bytes;
+}
+
 /// The arguments that describe one message to MPI.
 class Message {
  public:
   template <typename Range>
   explicit Message(std::span<const Range> ranges) {
-    std::size_t used = 0;
+    std::size_t used = 0, bytes = 0;
     for (const Range& range : ranges) {
-      bytes_ += range.size();
       if (range.empty()) continue;
       ++used;
+      bytes += range.size();
       address_ = const_cast<void*>(static_cast<const void*>(range.data()));
     }
-    if (used <= 1 && bytes_ <= INT_MAX) {
-      count_ = static_cast<int>(bytes_);
+    if (used <= 1 && bytes <= INT_MAX) {
+      count_ = static_cast<int>(bytes);
       return;
     }
     std::vector<int> lengths;
@@ -74,13 +82,11 @@ class Message {
   [[nodiscard]] void* address() const { return address_; }
   [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] MPI_Datatype type() const { return type_; }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
   void* address_ = nullptr;
   int count_ = 0;
   MPI_Datatype type_ = MPI_BYTE;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace
@@ -133,7 +139,13 @@ struct MpiTransport::State {
   };
   struct Completed {
     Operation operation;
-    MPI_Status status;
+    int code = MPI_SUCCESS;
+    std::size_t received = 0;
+  };
+  template <typename Range>
+  struct Local {
+    Operation operation;
+    std::vector<Range> ranges;
   };
 
   EventLoop& loop;
@@ -142,11 +154,16 @@ struct MpiTransport::State {
   int ranks = 1;
   std::uint64_t started = 0;
 
-  // One entry per outstanding operation in each.
+  // One entry per operation that MPI has in hand, in each.
   std::vector<MPI_Request> requests;
   std::vector<Operation> operations;
 
-  // Results of Testsome, and what it completed; kept so that polling allocates nothing.
+  // Messages to oneself wait here for their counterpart. Open MPI 4 writes one that is too long past the end of
+  // its receive.
+  std::deque<Local<ConstBytes>> local_sends;
+  std::deque<Local<Bytes>> local_receives;
+
+  // Results of Testsome, and what is complete; kept so that polling allocates nothing.
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
   std::vector<Completed> completed;
@@ -157,18 +174,58 @@ struct MpiTransport::State {
                        pending.peer, to_string(pending.tag), pending.bytes);
   }
 
-  Pending checked(bool receives, int peer, Tag tag, std::size_t bytes) const {
+  Operation checked(bool receives, int peer, Tag tag, std::size_t bytes, Handler done) {
     const Pending pending{receives, peer, tag, bytes, loop.now()};
     expect(peer >= 0 && peer < ranks, "{}: there are {} ranks", describe_operation(pending), ranks);
     expect(tag.index < tag_index_limit, "{}: tag indices end at {}", describe_operation(pending), tag_index_limit);
-    return pending;
+    return {pending, std::move(done), started++};
   }
 
-  void add(MPI_Request request, const Pending& pending, Handler done) {
+  /// `begin` is MPI_Isend or MPI_Irecv.
+  template <typename Begin>
+  void start(Begin begin, const char* call, Operation operation, const Message& message) {
+    const Pending& pending = operation.pending;
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = begin(message.address(), message.count(), message.type(), pending.peer, to_mpi(pending.tag),
+                           communicator, &request);
+    if (code != MPI_SUCCESS) {
+      fail(ErrorCode::transport, "{}: {}: {}", describe_operation(pending), call, describe(code));
+    }
     requests.push_back(request);
-    operations.push_back({pending, std::move(done), started++});
+    operations.push_back(std::move(operation));
     indices.resize(std::max(indices.size(), requests.capacity()));
     statuses.resize(indices.size());
+  }
+
+  /// Pairs the first send and the first receive of `tag`, if there are both.
+  void match_local(Tag tag) {
+    const auto has_tag = [tag](const auto& local) { return local.operation.pending.tag == tag; };
+    const auto send = std::find_if(local_sends.begin(), local_sends.end(), has_tag);
+    const auto receive = std::find_if(local_receives.begin(), local_receives.end(), has_tag);
+    if (send == local_sends.end() || receive == local_receives.end()) return;
+    const std::size_t bytes = send->operation.pending.bytes;
+    if (bytes == receive->operation.pending.bytes) copy(receive->ranges, send->ranges);
+    completed.push_back({std::move(send->operation), MPI_SUCCESS, 0});
+    completed.push_back({std::move(receive->operation), MPI_SUCCESS, bytes});
+    local_sends.erase(send);
+    local_receives.erase(receive);
+  }
+
+  static void copy(std::span<const Bytes> to, std::span<const ConstBytes> from) {
+    std::size_t used = 0;  // of from.front()
+    for (Bytes range : to) {
+      while (!range.empty()) {
+        const ConstBytes rest = from.front().subspan(used);
+        const std::size_t bytes = std::min(range.size(), rest.size());
+        std::copy_n(rest.begin(), bytes, range.begin());
+        range = range.subspan(bytes);
+        used += bytes;
+        if (used == from.front().size()) {
+          from = from.subspan(1);
+          used = 0;
+        }
+      }
+    }
   }
 
   /// Asks MPI and moves what completed to `completed`, in the order of the calls.
@@ -178,13 +235,16 @@ struct MpiTransport::State {
                                   statuses.data());
     if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
     if (count == MPI_UNDEFINED || count == 0) return;
+    const auto first = static_cast<std::ptrdiff_t>(completed.size());
     for (int i = 0; i < count; ++i) {
-      // Only MPI_ERR_IN_STATUS makes the error fields meaningful.
-      if (code == MPI_SUCCESS) statuses[i].MPI_ERROR = MPI_SUCCESS;
-      completed.push_back({std::move(operations[indices[i]]), statuses[i]});
+      // Only MPI_ERR_IN_STATUS gives the error fields a meaning.
+      const int own_code = code == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : MPI_SUCCESS;
+      Operation& operation = operations[indices[i]];
+      const std::size_t received = operation.pending.receives ? received_bytes(statuses[i]) : 0;
+      completed.push_back({std::move(operation), own_code, received});
     }
     std::sort(indices.begin(), indices.begin() + count, std::greater<>());
-    for (int i = 0; i < count; ++i) {  // the last entry fills the gap, from the back so that it is never a gap
+    for (int i = 0; i < count; ++i) {  // the last entry fills the gap; from the back, so that it is none itself
       requests[indices[i]] = requests.back();
       requests.pop_back();
       if (static_cast<std::size_t>(indices[i]) + 1 != operations.size()) {
@@ -192,29 +252,25 @@ struct MpiTransport::State {
       }
       operations.pop_back();
     }
-    std::sort(completed.begin(), completed.end(), [](const Completed& left, const Completed& right) {
+    std::sort(completed.begin() + first, completed.end(), [](const Completed& left, const Completed& right) {
       return left.operation.number < right.operation.number;
     });
   }
 
-  void check_completed(const Completed& message) const {
-    const Pending& pending = message.operation.pending;
-    const int code = message.status.MPI_ERROR;
-    if (code != MPI_SUCCESS) {
-      fail(ErrorCode::transport, "{}: {}{}", describe_operation(pending), describe(code),
-           pending.receives ? fmt::format(" ({} bytes were sent)", received_bytes(message.status)) : "");
-    }
-    if (!pending.receives) return;
-    const MPI_Count received = received_bytes(message.status);
-    if (received != static_cast<MPI_Count>(pending.bytes)) {
-      fail(ErrorCode::transport, "{}: the message had {} bytes", describe_operation(pending), received);
-    }
-  }
-
-  static MPI_Count received_bytes(const MPI_Status& status) {
+  static std::size_t received_bytes(const MPI_Status& status) {
     MPI_Count received = 0;
     check(MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
-    return received;
+    return static_cast<std::size_t>(received);
+  }
+
+  void check_completed(const Completed& message) const {
+    const Pending& pending = message.operation.pending;
+    if (message.code != MPI_SUCCESS && message.code != MPI_ERR_TRUNCATE) {
+      fail(ErrorCode::transport, "{}: {}", describe_operation(pending), describe(message.code));
+    }
+    if (pending.receives && message.received != pending.bytes) {
+      fail(ErrorCode::transport, "{}: the message had {} bytes", describe_operation(pending), message.received);
+    }
   }
 };
 
@@ -246,55 +302,49 @@ int MpiTransport::rank() const noexcept { return state_->rank; }
 int MpiTransport::ranks() const noexcept { return state_->ranks; }
 
 void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
-  const Message message(ranges);
-  const Pending pending = state_->checked(false, peer, tag, message.bytes());
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Isend(message.address(), message.count(), message.type(), peer, to_mpi(tag),
-                             state_->communicator, &request);
-  if (code != MPI_SUCCESS) {
-    fail(ErrorCode::transport, "{}: MPI_Isend: {}", state_->describe_operation(pending), describe(code));
+  State& state = *state_;
+  auto operation = state.checked(false, peer, tag, total_bytes(ranges), std::move(done));
+  if (peer == state.rank) {
+    state.local_sends.push_back({std::move(operation), {ranges.begin(), ranges.end()}});
+    return state.match_local(tag);
   }
-  state_->add(request, pending, std::move(done));
+  state.start(MPI_Isend, "MPI_Isend", std::move(operation), Message(ranges));
 }
 
 void MpiTransport::receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) {
-  const Message message(ranges);
-  const Pending pending = state_->checked(true, peer, tag, message.bytes());
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = MPI_Irecv(message.address(), message.count(), message.type(), peer, to_mpi(tag),
-                             state_->communicator, &request);
-  if (code != MPI_SUCCESS) {
-    fail(ErrorCode::transport, "{}: MPI_Irecv: {}", state_->describe_operation(pending), describe(code));
+  State& state = *state_;
+  auto operation = state.checked(true, peer, tag, total_bytes(ranges), std::move(done));
+  if (peer == state.rank) {
+    state.local_receives.push_back({std::move(operation), {ranges.begin(), ranges.end()}});
+    return state.match_local(tag);
   }
-  state_->add(request, pending, std::move(done));
+  state.start(MPI_Irecv, "MPI_Irecv", std::move(operation), Message(ranges));
 }
 
 std::vector<Transport::Pending> MpiTransport::pending() const {
   std::vector<Pending> all;
-  all.reserve(state_->operations.size());
   for (const auto& operation : state_->operations) all.push_back(operation.pending);
+  for (const auto& local : state_->local_sends) all.push_back(local.operation.pending);
+  for (const auto& local : state_->local_receives) all.push_back(local.operation.pending);
   return all;
 }
 
 bool MpiTransport::poll() {
   State& state = *state_;
-  if (state.next_completed == state.completed.size()) {
-    state.completed.clear();
-    state.next_completed = 0;
-    if (!state.requests.empty()) state.collect();
-  }
-  bool progress = false;
-  while (state.next_completed < state.completed.size()) {
-    progress = true;
-    auto& message = state.completed[state.next_completed++];
+  auto& completed = state.completed;
+  if (!state.requests.empty()) state.collect();
+  // What handlers complete by messages to oneself is left for the next time.
+  const std::size_t ready = completed.size();
+  while (state.next_completed < ready) {
+    const State::Completed message = std::move(completed[state.next_completed++]);
     state.check_completed(message);
-    std::exchange(message.operation.done, nullptr)();
+    message.operation.done();
   }
-  return progress;
+  completed.erase(completed.begin(), completed.begin() + static_cast<std::ptrdiff_t>(ready));
+  state.next_completed = 0;
+  return ready > 0;
 }
 
-bool MpiTransport::active() const noexcept {
-  return !state_->requests.empty() || state_->next_completed < state_->completed.size();
-}
+bool MpiTransport::active() const noexcept { return !state_->requests.empty() || !state_->completed.empty(); }
 
 }  // namespace ranvier::runtime

@@ -1,5 +1,6 @@
 // Transport over MPI: Isend and Irecv, completion by Testsome from the loop (Myelin §IV-A). Only the loop's
 // thread calls MPI. Every call's result is checked; an error is an Error that names call, peer and tag.
+// Completions that are found together run their handlers in the order of the calls.
 #pragma once
 
 #include "runtime/transport.hpp"

@@ -1,4 +1,4 @@
-// Seeds of random tests. Each test runs with many; `<program> --seed N` runs it with the one that failed.
+// Seeds of random tests. Each test runs with many; `<program> --seed=N` runs it with the one that failed.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,96 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "collectives/executor.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/mpi_session.hpp"
+
+using namespace ranvier::collectives;
+using namespace ranvier::runtime;
+using namespace ranvier::test;
+
+namespace {
+
+/// One process's share of a job: additions on a stream with a thread of its own.
+struct Rank {
+  std::unique_ptr<Device> device = make_cpu_device({});
+  std::unique_ptr<Stream> stream = device->make_stream("add", StreamWidth::one);
+  AsioLoop loop;
+  MpiTransport transport{mpi_session(), loop};
+  Executor executor{loop, transport, *stream};
+
+  Rank() {
+    device->on_failure([this](std::exception_ptr error) { loop.stop(error); });
+  }
+};
+
+/// Runs the case `operations` times at once. All ranks draw the same numbers.
+template <typename T>
+void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
+  CAPTURE(static_cast<int>(c.algorithm));
+  CAPTURE(c.elements);
+  CAPTURE(c.chunks);
+  CAPTURE(c.depth);
+  CAPTURE(c.dtype);
+  std::mt19937_64 random(seed);
+  const int me = rank.transport.rank();
+  const auto plans = std::make_shared<const std::vector<Plan>>(plans_of(c));
+  std::vector<int> members(c.ranks);
+  std::iota(members.begin(), members.end(), 0);
+  std::vector<std::vector<std::vector<T>>> before;
+  for (int operation = 0; operation < operations; ++operation) before.push_back(random_buffers<T>(c, random));
+  auto after = before;
+  std::vector<std::vector<std::byte>> staging;
+  int left = operations;
+  for (int operation = 0; operation < operations; ++operation) {
+    staging.emplace_back(Executor::staging_bytes(*plans, me, c.dtype, c.depth));
+    rank.executor.run({.plans = plans,
+                       .members = members,
+                       .me = me,
+                       .data = reinterpret_cast<std::byte*>(after[operation][me].data()),
+                       .staging = staging.back().data(),
+                       .dtype = c.dtype,
+                       .index = static_cast<std::uint32_t>(operation * plans->size()),
+                       .depth = c.depth},
+                      [&] {
+                        if (--left == 0) rank.loop.stop();
+                      });
+  }
+  CHECK(left == operations);
+  rank.loop.run();
+  for (int operation = 0; operation < operations; ++operation) {
+    CHECK(as_promised(c, before[operation], after[operation], me));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("collectives between processes give the bits of their order of sums") {
+  Rank rank;
+  const int ranks = rank.transport.ranks();
+  for (const Algorithm algorithm :
+       {Algorithm::reduce_scatter, Algorithm::all_gather, Algorithm::all_reduce, Algorithm::tree}) {
+    for (const std::size_t length : {0, 1, 1000, 50001}) {
+      for (const int chunks : {1, 4}) {
+        const Case c{algorithm, ranks, length * ranks, chunks, 2, DType::f32};
+        run_case<float>(rank, c, 2, length);
+      }
+    }
+    run_case<Bf16>(rank, {algorithm, ranks, 777u * ranks, 3, 3, DType::bf16}, 3, 1);
+    run_case<F16>(rank, {algorithm, ranks, 777u * ranks, 3, 1, DType::f16}, 3, 2);
+    run_case<double>(rank, {algorithm, ranks, 777u * ranks, 3, 2, DType::f64}, 3, 3);
+  }
+}
+
+TEST_CASE("two hundred collectives after one another leave nothing outstanding") {
+  Rank rank;
+  const Case c{Algorithm::all_reduce, rank.transport.ranks(), 60u * rank.transport.ranks(), 2, 2, DType::f32};
+  for (std::uint64_t seed = 0; seed < 200; ++seed) run_case<float>(rank, c, 1, seed);
+  CHECK(rank.transport.pending().empty());
+}

@@ -1,0 +1,29 @@
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "tests/mpi_session.hpp"
+
+namespace {
+
+ranvier::runtime::MpiSession* session = nullptr;
+
+}  // namespace
+
+ranvier::runtime::MpiSession& ranvier::test::mpi_session() { return *session; }
+
+int main(int argc, char** argv) {
+  ranvier::runtime::MpiSession mpi(argc, argv);
+  session = &mpi;
+  doctest::Context context(argc, argv);
+  const int result = context.run();
+  // The other ranks may wait for what this one did not do.
+  if (result != 0) {
+    std::fprintf(stderr, "rank %d of %d failed\n", mpi.rank(), mpi.ranks());
+    mpi.abort(result);
+  }
+  return 0;
+}

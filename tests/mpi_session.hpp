@@ -1,0 +1,10 @@
+// For test programs that mpirun starts: every rank runs every test case, and all fail if one does.
+#pragma once
+
+#include "runtime/mpi_transport.hpp"
+
+namespace ranvier::test {
+
+[[nodiscard]] runtime::MpiSession& mpi_session();
+
+}  // namespace ranvier::test
