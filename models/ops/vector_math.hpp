@@ -51,12 +51,16 @@ using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
   return std::bit_cast<Floats>(words << 16);
 }
 
-/// Rounds to nearest even; NaN stays NaN.
+/// Rounds to nearest even; NaN stays NaN. Subnormal numbers (below 1.2e-38) may become zero.
 [[nodiscard]] inline Halves narrow_bf16(Floats value) {
+#if defined(__AVX512BF16__)
+  return std::bit_cast<Halves>(_mm512_cvtneps_pbh(value));
+#else
   const auto bits = std::bit_cast<Words>(value);
   const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Words nan = (bits >> 16) | 0x40u;
   return __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded, Halves);
+#endif
 }
 
 [[nodiscard]] inline Floats widen_f16(Halves bits) {
@@ -164,9 +168,13 @@ template <std::size_t distance = lanes / 2, typename Combine>
 /// e^x within 2 units in the last place. Below -86.9 the result is 0, above 88.7 infinity; NaN stays NaN.
 [[nodiscard]] inline Floats exp(Floats x) {
   const Floats clamped = x > 89.0f ? broadcast(89.0f) : x;
-  // x = n·ln 2 + r with |r| <= ln 2 / 2: adding 1.5·2^23 rounds to an integer, which its low bits then hold.
+  // x = n·ln 2 + r with |r| <= ln 2 / 2.
+#if defined(__AVX512F__)
+  const Floats n = _mm512_maskz_roundscale_ps(0xffff, clamped * 1.44269504f, _MM_FROUND_TO_NEAREST_INT);
+#else  // adding 1.5·2^23 rounds to an integer, which the low bits then hold
   const Floats shifted = clamped * 1.44269504f + 12582912.0f;
   const Floats n = shifted - 12582912.0f;
+#endif
   const Floats r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
   Floats p = broadcast(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -175,10 +183,13 @@ template <std::size_t distance = lanes / 2, typename Combine>
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n as 2^(n-1) · 2, because n may be 128.
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, broadcast(-86.9f), _CMP_NLT_UQ), p, n);
+#else  // 2^n as 2^(n-1) · 2, because n may be 128
   const Ints exponent = std::bit_cast<Ints>(shifted) - std::bit_cast<std::int32_t>(12582912.0f) + 126;
   const Floats value = (p * std::bit_cast<Floats>(exponent << 23)) * 2.0f;
   return x < -86.9f ? Floats{} : value;
+#endif
 }
 
 }  // namespace ranvier::models::simd

@@ -1,0 +1,310 @@
+// Time of GPT's layers beside that of their matrix products and attention alone, and of each other operation:
+// what is lost to passes over memory. One JSON line per case.
+//
+//   layer_bench [threads] [operations]     the second word leaves out the layers and their products
+#include "models/gpt.hpp"
+#include "models/gpt_layers.hpp"
+#include "models/ops/attention.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/embedding.hpp"
+#include "models/ops/gelu.hpp"
+#include "models/ops/layer_norm.hpp"
+#include "models/ops/matmul.hpp"
+#include "runtime/device.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+struct Model {
+  const char* name;
+  GptOptions options;
+  int samples;
+};
+
+class Bench {
+ public:
+  Bench(runtime::Device& device, const Model& model, DType dtype)
+      : device_(device),
+        model_(model),
+        dtype_(dtype),
+        stream_(device.make_stream("bench", runtime::StreamWidth::whole)) {
+    model_.options.precision = {dtype, DType::f32};
+    shape_ = {model.samples, model.options.sequence_length, device.threads()};
+    N = static_cast<std::size_t>(model.samples) * static_cast<std::size_t>(model.options.sequence_length);
+    C = static_cast<std::size_t>(model.options.hidden);
+    V = static_cast<std::size_t>(model.options.vocab_size);
+    P = gpt_stored_rows(model.options);
+  }
+
+  void time_layers() {
+    const auto layers = static_cast<double>(model_.options.layers);
+    const auto embedding = make_gpt_embedding(model_.options);
+    const auto block = make_gpt_block(model_.options, 0);
+    const auto head = make_gpt_head(model_.options);
+    time_layer(*embedding, "embedding", 1, 0, 0, 0);
+    const Passes products = block_products();
+    time_layer(*block, "block", layers, products.forward, products.backward_input, products.backward_weight);
+    time_layer(*head, "head", 1, product({.m = N, .n = P, .k = C, .transpose_b = true}, false),
+               product({.m = N, .n = C, .k = P}, false),
+               product({.m = P, .n = C, .k = N, .transpose_a = true}, true));
+    const double flops = (embedding->flops_per_sample(shape_.positions) + head->flops_per_sample(shape_.positions) +
+                          layers * block->flops_per_sample(shape_.positions)) *
+                         model_.samples;
+    fmt::print(R"({{"bench":"model","model":"{}","dtype":"{}","threads":{},"ms":{:.3f},"products_ms":{:.3f},)"
+               R"("share":{:.3f},"gflops":{:.1f},"tokens_per_second":{:.0f}}})"
+               "\n",
+               model_.name, to_string(dtype_), device_.threads(), total_ * 1e3, total_products_ * 1e3,
+               total_products_ / total_, flops / total_ * 1e-9, static_cast<double>(N) / total_);
+  }
+
+  /// `elements`: read or written once.
+  void time_operations() {
+    const auto x = values(N * 4 * C, dtype_), y = values(N * 4 * C, dtype_), z = values(N * C, dtype_),
+               weight = values(C, dtype_);
+    const auto sums = values(8 * C, DType::f32), mean = values(N, DType::f32), rstd = values(N, DType::f32);
+    const LayerNormShape shape{N, C};
+    const auto workspace = device_.allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
+    const auto floats = [](const runtime::Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
+    const auto operation = [&](const char* name, std::size_t elements, const std::function<void()>& work) {
+      report_operation(name, quickest(work), elements);
+    };
+    operation("layer norm forward", 2 * N * C, [&] {
+      layer_norm_forward(*stream_, shape, dtype_,
+                         {.y = y.data(),
+                          .mean = floats(mean),
+                          .rstd = floats(rstd),
+                          .x = x.data(),
+                          .weight = weight.data(),
+                          .bias = weight.data()});
+    });
+    operation("layer norm forward of a sum", 4 * N * C, [&] {
+      layer_norm_forward(*stream_, shape, dtype_,
+                         {.y = y.data(),
+                          .mean = floats(mean),
+                          .rstd = floats(rstd),
+                          .x = x.data(),
+                          .weight = weight.data(),
+                          .bias = weight.data(),
+                          .branch = z.data(),
+                          .sum = y.data() + N * C * size_of(dtype_)});
+    });
+    operation("layer norm again", 2 * N * C, [&] {
+      layer_norm_again(*stream_, shape, dtype_, y.data(), floats(mean), floats(rstd), x.data(), weight.data(),
+                       weight.data());
+    });
+    operation("layer norm backward", 4 * N * C, [&] {
+      layer_norm_backward(*stream_, shape, dtype_,
+                          {.dx = y.data(),
+                           .sums = floats(sums),
+                           .dy = z.data(),
+                           .x = x.data(),
+                           .mean = floats(mean),
+                           .rstd = floats(rstd),
+                           .weight = weight.data(),
+                           .residual = y.data() + N * C * size_of(dtype_),
+                           .workspace = workspace.data()});
+    });
+    operation("gelu forward", 8 * N * C, [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); });
+    // Each call halves most values: few calls, lest they become subnormal.
+    report_operation("gelu backward",
+                     quickest([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); }, 50),
+                     16 * N * C);
+    operation("bias gradients", 9 * N * C, [&] {
+      for (const std::size_t width : {C, C, 3 * C, 4 * C}) {
+        column_sums(*stream_, sums.data(), DType::f32, x.data(), dtype_, N, width, true);
+      }
+    });
+    operation("residual add", 3 * N * C, [&] { runtime::add(*stream_, y.data(), z.data(), dtype_, N * C); });
+    operation("copy", 2 * N * C, [&] { runtime::copy(*stream_, y.data(), z.data(), N * C * size_of(dtype_)); });
+    const auto logits = values(N * P, dtype_), targets = tokens();
+    const auto row_losses = device_.allocate(N * sizeof(double), runtime::MemorySpace::device);
+    double loss = 0;
+    operation("cross entropy", 2 * N * P, [&] {
+      cross_entropy(*stream_, {N, V, P}, dtype_,
+                    {.logits = logits.data(),
+                     .targets = reinterpret_cast<const std::int32_t*>(targets.data()),
+                     .loss = &loss,
+                     .gradient = true,
+                     .row_losses = reinterpret_cast<double*>(row_losses.data())});
+    });
+  }
+
+ private:
+  struct Passes {
+    double forward = 0, backward_input = 0, backward_weight = 0;
+  };
+
+  /// Seconds of the quickest call.
+  double quickest(const std::function<void()>& work, int at_most = 1000) {
+    using Clock = std::chrono::steady_clock;
+    double best = 1e9, total = 0;
+    for (int i = 0; i < 4 || (total < 0.25 && i < at_most); ++i) {
+      const auto begin = Clock::now();
+      work();
+      stream_->synchronize();
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (i > 0) best = std::min(best, seconds);
+      total += seconds;
+    }
+    return best;
+  }
+
+  runtime::Buffer values(std::size_t elements, DType dtype, float scale = 1) {
+    runtime::Buffer buffer = device_.allocate(elements * size_of(dtype), runtime::MemorySpace::device);
+    runtime::with_float_type(dtype, [&](auto type) {
+      auto* to = reinterpret_cast<decltype(type)*>(buffer.data());
+      std::uint32_t state = 1;
+      for (std::size_t i = 0; i < elements; ++i) {
+        state = state * 1664525u + 1013904223u;
+        to[i] = runtime::from_float<decltype(type)>((static_cast<float>(state >> 8) * 0x1p-24f - 0.5f) * scale);
+      }
+    });
+    return buffer;
+  }
+
+  runtime::Buffer tokens() {
+    runtime::Buffer buffer = device_.allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
+    for (std::size_t i = 0; i < N; ++i) {
+      reinterpret_cast<std::int32_t*>(buffer.data())[i] = static_cast<std::int32_t>(i * i * 2654435761u % V);
+    }
+    return buffer;
+  }
+
+  double product(const MatmulShape& shape, bool weight_gradient) {
+    const auto a = values(shape.m * shape.k, dtype_), b = values(shape.k * shape.n, dtype_);
+    const DType c_dtype = weight_gradient ? DType::f32 : dtype_;
+    const auto c = values(shape.m * shape.n, c_dtype);
+    return quickest([&] {
+      matmul(*stream_, shape,
+             {.c = c.data(),
+              .c_dtype = c_dtype,
+              .a = a.data(),
+              .b = b.data(),
+              .dtype = dtype_,
+              .accumulate = weight_gradient});
+    });
+  }
+
+  Passes block_products() {
+    Passes sum = attention();
+    for (const auto& [in, out] : {std::pair{C, 3 * C}, std::pair{C, C}, std::pair{C, 4 * C}, std::pair{4 * C, C}}) {
+      sum.forward += product({.m = N, .n = out, .k = in}, false);
+      sum.backward_input += product({.m = N, .n = in, .k = out, .transpose_b = true}, false);
+      sum.backward_weight += product({.m = in, .n = out, .k = N, .transpose_a = true}, true);
+    }
+    return sum;
+  }
+
+  Passes attention() {
+    const AttentionShape shape{shape_.samples, shape_.positions, model_.options.heads,
+                               model_.options.hidden / model_.options.heads};
+    const auto qkv = values(N * 3 * C, dtype_), d_qkv = values(N * 3 * C, dtype_), out = values(N * C, dtype_);
+    const auto logsumexp = values(N * static_cast<std::size_t>(shape.heads), DType::f32);
+    const auto scratch =
+        device_.allocate(attention_workspace_bytes(shape, dtype_, device_.threads()), runtime::MemorySpace::device);
+    auto* const sums = reinterpret_cast<float*>(logsumexp.data());
+    const Passes passes{
+        .forward = quickest(
+            [&] { attention_forward(*stream_, shape, dtype_, out.data(), sums, qkv.data(), {}, scratch.data()); }),
+        .backward_input = quickest([&] {
+          attention_backward(*stream_, shape, dtype_, d_qkv.data(), out.data(), qkv.data(), out.data(), sums, {},
+                             scratch.data());
+        })};
+    report_operation("attention forward", passes.forward, 4 * N * C);
+    report_operation("attention backward", passes.backward_input, 8 * N * C);
+    return passes;
+  }
+
+  void time_layer(Layer& layer, const char* name, double times, double forward, double backward_input,
+                  double backward_weight) {
+    const LayerMemory memory = layer.memory(shape_);
+    const auto saved = values(memory.saved / 4 + 1, DType::f32),
+               deferred = values(memory.deferred / 4 + 1, DType::f32),
+               workspace = values(memory.workspace / 4 + 1, DType::f32);
+    std::vector<runtime::Buffer> parameters, gradients;
+    std::vector<const std::byte*> parameter_data;
+    std::vector<std::byte*> gradient_data;
+    for (const UnitSpec& unit : layer.units()) {
+      parameters.push_back(values(unit.elements(), dtype_, 0.07f));
+      gradients.push_back(values(unit.elements(), DType::f32));
+      parameter_data.push_back(parameters.back().data());
+      gradient_data.push_back(gradients.back().data());
+    }
+    const auto input = name == std::string("embedding") ? tokens() : values(N * C, dtype_);
+    const auto output = values(N * C, dtype_), output_gradient = values(N * C, dtype_, 1e-3f),
+               input_gradient = values(N * C, dtype_), targets = tokens();
+    double loss = 0;
+    const LayerCall call{.stream = *stream_,
+                         .shape = shape_,
+                         .parameters = parameter_data,
+                         .gradients = gradient_data,
+                         .accumulate = true,
+                         .saved = saved.data(),
+                         .deferred = deferred.data(),
+                         .workspace = workspace.data(),
+                         .targets = targets.data(),
+                         .loss = &loss,
+                         .loss_factor = 1.0 / static_cast<double>(N)};
+    const auto report = [&](const char* pass, double products, const std::function<void()>& work) {
+      const double seconds = quickest(work);
+      fmt::print(R"({{"bench":"layer","model":"{}","dtype":"{}","threads":{},"layer":"{}","pass":"{}","ms":{:.3f},)"
+                 R"("products_ms":{:.3f},"share":{:.3f}}})"
+                 "\n",
+                 model_.name, to_string(dtype_), device_.threads(), name, pass, seconds * 1e3, products * 1e3,
+                 products / seconds);
+      total_ += seconds * times;
+      total_products_ += products * times;
+    };
+    report("forward", forward, [&] { layer.forward(call, input.data(), output.data()); });
+    report("backward_input", backward_input,
+           [&] { layer.backward_input(call, input.data(), output_gradient.data(), input_gradient.data()); });
+    report("backward_weight", backward_weight, [&] { layer.backward_weight(call, input.data()); });
+  }
+
+  void report_operation(const char* name, double seconds, std::size_t elements) {
+    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","threads":{},"operation":"{}","us":{:.1f},)"
+               R"("gb_per_second":{:.1f}}})"
+               "\n",
+               model_.name, to_string(dtype_), device_.threads(), name, seconds * 1e6,
+               static_cast<double>(elements * size_of(dtype_)) / seconds * 1e-9);
+  }
+
+  runtime::Device& device_;
+  Model model_;
+  DType dtype_;
+  std::unique_ptr<runtime::Stream> stream_;
+  MicrobatchShape shape_;
+  std::size_t N, C, V, P;
+  double total_ = 0, total_products_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  GptOptions tiny{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
+  GptOptions small = *gpt_preset("gpt2-small");
+  small.sequence_length = 256;
+  for (const Model& model : {Model{"6x384", tiny, 16}, Model{"gpt2-small", small, 4}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto device = runtime::make_cpu_device({.threads = threads});
+      Bench bench(*device, model, dtype);
+      if (argc < 3 || argv[2] != std::string("operations")) bench.time_layers();
+      bench.time_operations();
+      std::fflush(stdout);
+    }
+  }
+}
