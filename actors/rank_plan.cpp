@@ -32,7 +32,7 @@ bool uses_unit(const models::Architecture& architecture, models::LayerRange laye
   return false;
 }
 
-RankPlan plan_rank(const models::Architecture& architecture, const models::SampleSource& source,
+RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                    const TrainerOptions& options, int rank) {
   check_batch(options);
   const runtime::Grid grid(options.grid, options.grid.ranks());
@@ -58,8 +58,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                              .precision = options.precision,
                              .slots = plan.slots,
                              .gradient_buffers = std::min(2, plan.slots),
-                             .sample_input_bytes = source.input_bytes(),
-                             .sample_target_bytes = source.target_bytes()};
+                             .sample = sample};
   plan.recompute = options.recompute_auto ? models::choose_recompute(architecture, stage) : options.recompute;
   stage.recompute = plan.recompute;
 

@@ -65,7 +65,7 @@ struct RankPlan {
 
 /// Throws ErrorCode::usage for grids and batches that do not fit each other or the architecture, which
 /// outlives the plan.
-[[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleSource& source,
+[[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                                  const TrainerOptions& options, int rank);
 
 /// The slice of layers of every stage, balanced by their cost.

@@ -19,6 +19,18 @@ constexpr Tag question_tag{Channel::control, 0};
 constexpr Tag answer_tag{Channel::control, 1};
 constexpr int patience = 4;  // timeouts that peers may wait for each other before somebody is named
 
+std::string phrase(Tag tag) {
+  switch (tag.channel) {
+    case Channel::activation:
+    case Channel::gradient:
+      return fmt::format("the {} of microbatch {}", runtime::to_string(tag.channel), tag.index);
+    case Channel::summary:
+      return "what all ranks agree on after a batch";
+    default:
+      return "a message";
+  }
+}
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -115,9 +127,10 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
                                               std::chrono::seconds(5));
   const double waited = seconds(loop_->now() - oldest.since);
-  const std::string what = fmt::format("{} {} {} {} for {:.1f} s", options_.describe(transport_->rank()),
-                                       oldest.receives ? "has waited for" : "could not deliver",
-                                       runtime::to_string(oldest.tag), oldest.receives ? "from it" : "to it", waited);
+  const std::string what =
+      fmt::format("{} {} {} {} for {:.1f} s, tag '{}'", options_.describe(transport_->rank()),
+                  oldest.receives ? "has waited for" : "could not deliver", phrase(oldest.tag),
+                  oldest.receives ? "from it" : "to it", waited, runtime::to_string(oldest.tag));
   if (state.answer_pending) {
     if (since_question < grace) return;
     fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what,

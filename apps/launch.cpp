@@ -179,7 +179,7 @@ class Run {
       trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
     }
     for (int stage = 0; stage < options_.grid.shape.g_inter; ++stage) {
-      stages_.push_back(actors::plan_rank(job_.architecture, *job_.source, trainer_options_,
+      stages_.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer_options_,
                                           stage * options_.grid.shape.g_data));
     }
   }
@@ -209,7 +209,7 @@ class Run {
     device_->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
     trainer_.emplace(loop_, transport_, *device_, job_.architecture, *job_.source, job_.validation.get(),
                      trainer_options_,
-                     actors::plan_rank(job_.architecture, *job_.source, trainer_options_, session_.rank()));
+                     actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank()));
     trainer_->load_weights(weights);
     if (speaks_) make_reporter();
   }
@@ -239,11 +239,7 @@ class Run {
                                .computing = [this] { return trainer_->computing(); },
                                .describe = [this](int rank) { return describe(rank); },
                                .heartbeat = [this] { return loop_.heartbeat(); }});
-    loop_.on_signals([this](int signal) {
-      if (!stopping_) fmt::print(stderr, "{}: {}: stopping after this step\n", describe(session_.rank()), strsignal(signal));
-      stopping_ = true;
-      trainer_->request_stop();
-    });
+    loop_.on_signals([this](int) { trainer_->request_stop(); });
     session_.barrier();
     trainer_->trace().reset_totals();
     if (reporter_) reporter_->start();
@@ -362,7 +358,6 @@ class Run {
   std::chrono::steady_clock::time_point started_;
   double trained_seconds_ = 0;
   bool training_ = false;
-  bool stopping_ = false;
 };
 
 /// Prints what ended this rank's run and ends all others.
@@ -373,7 +368,9 @@ class Run {
   const bool others_see_it = known != nullptr && known->code() == ErrorCode::transport;
   if (all_failed && session.rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
   if (others_see_it) std::this_thread::sleep_for(std::chrono::milliseconds(std::min(2000, 250 * session.rank())));
-  fmt::print(stderr, "{}: error: {}{}\n", program, all_failed ? "" : who + ": ", error.what());
+  // A message about a silent peer says itself who waited.
+  const bool says_who = all_failed || others_see_it;
+  fmt::print(stderr, "{}: error: {}{}\n", program, says_who ? "" : who + ": ", error.what());
   std::fflush(stderr);
   session.abort(EXIT_FAILURE);
 }

@@ -19,7 +19,8 @@ namespace ranvier::apps {
 /// What is trained, on what.
 struct Job {
   models::Architecture architecture;
-  std::unique_ptr<models::SampleSource> source;
+  models::SampleBytes sample;
+  std::unique_ptr<models::SampleSource> source;      ///< may be null for a dry run
   std::unique_ptr<models::SampleSource> validation;  ///< null: nothing is evaluated
 };
 

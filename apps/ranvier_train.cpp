@@ -10,6 +10,12 @@ using namespace ranvier;
 apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt;
   gpt.precision = options.precision.types;
+  const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
+  apps::Job job{.architecture = models::make_gpt(gpt), .sample = {ids, ids}};
+  if (options.data.data.empty()) {
+    if (options.run.request == apps::Request::dry_run) return job;
+    fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
+  }
   models::TextDataOptions text{.path = options.data.data,
                                .format = options.data.format,
                                .text_allowed = options.data.tokenizer == apps::Tokenizer::bytes,
@@ -18,7 +24,9 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                .validation_split = options.data.validation_split};
   if (options.data.shuffle) text.shuffle_seed = options.run.seed;
   models::TextData data = models::open_text_data(text);
-  return {models::make_gpt(gpt), std::move(data.training), std::move(data.validation)};
+  job.source = std::move(data.training);
+  job.validation = std::move(data.validation);
+  return job;
 }
 
 }  // namespace

@@ -27,6 +27,18 @@ double share_of_cost(const models::Architecture& architecture, models::LayerRang
   return cost;
 }
 
+std::string stage_columns(const models::Architecture& architecture, const actors::RankPlan& stage, double all) {
+  const auto bytes = [&](MemoryKind kind) { return stage.memory.bytes(MemorySpace::device, kind); };
+  using runtime::format_bytes;
+  return fmt::format("{:>5.1f}% {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
+                     100 * share_of_cost(architecture, stage.layers) / all, stage.slots,
+                     stage.recompute > 0 ? std::to_string(stage.recompute) : "off",
+                     format_bytes(bytes(MemoryKind::parameters)), format_bytes(bytes(MemoryKind::gradients)),
+                     format_bytes(bytes(MemoryKind::optimizer)), format_bytes(bytes(MemoryKind::activations)),
+                     format_bytes(bytes(MemoryKind::messages) + bytes(MemoryKind::workspace)),
+                     format_bytes(stage.memory.bytes(MemorySpace::device)));
+}
+
 }  // namespace
 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
@@ -48,19 +60,16 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                       actors::format_count(architecture.flops_per_sample() / architecture.positions));
   const auto& shape = options.grid.shape;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
-  text += fmt::format("{:>5}  {:<14} {:>6} {:>6} {:>5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "stage", "layers",
+  text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage", "layers",
                       "cost", "slots", "ac", "parameters", "gradients", "optimizer", "activations", "other", "per rank");
-  for (const actors::RankPlan& stage : stages) {
-    const auto bytes = [&](MemoryKind kind) { return runtime::format_bytes(stage.memory.bytes(MemorySpace::device, kind)); };
-    const std::size_t device = stage.memory.bytes(MemorySpace::device);
-    text += fmt::format("{:>5}  {:<14} {:>5.1f}% {:>6} {:>5} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
-                        stage.position.stage, layer_names(architecture, stage.layers),
-                        100 * share_of_cost(architecture, stage.layers) / all, stage.slots,
-                        stage.recompute > 0 ? std::to_string(stage.recompute) : "off", bytes(MemoryKind::parameters),
-                        bytes(MemoryKind::gradients), bytes(MemoryKind::optimizer), bytes(MemoryKind::activations),
-                        runtime::format_bytes(stage.memory.bytes(MemorySpace::device, MemoryKind::messages) +
-                                              stage.memory.bytes(MemorySpace::device, MemoryKind::workspace)),
-                        runtime::format_bytes(device));
+  for (std::size_t s = 0; s < stages.size();) {
+    // Neighbours that differ in nothing but their layers share a line.
+    const std::string columns = stage_columns(architecture, stages[s], all);
+    std::size_t last = s;
+    while (last + 1 < stages.size() && stage_columns(architecture, stages[last + 1], all) == columns) ++last;
+    text += fmt::format("{:>7}  {:<16} {}\n", last > s ? fmt::format("{}-{}", s, last) : std::to_string(s),
+                        layer_names(architecture, {stages[s].layers.begin, stages[last].layers.end}), columns);
+    s = last + 1;
   }
   return text;
 }

@@ -101,7 +101,8 @@ OptionTable declare(Asked& asked) {
   table.add({"model", "NAME", "a preset (" + preset_names() + "); gpt: sizes as below", model(model_options)});
   table.add({"layers", "L", "transformer blocks", whole(gpt.layers, 1, most)});
   table.add({"hidden", "C", "channels", whole(gpt.hidden, 1, most)});
-  table.add({"heads", "H", "attention heads; divides --hidden", whole(gpt.heads, 1, most)});
+  table.add({"heads", "H", "attention heads; divides --hidden", whole(gpt.heads, 1, most),
+             "of 64 channels or more, or the preset's"});
   table.add({"vocab-size", "V", "tokens that the model knows", whole(gpt.vocab_size, 1, most),
              "256 for bytes, 50257 for token files, or the preset's"});
   table.add({"sequence-length", "T", "tokens of a sample", whole(gpt.sequence_length, 1, most)});
@@ -117,7 +118,7 @@ OptionTable declare(Asked& asked) {
              whole(batch.batch_size, 1, most), "16, or the next multiple of g-data"});
   table.add({"microbatch-size", "N", "samples that travel through the pipeline together",
              whole(batch.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
-  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages",
+  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages, all under gpipe",
              whole(batch.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME", "what a stage does next: message-driven, 1f1b or gpipe",
              choice<PipelinePolicy>(batch.policy, {{"message-driven", PipelinePolicy::message_driven},
@@ -228,6 +229,9 @@ int divisor_near(int wanted, int whole) {
   return divisor;
 }
 
+/// As many heads as divide the channels into 64 or more each.
+int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
+
 void check_model(const ModelOptions& model, const GridOptions& grid) {
   const auto& gpt = model.gpt;
   if (gpt.hidden % gpt.heads != 0)
@@ -246,12 +250,14 @@ void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const Op
          batch.batch_size, grid.g_data, (batch.batch_size / grid.g_data + 1) * std::int64_t{grid.g_data});
   if (!table.given("microbatch-size")) batch.microbatch_size = default_microbatch_size;
   batch.microbatch_size = std::min(batch.microbatch_size, batch.batch_size / grid.g_data);
-  if (batch.pipeline_limit == 0) batch.pipeline_limit = grid.g_inter;
+  if (batch.pipeline_limit == 0) {
+    const int row = batch.batch_size / grid.g_data;
+    const bool all = batch.policy == PipelinePolicy::gpipe;
+    batch.pipeline_limit = all ? (row + batch.microbatch_size - 1) / batch.microbatch_size : grid.g_inter;
+  }
 }
 
 void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
-  if (data.data.empty() && run.request == Request::train)
-    fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
   const bool tokens = data.format == TokenFormat::llmc || data.format == TokenFormat::uint16 ||
                       (data.format == TokenFormat::automatic && data.data.ends_with(".bin"));
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
@@ -310,6 +316,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
     fail(ErrorCode::usage, "--timeout 0 would end every job at once: give seconds, such as 60");
 
   resolve_grid(options.grid, table);
+  if (table.given("hidden") && !table.given("heads")) options.model.gpt.heads = default_heads(options.model.gpt.hidden);
   check_model(options.model, options.grid);
   resolve_batch(options.batch, options.grid.shape, table);
   resolve_data(options.data, options.model, options.run, table);

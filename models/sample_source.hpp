@@ -7,6 +7,12 @@
 
 namespace ranvier::models {
 
+/// How much memory a sample takes.
+struct SampleBytes {
+  std::size_t input = 0;
+  std::size_t target = 0;
+};
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -16,6 +22,8 @@ class SampleSource {
 
   [[nodiscard]] virtual std::size_t input_bytes() const = 0;   ///< of one sample
   [[nodiscard]] virtual std::size_t target_bytes() const = 0;  ///< of one sample
+  [[nodiscard]] SampleBytes sample_bytes() const { return {input_bytes(), target_bytes()}; }
+
   /// Elements of a sample that have a loss: the loss is a mean over those of the global batch.
   [[nodiscard]] virtual std::int64_t losses_per_sample() const = 0;
 

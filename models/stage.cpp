@@ -43,7 +43,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
     }
     layers_.push_back(std::move(place));
   }
-  input_sample_bytes_ = first() ? options.sample_input_bytes
+  input_sample_bytes_ = first() ? options.sample.input
                                 : architecture.layers[begin - 1]->output_elements(positions) * element;
   output_sample_bytes_ = last() ? 0 : layers_.back().layer->output_elements(positions) * element;
 
@@ -101,7 +101,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
                  first() ? 0 : input_sample_bytes_ * all_samples, static_cast<std::size_t>(options.gradient_buffers));
   targets_ = add(MemoryKind::activations, MemorySpace::device, "targets",
-                 last() ? options.sample_target_bytes * all_samples : 0, slots);
+                 last() ? options.sample.target * all_samples : 0, slots);
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "models/architecture.hpp"
+#include "models/sample_source.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/stream.hpp"
 
@@ -28,8 +29,7 @@ struct StageOptions {
   int slots = 1;                ///< microbatches in flight
   int recompute = 0;            ///< layers per segment; 0: everything is kept
   int gradient_buffers = 2;     ///< input gradients on their way to the left
-  std::size_t sample_input_bytes = 0;   ///< of the sample source; used by the first stage
-  std::size_t sample_target_bytes = 0;  ///< likewise, by the last one
+  SampleBytes sample;           ///< inputs come to the first stage, targets to the last
 };
 
 class Stage {

@@ -88,7 +88,7 @@ inline JobResult run_simulated(const models::GptOptions& gpt, const actors::Trai
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
     trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r), *devices.back(),
                                                          architecture, tokens, &tokens, options,
-                                                         actors::plan_rank(architecture, tokens, options, r)));
+                                                         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     actors::Trainer& trainer = *trainers.back();
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());

@@ -43,8 +43,8 @@ TEST_CASE("a stage knows its ends and its units") {
   const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();
   options.grid = {2, 1};
-  const auto front = actors::plan_rank(architecture, tokens, options, 0);
-  const auto back = actors::plan_rank(architecture, tokens, options, 1);
+  const auto front = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  const auto back = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
   CHECK(front.stage->first());
   CHECK(!front.stage->last());
   CHECK(back.stage->last());
@@ -60,6 +60,6 @@ TEST_CASE("a batch that the rows cannot share evenly is refused") {
   const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();
   options.grid = {1, 3};
-  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens, options, 0),
+  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
                        doctest::Contains("--batch-size 8 does not divide by --g-data 3"), Error);
 }
