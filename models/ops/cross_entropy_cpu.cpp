@@ -1,7 +1,6 @@
-#include "models/ops/cross_entropy.hpp"
+#include "models/ops/cross_entropy_cpu.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -61,28 +60,26 @@ double row(T* logits, std::int32_t target, const CrossEntropyShape& shape, const
 
 }  // namespace
 
-void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
-                   const CrossEntropyArrays& arrays) {
+void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shape, runtime::DType dtype,
+                       const CrossEntropyArrays& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=](runtime::ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        for (std::size_t i = share.begin; i < share.end; ++i) {
-          const std::int32_t target = arrays.targets[i];
-          if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
-            fail(ErrorCode::data,
-                 "target token {} (number {} of the microbatch) is outside the vocabulary of {}: use "
-                 "the tokenizer that the data was made with, or a larger --vocab-size",
-                 target, i, shape.vocab_size);
-          }
-          arrays.row_losses[i] = row(static_cast<T*>(arrays.logits) + i * shape.stride, target, shape, arrays);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows, thread, threads);
+      for (std::size_t i = share.begin; i < share.end; ++i) {
+        const std::int32_t target = arrays.targets[i];
+        if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
+          fail(ErrorCode::data,
+               "target token {} (number {} of the microbatch) is outside the vocabulary of {}: use "
+               "the tokenizer that the data was made with, or a larger --vocab-size",
+               target, i, shape.vocab_size);
         }
-      });
-      double total = 0;
-      for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
-      *arrays.loss = arrays.loss_factor * total;
+        arrays.row_losses[i] = row(static_cast<T*>(arrays.logits) + i * shape.stride, target, shape, arrays);
+      }
     });
+    double total = 0;
+    for (std::size_t i = 0; i < shape.rows; ++i) total += arrays.row_losses[i];
+    *arrays.loss = arrays.loss_factor * total;
   });
 }
 

@@ -1,18 +1,8 @@
-#include "models/ops/dropout.hpp"
+#include "models/ops/dropout_cpu.hpp"
 
 #include "models/ops/vector_philox.hpp"
-#include "runtime/compute_pool.hpp"
 
 namespace ranvier::models {
-
-Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uint32_t site,
-                     std::int64_t first_sample) {
-  const auto number = static_cast<std::uint64_t>(step);
-  const auto mixed =
-      runtime::philox(runtime::philox_key(seed, runtime::RandomPurpose::dropout),
-                      {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), site, 0});
-  return {rate, {mixed[0], mixed[1]}, first_sample};
-}
 
 namespace {
 
@@ -35,19 +25,17 @@ void drop(T* x, std::size_t begin, std::size_t end, const Dropout& options, std:
 
 }  // namespace
 
-void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
-             std::size_t elements_per_sample, const Dropout& options) {
-  if (options.rate <= 0) return;
+void dropout_cpu(runtime::ComputePool& pool, void* x, runtime::DType dtype, int samples,
+                 std::size_t elements_per_sample, const Dropout& options) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=, values = static_cast<T*>(x)](runtime::ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
-        for (int b = 0; b < samples; ++b) {
-          drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end, options,
-               static_cast<std::uint64_t>(options.first_sample + b));
-        }
-      });
+    auto* const values = static_cast<T*>(x);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(elements_per_sample, thread, threads, 64);
+      for (int b = 0; b < samples; ++b) {
+        drop(values + static_cast<std::size_t>(b) * elements_per_sample, share.begin, share.end, options,
+             static_cast<std::uint64_t>(options.first_sample + b));
+      }
     });
   });
 }

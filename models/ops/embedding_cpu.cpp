@@ -1,7 +1,6 @@
-#include "models/ops/embedding.hpp"
+#include "models/ops/embedding_cpu.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 namespace ranvier::models {
 namespace {
 
-using runtime::ComputePool;
 using simd::Floats;
 
 /// to[begin … end) of a row (+)= Σ of the rows of d_out that `rows` names, in that order.
@@ -66,54 +64,50 @@ void zero(ComputePool& pool, G* gradient, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
+void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype, void* out,
+                           const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=](ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const std::size_t C = shape.channels;
-        const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
-        for (std::size_t i = share.begin; i < share.end; ++i) {
-          const std::int32_t token = tokens[i];
-          if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
-            fail(ErrorCode::data,
-                 "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
-                 "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
-                 token, i % shape.positions, i / shape.positions, shape.vocab_size);
-          }
-          const T* word = static_cast<const T*>(tokens_table) + static_cast<std::size_t>(token) * C;
-          const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
-          T* to = static_cast<T*>(out) + i * C;
-          simd::for_lanes(0, C, [&](std::size_t c, auto count) {
-            simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
-          });
+    pool.run([&](int thread, int threads) {
+      const std::size_t C = shape.channels;
+      const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
+      for (std::size_t i = share.begin; i < share.end; ++i) {
+        const std::int32_t token = tokens[i];
+        if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
+          fail(ErrorCode::data,
+               "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
+               "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
+               token, i % shape.positions, i / shape.positions, shape.vocab_size);
         }
-      });
+        const T* word = static_cast<const T*>(tokens_table) + static_cast<std::size_t>(token) * C;
+        const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+        });
+      }
     });
   });
 }
 
-void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                        const EmbeddingBackward& arrays) {
+void embedding_backward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
+                            const EmbeddingBackward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
     runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
       using T = decltype(type);
       using G = decltype(gradient_type);
-      stream.launch([=](ComputePool& pool) {
-        if (!arrays.accumulate) {
-          zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
-          zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
-               arrays.position_rows * shape.channels);
-        }
-        std::int32_t* const end = arrays.order + shape.samples * shape.positions;
-        std::iota(arrays.order, end, 0);
-        std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
-          return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
-        });
-        pool.run([&](int thread, int threads) {
-          backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
-        });
+      if (!arrays.accumulate) {
+        zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
+        zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
+             arrays.position_rows * shape.channels);
+      }
+      std::int32_t* const end = arrays.order + shape.samples * shape.positions;
+      std::iota(arrays.order, end, 0);
+      std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
+        return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
+      });
+      pool.run([&](int thread, int threads) {
+        backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
       });
     });
   });

@@ -1,7 +1,6 @@
-#include "models/ops/gelu.hpp"
+#include "models/ops/gelu_cpu.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -26,35 +25,35 @@ Sigmoid sigmoid(Floats x) {
 
 }  // namespace
 
-void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=, to = static_cast<T*>(y), from = static_cast<const T*>(x)](runtime::ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(n, thread, threads, 64);
-        simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
-          const Floats value = simd::load(from + i, count);
-          simd::store(to + i, value * sigmoid(value).s, count);
-        });
+    auto* const to = static_cast<T*>(y);
+    auto* const from = static_cast<const T*>(x);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(n, thread, threads, 64);
+      simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+        const Floats value = simd::load(from + i, count);
+        simd::store(to + i, value * sigmoid(value).s, count);
       });
     });
   });
 }
 
-void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n) {
+void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, void* x, std::size_t n) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=, gradient = static_cast<T*>(d), values = static_cast<T*>(x)](runtime::ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(n, thread, threads, 64);
-        simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
-          const Floats value = simd::load(values + i, count);
-          const auto [s, rest] = sigmoid(value);
-          const Floats slope = twice_root + 3.0f * twice_root * cubic * (value * value);  // of 2u
-          const Floats derivative = s + value * slope * (s * rest);
-          simd::store(gradient + i, simd::load(gradient + i, count) * derivative, count);
-          simd::store(values + i, value * s, count);
-        });
+    auto* const gradient = static_cast<T*>(d);
+    auto* const values = static_cast<T*>(x);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(n, thread, threads, 64);
+      simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
+        const Floats value = simd::load(values + i, count);
+        const auto [s, rest] = sigmoid(value);
+        const Floats slope = twice_root + 3.0f * twice_root * cubic * (value * value);  // of 2u
+        const Floats derivative = s + value * slope * (s * rest);
+        simd::store(gradient + i, simd::load(gradient + i, count) * derivative, count);
+        simd::store(values + i, value * s, count);
       });
     });
   });

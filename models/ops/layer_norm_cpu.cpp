@@ -1,7 +1,6 @@
-#include "models/ops/layer_norm.hpp"
+#include "models/ops/layer_norm_cpu.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +8,6 @@
 namespace ranvier::models {
 namespace {
 
-using runtime::ComputePool;
 using simd::Floats;
 
 constexpr std::size_t rows_per_block = 32;
@@ -105,82 +103,76 @@ void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t 
 
 }  // namespace
 
-void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
-                        const LayerNormForward& arrays) {
+void layer_norm_forward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
+                            const LayerNormForward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=](ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        for (std::size_t row = share.begin; row < share.end; ++row) forward_row<T>(arrays, row, shape.channels);
-      });
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows, thread, threads);
+      for (std::size_t row = share.begin; row < share.end; ++row) forward_row<T>(arrays, row, shape.channels);
     });
   });
 }
 
-void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
-                      const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
+void layer_norm_again_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype, void* y,
+                          const float* mean, const float* rstd, const void* x, const void* weight,
+                          const void* bias) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=](ComputePool& pool) {
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(shape.rows, thread, threads);
-        for (std::size_t row = share.begin; row < share.end; ++row) {
-          const std::size_t first = row * shape.channels;
-          normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
-                    static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
-        }
-      });
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows, thread, threads);
+      for (std::size_t row = share.begin; row < share.end; ++row) {
+        const std::size_t first = row * shape.channels;
+        normalise(static_cast<T*>(y) + first, static_cast<const T*>(x) + first, {mean[row], rstd[row]},
+                  static_cast<const T*>(weight), static_cast<const T*>(bias), shape.channels);
+      }
     });
   });
 }
 
-std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
+std::size_t layer_norm_cpu_workspace_bytes(const LayerNormShape& shape) {
   const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
   return blocks * 2 * shape.channels * sizeof(float);
 }
 
-void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
-                         const LayerNormBackward& arrays) {
+void layer_norm_backward_cpu(runtime::ComputePool& pool, const LayerNormShape& shape, runtime::DType dtype,
+                             const LayerNormBackward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=](ComputePool& pool) {
-      const std::size_t width = 2 * shape.channels;
-      const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
-      auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(blocks, thread, threads);
-        for (std::size_t block = share.begin; block < share.end; ++block) {
-          float* const sums = partial + block * width;
-          std::fill(sums, sums + width, 0.0f);
-          const std::size_t end = std::min(shape.rows, (block + 1) * rows_per_block);
-          for (std::size_t row = block * rows_per_block; row < end; ++row) {
-            backward_row<T>(arrays, row, shape.channels, sums);
-          }
+    const std::size_t width = 2 * shape.channels;
+    const std::size_t blocks = (shape.rows + rows_per_block - 1) / rows_per_block;
+    auto* const partial = reinterpret_cast<float*>(arrays.workspace);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(blocks, thread, threads);
+      for (std::size_t block = share.begin; block < share.end; ++block) {
+        float* const sums = partial + block * width;
+        std::fill(sums, sums + width, 0.0f);
+        const std::size_t end = std::min(shape.rows, (block + 1) * rows_per_block);
+        for (std::size_t row = block * rows_per_block; row < end; ++row) {
+          backward_row<T>(arrays, row, shape.channels, sums);
         }
-      });
-      pool.run([&](int thread, int threads) {
-        const auto share = runtime::share_of(width, thread, threads, 64);
-        simd::for_lanes(share.begin, share.end, [&](std::size_t c, auto count) {
-          Floats total{};
-          for (std::size_t block = 0; block < blocks; ++block)
-            total += simd::load(partial + block * width + c, count);
-          simd::store(arrays.sums + c, total, count);
-        });
+      }
+    });
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(width, thread, threads, 64);
+      simd::for_lanes(share.begin, share.end, [&](std::size_t c, auto count) {
+        Floats total{};
+        for (std::size_t block = 0; block < blocks; ++block)
+          total += simd::load(partial + block * width + c, count);
+        simd::store(arrays.sums + c, total, count);
       });
     });
   });
 }
 
-void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
-                    std::size_t n, bool accumulate) {
+void store_gradient_cpu(void* gradient, runtime::DType dtype, const float* sums, std::size_t n, bool accumulate) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    stream.launch([=, to = static_cast<T*>(gradient)](ComputePool&) {
-      simd::for_lanes(0, n, [&](std::size_t i, auto count) {
-        const Floats value = simd::load(sums + i, count);
-        simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
-      });
+    auto* const to = static_cast<T*>(gradient);
+
+    simd::for_lanes(0, n, [&](std::size_t i, auto count) {
+      const Floats value = simd::load(sums + i, count);
+      simd::store(to + i, accumulate ? simd::load(to + i, count) + value : value, count);
     });
   });
 }

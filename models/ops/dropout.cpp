@@ -1,0 +1,25 @@
+#include "models/ops/dropout.hpp"
+
+#include "models/ops/dropout_cpu.hpp"
+#include "models/ops/expect_kernel.hpp"
+
+namespace ranvier::models {
+
+Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uint32_t site,
+                     std::int64_t first_sample) {
+  const auto number = static_cast<std::uint64_t>(step);
+  const auto mixed =
+      runtime::philox(runtime::philox_key(seed, runtime::RandomPurpose::dropout),
+                      {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), site, 0});
+  return {rate, {mixed[0], mixed[1]}, first_sample};
+}
+
+void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
+             std::size_t elements_per_sample, const Dropout& options) {
+  expect_kernel(stream, dtype, "dropout");
+  if (options.rate <= 0) return;
+  stream.launch(
+      [=](runtime::ComputePool& pool) { dropout_cpu(pool, x, dtype, samples, elements_per_sample, options); });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,22 @@
+#include "models/ops/embedding.hpp"
+
+#include "models/ops/embedding_cpu.hpp"
+#include "models/ops/expect_kernel.hpp"
+
+namespace ranvier::models {
+
+void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
+                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
+  expect_kernel(stream, dtype, "embedding");
+  stream.launch([=](runtime::ComputePool& pool) {
+    embedding_forward_cpu(pool, shape, dtype, out, tokens, tokens_table, positions_table);
+  });
+}
+
+void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                        const EmbeddingBackward& arrays) {
+  expect_kernel(stream, dtype, "embedding");
+  stream.launch([=](runtime::ComputePool& pool) { embedding_backward_cpu(pool, shape, dtype, arrays); });
+}
+
+}  // namespace ranvier::models
