@@ -55,7 +55,7 @@ void backward(const EmbeddingShape& shape, const EmbeddingBackward& arrays, cons
 }
 
 template <typename G>
-void zero(ComputePool& pool, G* gradient, std::size_t begin, std::size_t end) {
+void zero(runtime::ComputePool& pool, G* gradient, std::size_t begin, std::size_t end) {
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(end - begin, thread, threads, 1024);
     std::fill(gradient + begin + share.begin, gradient + begin + share.end, G{});
