@@ -241,7 +241,7 @@ class Run {
                                .heartbeat = [this] { return loop_.heartbeat(); }});
     loop_.on_signals([this](int) { trainer_->request_stop(); });
     session_.barrier();
-    trainer_->trace().reset_totals();
+    trainer_->trace().restart();
     if (reporter_) reporter_->start();
     started_ = std::chrono::steady_clock::now();
     trainer_->start({.step = [this](const actors::StepResult& result) { if (reporter_) reporter_->step(result); },

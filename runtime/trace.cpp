@@ -105,8 +105,11 @@ double Trace::seconds(SpanKind kind) const {
   return seconds_[static_cast<std::size_t>(kind)];
 }
 
-void Trace::reset_totals() {
+void Trace::restart() {
   const std::lock_guard lock(mutex_);
+  start_ = Clock::now();
+  ring_.clear();
+  next_ = 0;
   seconds_.fill(0);
 }
 
@@ -128,7 +131,7 @@ std::string Trace::tail(std::size_t count) const {
   return text;
 }
 
-std::string Trace::chrome_events(std::int64_t offset_ns) const {
+std::string Trace::chrome_events() const {
   auto all = spans();
   std::stable_sort(all.begin(), all.end(), [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
 
@@ -158,7 +161,7 @@ std::string Trace::chrome_events(std::int64_t offset_ns) const {
                    ",\n"
                    R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
                    name_of(span), to_string(span.kind), rank_, thread,
-                   static_cast<double>(span.begin_ns + offset_ns) * 1e-3,
+                   static_cast<double>(span.begin_ns) * 1e-3,
                    static_cast<double>(span.end_ns - span.begin_ns) * 1e-3);
   }
   return events;

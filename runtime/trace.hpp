@@ -44,17 +44,18 @@ class Trace {
   void begin(StreamView stream, SpanKind kind, int index = -1);
   void end(StreamView stream, SpanKind kind, Lane lane, int index = -1);
 
-  /// Seconds spent in spans of `kind` since the start or the last reset_totals().
+  /// Seconds spent in spans of `kind` since the start or the last restart().
   [[nodiscard]] double seconds(SpanKind kind) const;
-  void reset_totals();
+  /// Times count from here, and what was recorded is gone. Ranks that call it together share a time axis.
+  void restart();
 
   [[nodiscard]] std::vector<Span> spans() const;
   /// One line per span, oldest first, the last `count` of them.
   [[nodiscard]] std::string tail(std::size_t count) const;
 
   /// Events of this rank as elements of Chrome's "traceEvents" array, without the brackets; to be joined
-  /// with those of other ranks. `offset_ns` is added to every time.
-  [[nodiscard]] std::string chrome_events(std::int64_t offset_ns = 0) const;
+  /// with those of other ranks.
+  [[nodiscard]] std::string chrome_events() const;
 
  private:
   /// A begin() whose end() was not called yet.
