@@ -1,12 +1,12 @@
 #include "models/ops/library_matmul.hpp"
 
+#include "models/ops/scratch.hpp"
 #include "runtime/error.hpp"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
 #include <omp.h>
@@ -31,9 +31,9 @@ dnnl::memory::desc matrix(std::size_t rows, std::size_t columns, DType dtype, st
 
 struct Descriptors {
   explicit Descriptors(const LibraryMatmul& p)
-      : a(matrix(p.m, p.k, p.dtype, p.lda, 1)),
-        b(matrix(p.k, p.n, p.dtype, p.transpose_b ? 1 : p.ldb, p.transpose_b ? p.ldb : 1)),
-        c(matrix(p.m, p.n, p.c_dtype, p.ldc, 1)) {
+      : a(matrix(p.m, p.k, p.dtype, p.k, 1)),
+        b(matrix(p.k, p.n, p.dtype, p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1)),
+        c(matrix(p.m, p.n, p.c_dtype, p.n, 1)) {
     if (p.has_bias) bias = matrix(1, p.n, p.dtype, p.n, 1);
   }
 
@@ -97,7 +97,7 @@ struct Hash {
   std::size_t operator()(const LibraryMatmul& p) const {
     std::size_t hash = (p.transpose_b ? 1 : 0) + (p.has_bias ? 2 : 0) + (p.accumulate ? 4 : 0) +
                        (static_cast<std::size_t>(p.dtype) << 3) + (static_cast<std::size_t>(p.c_dtype) << 6);
-    for (const std::size_t part : {p.m, p.n, p.k, p.lda, p.ldb, p.ldc}) hash = hash * 0x9E3779B97F4A7C15u + part;
+    for (const std::size_t part : {p.m, p.n, p.k}) hash = hash * 0x9E3779B97F4A7C15u + part;
     return hash;
   }
 };
@@ -114,21 +114,15 @@ class Library {
   void run(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
     auto& primitive = primitives_[product];
     if (!primitive) primitive = std::make_unique<Primitive>(product, engine_);
-    if (scratch_.size() < primitive->scratch_bytes() + alignment) scratch_.resize(primitive->scratch_bytes() + alignment);
-    void* scratch = scratch_.data();
-    std::size_t room = scratch_.size();
-    std::align(alignment, primitive->scratch_bytes(), scratch, room);
-    primitive->run(stream_, c, a, b, bias, scratch);
+    primitive->run(stream_, c, a, b, bias, scratch_.get(primitive->scratch_bytes()));
     stream_.wait();
   }
 
  private:
-  static constexpr std::size_t alignment = 4096;
-
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::unordered_map<LibraryMatmul, std::unique_ptr<Primitive>, Hash> primitives_;
-  std::vector<std::byte> scratch_;
+  Scratch scratch_;
 };
 
 }  // namespace

@@ -18,14 +18,13 @@ struct LibraryMatmul {
   runtime::DType c_dtype = runtime::DType::f32;
   bool has_bias = false;
   bool accumulate = false;
-  std::size_t lda = 0;  ///< elements from a row of a, b or c, as stored, to its next
-  std::size_t ldb = 0;
-  std::size_t ldc = 0;
 
   friend bool operator==(const LibraryMatmul&, const LibraryMatmul&) = default;
 };
 
-/// c[M, N] = a[M, K] · b + bias, or c += a · b. Sums in float, rounds once.
+/// c[M, N] = a[M, K] · b + bias, or c += a · b, all without gaps between rows: with gaps oneDNN 2.6 takes slower
+/// kernels, and other ones, which sum in another order. Sums in float, rounds once. A row of c has the same
+/// bits whatever M is.
 void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias);
 
 /// Whether the processor has instructions for products of bf16, so that they are faster than in f32.

@@ -32,9 +32,8 @@ void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const
   expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
          to_string(sums_dtype));
   if (n == 0) return;
-  stream.launch([=](runtime::ComputePool& pool) {
-    column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate);
-  });
+  stream.launch(
+      [=](runtime::ComputePool& pool) { column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate); });
 }
 
 }  // namespace ranvier::models

@@ -1,20 +1,76 @@
+// A product is cut into pieces whose operands lie without gaps and fit the second-level cache; the library
+// multiplies each on one thread. How N and K are cut depends on the shape alone, and M is only ever cut where
+// it makes no difference to the bits, so neither threads nor the number of rows change a result.
 #include "models/ops/matmul_cpu.hpp"
 
 #include "models/ops/library_matmul.hpp"
+#include "models/ops/scratch.hpp"
+#include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <cstdint>
+#include <cstring>
 
 namespace ranvier::models {
 namespace {
 
 using runtime::DType;
+using runtime::Share;
+
+constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+struct Cuts {
+  std::size_t n_pieces = 1;
+  std::size_t k_pieces = 1;
+  std::size_t rows = 0;   ///< of a block, at most
+  bool widened = false;   ///< operands are copied to f32
+  bool copies_a = false;  ///< to [rows, K piece], from another layout, a wider row or a narrower type
+  bool copies_b = false;
+  bool gathers_c = false;  ///< sums are kept in f32 beside c until they are complete
+};
+
+Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
+  constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // of a block of a, and of c
+  Cuts cuts{.widened = widened};
+  const auto pieces = [](std::size_t size, std::size_t longest, std::size_t piece) {
+    return size <= longest ? 1 : ceil_divide(size, piece);
+  };
+  if (widened) {
+    cuts.n_pieces = pieces(shape.n, 768, 512);
+    cuts.k_pieces = pieces(shape.k, 1536, 1024);
+  } else if (shape.transpose_b) {  // rows of b may be chosen freely: a head's many columns
+    cuts.n_pieces = pieces(shape.n, 4096, 1024);
+  } else {
+    cuts.k_pieces = pieces(shape.k, 1536, 1024);
+  }
+  cuts.copies_a = widened || shape.transpose_a || cuts.k_pieces > 1;
+  cuts.copies_b = widened;
+  cuts.gathers_c = cuts.n_pieces > 1 || ((cuts.k_pieces > 1 || widened) && arrays.c_dtype != DType::f32);
+  cuts.rows = shape.m;
+  const auto limit = [&](std::size_t row_bytes) {
+    cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));
+  };
+  if (cuts.copies_a) limit(ceil_divide(shape.k, cuts.k_pieces) * size_of(widened ? DType::f32 : arrays.dtype));
+  if (cuts.gathers_c) limit(ceil_divide(shape.n, cuts.n_pieces) * sizeof(float));
+  return cuts;
+}
+
+/// Piece `piece` of `size` elements. A row of a piece takes an odd number of cache lines, so that the rows of a
+/// copied block spread over the sets of the caches.
+Share piece_of(std::size_t size, std::size_t piece, std::size_t pieces, DType dtype) {
+  const std::size_t line = 64 / size_of(dtype);
+  const std::size_t length = pieces == 1 ? size : (ceil_divide(ceil_divide(size, pieces), line) | 1) * line;
+  return {std::min(size, piece * length), std::min(size, (piece + 1) * length)};
+}
+
+const std::byte* at(const void* array, DType dtype, std::size_t element) {
+  return static_cast<const std::byte*>(array) + element * size_of(dtype);
+}
 
 void widen(float* to, const void* from, DType dtype, std::size_t n) {
   runtime::with_float_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const auto* source = static_cast<const T*>(from);
+    const auto* source = static_cast<const decltype(type)*>(from);
     for (std::size_t i = 0; i < n; i += simd::lanes) {
       const std::size_t count = std::min(n - i, simd::lanes);
       simd::store(to + i, simd::load(source + i, count), count);
@@ -22,59 +78,183 @@ void widen(float* to, const void* from, DType dtype, std::size_t n) {
   });
 }
 
-}  // namespace
-
-void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
-  pool.run([&](int thread, int threads) {
-    const auto [begin, end] = runtime::share_of(shape.m, thread, threads, 16);
-    if (begin == end) return;
-    const std::size_t m = end - begin, n = shape.n, k = shape.k;
-    const auto at = [](const void* array, DType dtype, std::size_t offset) {
-      return static_cast<const std::byte*>(array) + offset * size_of(dtype);
-    };
-    std::vector<float> a(m * k), b(n * k), bias(arrays.bias != nullptr ? n : 0), c(m * n);
-    if (shape.transpose_a) {
-      std::vector<float> row(m);
-      for (std::size_t p = 0; p < k; ++p) {
-        widen(row.data(), at(arrays.a, arrays.dtype, p * shape.m + begin), arrays.dtype, m);
-        for (std::size_t i = 0; i < m; ++i) a[i * k + p] = row[i];
+/// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns] or, if it is stored so, its
+/// transpose. `stride` is that of `from` as stored. `strip` is for intermediate results.
+void copy_block(void* to, const std::byte* from, DType dtype, bool widened, bool transposed, std::size_t stride,
+                std::size_t rows, std::size_t columns, Scratch& strip) {
+  const std::size_t element = size_of(dtype);
+  if (!transposed) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      if (widened) {
+        widen(static_cast<float*>(to) + i * columns, from + i * stride * element, dtype, columns);
+      } else {
+        std::memcpy(static_cast<std::byte*>(to) + i * columns * element, from + i * stride * element,
+                    columns * element);
       }
-    } else {
-      widen(a.data(), at(arrays.a, arrays.dtype, begin * k), arrays.dtype, m * k);
     }
-    widen(b.data(), arrays.b, arrays.dtype, n * k);
-    if (arrays.bias != nullptr) widen(bias.data(), arrays.bias, arrays.dtype, n);
-    auto* result = static_cast<std::byte*>(arrays.c) + begin * n * size_of(arrays.c_dtype);
-    if (arrays.accumulate) widen(c.data(), result, arrays.c_dtype, m * n);
-    if (k != 0) {
-      library_matmul({.m = m, .n = n, .k = k, .transpose_b = shape.transpose_b, .has_bias = !bias.empty(),
-                      .accumulate = arrays.accumulate, .lda = k, .ldb = shape.transpose_b ? k : n, .ldc = n},
-                     c.data(), a.data(), b.data(), bias.data());
-    } else {
-      for (std::size_t i = 0; i < m && !bias.empty(); ++i) std::copy(bias.begin(), bias.end(), c.data() + i * n);
+  } else if (widened && dtype != DType::f32) {
+    constexpr std::size_t height = 64;
+    auto* wide = strip.get<float>(height * rows);
+    for (std::size_t j = 0; j < columns; j += height) {
+      const std::size_t count = std::min(height, columns - j);
+      for (std::size_t r = 0; r < count; ++r)
+        widen(wide + r * rows, from + (j + r) * stride * element, dtype, rows);
+      transpose(static_cast<std::uint32_t*>(to) + j, columns, reinterpret_cast<std::uint32_t*>(wide), rows, count,
+                rows);
     }
-    runtime::with_float_type(arrays.c_dtype, [&](auto type) {
-      using T = decltype(type);
-      for (std::size_t i = 0; i < m * n; ++i) reinterpret_cast<T*>(result)[i] = runtime::from_float<T>(c[i]);
+  } else if (element == 4) {
+    transpose(static_cast<std::uint32_t*>(to), columns, reinterpret_cast<const std::uint32_t*>(from), stride,
+              columns, rows);
+  } else {
+    transpose(static_cast<std::uint16_t*>(to), columns, reinterpret_cast<const std::uint16_t*>(from), stride,
+              columns, rows);
+  }
+}
+
+/// c[rows, columns] (+)= from[rows, columns] with `stride` elements from a row of c to its next.
+void put_block(void* c, DType dtype, std::size_t stride, const float* from, std::size_t rows, std::size_t columns,
+               bool accumulate) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      auto* to = static_cast<decltype(type)*>(c) + i * stride;
+      for (std::size_t j = 0; j < columns; j += simd::lanes) {
+        const std::size_t count = std::min(columns - j, simd::lanes);
+        const simd::Floats sum = simd::load(from + i * columns + j, count);
+        simd::store(to + j, accumulate ? simd::load(to + j, count) + sum : sum, count);
+      }
+    }
+  });
+}
+
+struct ThreadMemory {
+  Scratch a, b, c, bias, strip;
+};
+
+/// Rows `rows` of c within piece `n_piece` of its columns.
+void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& cuts, Share rows,
+              std::size_t n_piece, ThreadMemory& memory) {
+  const DType dtype = cuts.widened ? DType::f32 : arrays.dtype;
+  const Share columns = piece_of(shape.n, n_piece, cuts.n_pieces, dtype);
+  const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
+  const std::size_t c_begin = rows.begin * shape.n + columns.begin;
+  auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
+  auto* sums = cuts.gathers_c ? memory.c.get<float>(m * n) : nullptr;
+
+  const void* bias = arrays.bias == nullptr ? nullptr : at(arrays.bias, arrays.dtype, columns.begin);
+  if (bias != nullptr && cuts.widened) {
+    auto* wide = memory.bias.get<float>(n);
+    widen(wide, bias, arrays.dtype, n);
+    bias = wide;
+  }
+  for (std::size_t k_piece = 0; k_piece < cuts.k_pieces; ++k_piece) {
+    const Share depth = piece_of(shape.k, k_piece, cuts.k_pieces, dtype);
+    const std::size_t k = depth.end - depth.begin;
+
+    const std::size_t a_stride = shape.transpose_a ? shape.m : shape.k;
+    const void* a =
+        at(arrays.a, arrays.dtype,
+           shape.transpose_a ? depth.begin * a_stride + rows.begin : rows.begin * a_stride + depth.begin);
+    if (cuts.copies_a) {
+      void* copy = memory.a.get(m * k * size_of(dtype));
+      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, a_stride, m,
+                 k, memory.strip);
+      a = copy;
+    }
+    const std::size_t b_stride = shape.transpose_b ? shape.k : shape.n;
+    const void* b =
+        at(arrays.b, arrays.dtype,
+           shape.transpose_b ? columns.begin * b_stride + depth.begin : depth.begin * b_stride + columns.begin);
+    if (cuts.copies_b) {
+      void* copy = memory.b.get(n * k * size_of(dtype));
+      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, b_stride,
+                 shape.transpose_b ? n : k, shape.transpose_b ? k : n, memory.strip);
+      b = copy;
+    }
+    library_matmul({.m = m,
+                    .n = n,
+                    .k = k,
+                    .transpose_b = shape.transpose_b,
+                    .dtype = dtype,
+                    .c_dtype = sums != nullptr ? DType::f32 : arrays.c_dtype,
+                    .has_bias = bias != nullptr && k_piece == 0,
+                    .accumulate = k_piece > 0 || (arrays.accumulate && sums == nullptr)},
+                   sums != nullptr ? static_cast<void*>(sums) : c, a, b, bias);
+  }
+  if (sums != nullptr) put_block(c, arrays.c_dtype, shape.n, sums, m, n, arrays.accumulate);
+}
+
+/// The sum over no terms.
+void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
+  if (arrays.accumulate) return;
+  runtime::with_float_type(arrays.c_dtype, [&](auto c_type) {
+    runtime::with_float_type(arrays.dtype, [&](auto bias_type) {
+      auto* c = static_cast<decltype(c_type)*>(arrays.c);
+      const auto* bias = static_cast<const decltype(bias_type)*>(arrays.bias);
+      for (std::size_t i = 0; i < shape.m * shape.n; ++i)
+        c[i] = runtime::from_float<decltype(c_type)>(bias == nullptr ? 0.0f : runtime::to_float(bias[i % shape.n]));
     });
   });
 }
 
+void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
+  if (shape.k == 0) return put_bias(shape, arrays);
+  const Cuts cuts = cut(shape, arrays, widened);
+  pool.run([&](int thread, int threads) {
+    static thread_local ThreadMemory memory;
+    Share rows{0, shape.m}, pieces{0, cuts.n_pieces};
+    if (cuts.n_pieces > 1 && shape.n > shape.m) {
+      pieces = runtime::share_of(cuts.n_pieces, thread, threads);
+    } else {
+      rows = runtime::share_of(shape.m, thread, threads, 16);
+    }
+    for (std::size_t piece = pieces.begin; piece < pieces.end; ++piece)
+      for (std::size_t row = rows.begin; row < rows.end; row += cuts.rows)
+        multiply(shape, arrays, cuts, {row, std::min(rows.end, row + cuts.rows)}, piece, memory);
+  });
+}
+
+}  // namespace
+
+void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
+  const bool native = arrays.dtype == DType::f32 || (arrays.dtype == DType::bf16 && library_has_bf16());
+  run(pool, shape, arrays, !native);
+}
+
+void matmul_cpu_widened(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
+  run(pool, shape, arrays, true);
+}
+
 void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, const void* dy, DType dtype,
                      std::size_t m, std::size_t n, bool accumulate) {
+  constexpr std::size_t block_rows = 128;  // whose sums are added up first
+  constexpr std::size_t width = 8;         // vectors whose sums are in registers at a time
   pool.run([&](int thread, int threads) {
-    const auto [begin, end] = runtime::share_of(n, thread, threads, 64);
+    const auto [begin, end] = runtime::share_of(n, thread, threads, simd::lanes);
     runtime::with_float_type(dtype, [&](auto type) {
-      using T = decltype(type);
       runtime::with_float_type(sums_dtype, [&](auto sums_type) {
-        using S = decltype(sums_type);
-        auto* to = static_cast<S*>(sums);
-        for (std::size_t j = begin; j < end; j += simd::lanes) {
-          const std::size_t count = std::min(end - j, simd::lanes);
-          simd::Floats sum{};
-          for (std::size_t i = 0; i < m; ++i) sum += simd::load(static_cast<const T*>(dy) + i * n + j, count);
-          if (accumulate) sum += simd::load(to + j, count);
-          simd::store(to + j, sum, count);
+        const auto* from = static_cast<const decltype(type)*>(dy);
+        auto* to = static_cast<decltype(sums_type)*>(sums);
+        for (std::size_t j = begin; j < end;) {
+          const std::size_t vectors = end - j >= width * simd::lanes ? width : 1;
+          const std::size_t count = std::min(end - j, vectors * simd::lanes);
+          simd::Floats total[width] = {};
+          for (std::size_t i0 = 0; i0 < m; i0 += block_rows) {
+            simd::Floats sum[width] = {};
+            for (std::size_t i = i0; i < std::min(m, i0 + block_rows); ++i) {
+              if (vectors == width) {
+                for (std::size_t v = 0; v < width; ++v) sum[v] += simd::load(from + i * n + j + v * simd::lanes);
+              } else {
+                sum[0] += simd::load(from + i * n + j, count);
+              }
+            }
+            for (std::size_t v = 0; v < width; ++v) total[v] += sum[v];
+          }
+          for (std::size_t v = 0; v < vectors; ++v) {
+            auto* place = to + j + v * simd::lanes;
+            const std::size_t lanes = std::min(simd::lanes, count - v * simd::lanes);
+            simd::store(place, accumulate ? simd::load(place, lanes) + total[v] : total[v], lanes);
+          }
+          j += count;
         }
       });
     });

@@ -8,6 +8,9 @@ namespace ranvier::models {
 
 void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays);
 
+/// The same by way of f32 copies of the operands: for types that the processor cannot multiply.
+void matmul_cpu_widened(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays);
+
 void column_sums_cpu(runtime::ComputePool& pool, void* sums, runtime::DType sums_dtype, const void* dy,
                      runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
 

@@ -63,8 +63,13 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
     TypedArray c(c_dtype, shape.m * shape.n, 4);
     const auto expected = plain_matmul(shape, a, b, mode == 1 ? &bias : nullptr, mode == 2 ? &c : nullptr, c_dtype);
     product(pool, shape,
-            {.c = c.data(), .c_dtype = c_dtype, .a = a.data(), .b = b.data(), .dtype = dtype,
-             .bias = mode == 1 ? bias.data() : nullptr, .accumulate = mode == 2});
+            {.c = c.data(),
+             .c_dtype = c_dtype,
+             .a = a.data(),
+             .b = b.data(),
+             .dtype = dtype,
+             .bias = mode == 1 ? bias.data() : nullptr,
+             .accumulate = mode == 2});
     CHECK(worst(c, expected) <= 1);
   }
 }
@@ -73,15 +78,27 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 
 TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
-  for (const Product product : {&matmul_cpu})
+  for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const bool half_result : {false, true})
-        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1}, {2, 3, 0}, {7, 5, 3}, {33, 64, 100},
-                                      {130, 48, 257}, {64, 200, 31}, {3, 17, 5000}, {300, 40, 64}})
+        for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
+                                      {2, 3, 0},
+                                      {7, 5, 3},
+                                      {33, 64, 100},
+                                      {130, 48, 257},
+                                      {64, 200, 31},
+                                      {3, 17, 5000},
+                                      {300, 40, 64},
+                                      {5, 4200, 20}})
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
-              CAPTURE(to_string(dtype)); CAPTURE(half_result);
-              CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_a); CAPTURE(transpose_b);
+              CAPTURE(to_string(dtype));
+              CAPTURE(half_result);
+              CAPTURE(m);
+              CAPTURE(n);
+              CAPTURE(k);
+              CAPTURE(transpose_a);
+              CAPTURE(transpose_b);
               check_against_plain(product, {m, n, k, transpose_a, transpose_b}, dtype,
                                   half_result ? dtype : DType::f32, pool);
             }
@@ -89,17 +106,28 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
 
 TEST_CASE("a matrix product has the same bits for any number of threads") {
   for (const DType dtype : all_dtypes)
-    for (const auto& [m, n, k] : {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 9000}})
+    for (const auto& [m, n, k] :
+         {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 3000}, {40, 4200, 30}})
       for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true}) {
-          CAPTURE(to_string(dtype)); CAPTURE(m); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_a); CAPTURE(transpose_b);
+          CAPTURE(to_string(dtype));
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(transpose_a);
+          CAPTURE(transpose_b);
           const TypedArray a(dtype, m * k, 5), b(dtype, k * n, 6), bias(dtype, n, 7);
           TypedArray expected(dtype, m * n), c(dtype, m * n);
           for (const int threads : {1, 2, 3}) {
             runtime::ComputePool pool(threads);
             auto& to = threads == 1 ? expected : c;
             matmul_cpu(pool, {m, n, k, transpose_a, transpose_b},
-                       {.c = to.data(), .c_dtype = dtype, .a = a.data(), .b = b.data(), .dtype = dtype, .bias = bias.data()});
+                       {.c = to.data(),
+                        .c_dtype = dtype,
+                        .a = a.data(),
+                        .b = b.data(),
+                        .dtype = dtype,
+                        .bias = bias.data()});
             CHECK(same_bits(to, expected));
           }
         }
@@ -108,13 +136,17 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
 TEST_CASE("rows of a product have the same bits however many rows are multiplied with them") {
   runtime::ComputePool pool(2);
   for (const DType dtype : all_dtypes)
-    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 9000}})
+    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 3000}, {4200, 32}})
       for (const bool transpose_b : {false, true}) {
-        CAPTURE(to_string(dtype)); CAPTURE(n); CAPTURE(k); CAPTURE(transpose_b);
+        CAPTURE(to_string(dtype));
+        CAPTURE(n);
+        CAPTURE(k);
+        CAPTURE(transpose_b);
         constexpr std::size_t m = 520;
         const TypedArray a(dtype, m * k, 8), b(dtype, k * n, 9);
         TypedArray all(DType::f32, m * n);
-        matmul_cpu(pool, {m, n, k, false, transpose_b}, {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
+        matmul_cpu(pool, {m, n, k, false, transpose_b},
+                   {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
         for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
           CAPTURE(rows);
           TypedArray some(DType::f32, rows * n);
@@ -130,7 +162,10 @@ TEST_CASE("column sums equal the plain sums and do not depend on the number of t
     for (const DType sums_dtype : {DType::f32, dtype})
       for (const auto& [m, n] : {std::array<std::size_t, 2>{0, 5}, {1, 1}, {7, 33}, {300, 200}, {1025, 64}})
         for (const bool accumulate : {false, true}) {
-          CAPTURE(to_string(dtype)); CAPTURE(m); CAPTURE(n); CAPTURE(accumulate);
+          CAPTURE(to_string(dtype));
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(accumulate);
           const TypedArray dy(dtype, m * n, 10), before(sums_dtype, n, 11);
           TypedArray first = before;
           for (const int threads : {1, 2, 3}) {

@@ -17,14 +17,14 @@ namespace ranvier::models {
 class TypedArray {
  public:
   /// Zeros.
-  TypedArray(runtime::DType dtype, std::size_t n)
-      : dtype_(dtype), n_(n), bytes_(n * runtime::size_of(dtype)) {}
+  TypedArray(runtime::DType dtype, std::size_t n) : dtype_(dtype), n_(n), bytes_(n * runtime::size_of(dtype)) {}
 
   /// Normally distributed, rounded to the dtype; the same for the same seed.
   TypedArray(runtime::DType dtype, std::size_t n, std::uint64_t seed, double deviation = 1) : TypedArray(dtype, n) {
     const auto key = runtime::philox_key(seed, runtime::RandomPurpose::test);
     for (std::size_t i = 0; i < n; ++i) {
-      const auto bits = runtime::philox(key, {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0});
+      const auto bits =
+          runtime::philox(key, {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0});
       const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(runtime::uniform(bits[0]))));
       set(i, deviation * radius * std::cos(2 * std::numbers::pi * static_cast<double>(runtime::uniform(bits[1]))));
     }
@@ -33,7 +33,9 @@ class TypedArray {
   [[nodiscard]] runtime::DType dtype() const { return dtype_; }
   [[nodiscard]] std::size_t size() const { return n_; }
 
-  [[nodiscard]] std::byte* data(std::size_t element = 0) { return bytes_.data() + element * runtime::size_of(dtype_); }
+  [[nodiscard]] std::byte* data(std::size_t element = 0) {
+    return bytes_.data() + element * runtime::size_of(dtype_);
+  }
   [[nodiscard]] const std::byte* data(std::size_t element = 0) const {
     return bytes_.data() + element * runtime::size_of(dtype_);
   }

@@ -1,0 +1,78 @@
+// Transposition of small matrices of 2- or 4-byte elements in registers, for operands that a library takes in
+// one layout only.
+#pragma once
+
+#include "models/ops/vector_math.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace ranvier::models {
+namespace detail {
+
+template <typename T>
+struct Block {
+  using Row [[gnu::vector_size(simd::lanes * sizeof(T))]] = T;
+
+  Row rows[simd::lanes];
+};
+
+/// Lanes of a where bit `distance` of the lane is 0 and, between them, those of b; high: the other halves.
+template <std::size_t distance, bool high, typename Vector, std::size_t... lane>
+[[nodiscard]] inline Vector merge(Vector a, Vector b, std::index_sequence<lane...>) {
+  constexpr auto n = sizeof...(lane);
+  if constexpr (high) {
+    return __builtin_shufflevector(a, b, ((lane & distance) != 0 ? n + lane : lane + distance)...);
+  } else {
+    return __builtin_shufflevector(a, b, ((lane & distance) != 0 ? n + lane - distance : lane)...);
+  }
+}
+
+template <std::size_t distance = simd::lanes / 2, typename T>
+inline void transpose(Block<T>& block) {
+  if constexpr (distance != 0) {
+    constexpr auto lanes = std::make_index_sequence<simd::lanes>();
+    for (std::size_t i = 0; i < simd::lanes; ++i) {
+      if ((i & distance) != 0) continue;
+      const auto a = block.rows[i], b = block.rows[i + distance];
+      block.rows[i] = merge<distance, false>(a, b, lanes);
+      block.rows[i + distance] = merge<distance, true>(a, b, lanes);
+    }
+    transpose<distance / 2>(block);
+  }
+}
+
+}  // namespace detail
+
+/// to[columns, rows] = fromᵀ with from[rows, columns]; strides are the elements from a row to its next.
+/// T: std::uint16_t or std::uint32_t.
+template <typename T>
+void transpose(T* to, std::size_t to_stride, const T* from, std::size_t from_stride, std::size_t rows,
+               std::size_t columns) {
+  constexpr std::size_t lanes = simd::lanes;
+  constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));  // so that cache lines of `to` are written whole
+  for (std::size_t j0 = 0; j0 < columns; j0 += line) {
+    const std::size_t j1 = std::min(columns, j0 + line);
+    for (std::size_t i = 0; i < rows; i += lanes) {
+      for (std::size_t j = j0; j < j1; j += lanes) {
+        if (i + lanes <= rows && j + lanes <= columns) {
+          detail::Block<T> block;
+          for (std::size_t r = 0; r < lanes; ++r)
+            std::memcpy(&block.rows[r], from + (i + r) * from_stride + j, sizeof(block.rows[r]));
+          detail::transpose(block);
+          for (std::size_t r = 0; r < lanes; ++r)
+            std::memcpy(to + (j + r) * to_stride + i, &block.rows[r], sizeof(block.rows[r]));
+        } else {
+          for (std::size_t r = i; r < std::min(rows, i + lanes); ++r)
+            for (std::size_t c = j; c < std::min(j1, j + lanes); ++c)
+              to[c * to_stride + r] = from[r * from_stride + c];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace ranvier::models

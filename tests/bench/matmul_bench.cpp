@@ -1,0 +1,128 @@
+// Rates of every matrix product of a GPT's training step, as a share of what the library reaches on this
+// machine in its best layout. One JSON line per case.
+//
+//   matmul_bench [threads] [hidden] [tokens] [vocabulary]
+#include "models/ops/library_matmul.hpp"
+#include "models/ops/matmul_cpu.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+struct Case {
+  const char* name;
+  MatmulShape shape;
+  bool accumulate = false;
+  bool half_result = false;  ///< written in the operands' type
+};
+
+/// Seconds of the quickest call within about 0.3 s.
+double quickest(const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e9, total = 0;
+  work();
+  for (int i = 0; i < 3 || (total < 0.3 && i < 1000); ++i) {
+    const auto begin = Clock::now();
+    work();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  return best;
+}
+
+double flops(const MatmulShape& s) {
+  return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+}
+
+void fill(std::byte* to, DType dtype, std::size_t n) {
+  std::uint32_t state = 1;
+  runtime::with_float_type(dtype, [&](auto type) {
+    auto* values = reinterpret_cast<decltype(type)*>(to);
+    for (std::size_t i = 0; i < n; ++i) {
+      state = state * 1664525u + 1013904223u;
+      values[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int i, std::size_t otherwise) {
+    return argc > i ? static_cast<std::size_t>(std::atoll(argv[i])) : otherwise;
+  };
+  const int threads = static_cast<int>(argument(1, 2));
+  const std::size_t c = argument(2, 384), t = argument(3, 4096), v = argument(4, 256);
+
+  std::vector<Case> cases;
+  const auto linear = [&](const char* forward, const char* dx, const char* dw, std::size_t in, std::size_t out) {
+    cases.push_back({forward, {.m = t, .n = out, .k = in}, false, true});
+    cases.push_back({dx, {.m = t, .n = in, .k = out, .transpose_b = true}, false, true});
+    cases.push_back({dw, {.m = in, .n = out, .k = t, .transpose_a = true}, true});
+  };
+  linear("attn", "attn dx", "attn dw", c, 3 * c);
+  linear("proj", "proj dx", "proj dw", c, c);
+  linear("fc", "fc dx", "fc dw", c, 4 * c);
+  linear("fc2", "fc2 dx", "fc2 dw", 4 * c, c);
+  cases.push_back({"head", {.m = t, .n = v, .k = c, .transpose_b = true}, false, true});
+  cases.push_back({"head dx", {.m = t, .n = c, .k = v}, false, true});
+  cases.push_back({"head dw", {.m = v, .n = c, .k = t, .transpose_a = true}, true});
+
+  const auto device = runtime::make_cpu_device({.threads = threads});
+  runtime::ComputePool pool(threads);
+  const std::size_t largest = std::max({t * std::max(4 * c, v), 4 * c * c, v * c});
+  const auto a = device->allocate(largest * 4, runtime::MemorySpace::device);
+  const auto b = device->allocate(largest * 4, runtime::MemorySpace::device);
+  const auto result = device->allocate(largest * 4, runtime::MemorySpace::device);
+
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    fill(a.data(), dtype, largest);
+    fill(b.data(), dtype, largest);
+    const bool native = dtype != DType::f16 && (dtype == DType::f32 || library_has_bf16());
+    const LibraryMatmul best{.m = 512, .n = 384, .k = 384, .dtype = native ? dtype : DType::f32};
+    const double ceiling = threads * flops({.m = best.m, .n = best.n, .k = best.k}) / quickest([&] {
+                             pool.run([&](int thread, int) {
+                               const auto i = static_cast<std::size_t>(thread);
+                               library_matmul(best, result.data() + i * best.m * best.n * 4,
+                                              a.data() + i * best.m * best.k * 4, b.data(), nullptr);
+                             });
+                           });
+    double total_seconds = 0, total_flops = 0;
+    for (const Case& one : cases) {
+      const MatmulArrays arrays{.c = result.data(),
+                                .c_dtype = one.half_result ? dtype : DType::f32,
+                                .a = a.data(),
+                                .b = b.data(),
+                                .dtype = dtype,
+                                .accumulate = one.accumulate};
+      const double seconds = quickest([&] { matmul_cpu(pool, one.shape, arrays); });
+      total_seconds += seconds;
+      total_flops += flops(one.shape);
+      fmt::print(R"({{"bench": "matmul", "case": "{}", "dtype": "{}", "threads": {}, "m": {}, "n": {}, "k": {}, )"
+                 R"("gflops": {:.1f}, "of_ceiling": {:.3f}}})"
+                 "\n",
+                 one.name, to_string(dtype), threads, one.shape.m, one.shape.n, one.shape.k,
+                 flops(one.shape) / seconds * 1e-9, flops(one.shape) / seconds / ceiling);
+      std::fflush(stdout);
+    }
+    fmt::print(R"({{"bench": "matmul", "case": "all", "dtype": "{}", "threads": {}, "gflops": {:.1f}, )"
+               R"("of_ceiling": {:.3f}, "ceiling_gflops": {:.1f}}})"
+               "\n",
+               to_string(dtype), threads, total_flops / total_seconds * 1e-9, total_flops / total_seconds / ceiling,
+               ceiling * 1e-9);
+  }
+}
