@@ -5,6 +5,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace ranvier::actors {
 
@@ -19,6 +20,11 @@ namespace {
 
 constexpr std::size_t units_at_a_time = 2;  // one sends while the other one's additions run
 
+int chunks_of(std::size_t elements, const GradientSync::Options& options, runtime::DType dtype) {
+  const std::size_t piece_bytes = elements * runtime::size_of(dtype) / options.column.size();
+  return static_cast<int>(std::max<std::size_t>(1, (piece_bytes + options.chunk_bytes - 1) / options.chunk_bytes));
+}
+
 }  // namespace
 
 GradientSync::Memory GradientSync::plan(const UnitStates& states, const Options& options,
@@ -29,18 +35,15 @@ GradientSync::Memory GradientSync::plan(const UnitStates& states, const Options&
   std::size_t staging_bytes = 0;
   bool exchanges = false;
   for (std::size_t u = 0; u < states.all().size(); ++u) {
-    const std::size_t elements = states.all()[u].elements;
-    const std::size_t piece_bytes = elements * runtime::size_of(dtype) / options.column.size();
-    const auto chunks =
-        static_cast<int>(std::max<std::size_t>(1, (piece_bytes + options.chunk_bytes - 1) / options.chunk_bytes));
-    std::vector<collectives::Plan> plans;
-    if (ranks > 1) {
-      for (int c = 0; c < chunks; ++c) plans.push_back(collectives::ring_all_reduce(ranks, elements, chunks, c));
-    }
-    staging_bytes = std::max(staging_bytes,
-                             collectives::Executor::staging_bytes(plans, options.row, dtype, options.depth));
-    memory.plans.push_back(std::make_shared<const std::vector<collectives::Plan>>(std::move(plans)));
     exchanges = exchanges || options.partners[u].has_value();
+    if (ranks == 1) continue;
+    const std::size_t elements = states.all()[u].elements;
+    const int chunks = chunks_of(elements, options, dtype);
+    const std::vector<collectives::Plan> in_flight(
+        static_cast<std::size_t>(std::min(chunks, options.depth)),
+        collectives::ring_all_reduce(ranks, elements, chunks, chunks - 1));  // none is larger than the last
+    staging_bytes = std::max(
+        staging_bytes, collectives::Executor::staging_bytes(in_flight, options.row, dtype, options.depth));
   }
   memory.reduce_staging = plan.add({MemoryKind::messages, MemorySpace::device, "gradients arriving from the column",
                                     staging_bytes, ranks > 1 ? units_at_a_time : 1});
@@ -71,11 +74,23 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
   for (int d = 0; d < options_.depth; ++d) {
     exchange_staging_.push_back(arena.slot(memory_.exchange_staging, static_cast<std::size_t>(d)));
   }
+  const auto ranks = static_cast<int>(options_.column.size());
+  std::map<std::size_t, Plans> plans_of_size;
   std::uint32_t tag = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     squares_.push_back(arena.slot_as<double>(memory_.squares, u));
+    if (ranks == 1) continue;
+    const std::size_t elements = states.all()[u].elements;
+    Plans& plans = plans_of_size[elements];
+    if (!plans) {
+      const int chunks = chunks_of(elements, options_, states.precision().gradient);
+      std::vector<collectives::Plan> made;
+      for (int c = 0; c < chunks; ++c) made.push_back(collectives::ring_all_reduce(ranks, elements, chunks, c));
+      plans = std::make_shared<const std::vector<collectives::Plan>>(std::move(made));
+    }
+    units_[u].plans = plans;
     units_[u].first_tag = tag;
-    tag += static_cast<std::uint32_t>(memory_.plans[u]->size());
+    tag += static_cast<std::uint32_t>(plans->size());
   }
 }
 
@@ -151,7 +166,7 @@ void GradientSync::reduce_waiting() {
     std::byte* staging = free_staging_.back();
     free_staging_.pop_back();
     const auto begin = Trace::Clock::now();
-    executor_->run({.plans = memory_.plans[u],
+    executor_->run({.plans = units_[u].plans,
                     .members = options_.column,
                     .me = options_.row,
                     .data = states_->all()[u].gradients[0],

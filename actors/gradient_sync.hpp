@@ -13,7 +13,6 @@
 #include "runtime/transport.hpp"
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,7 +32,6 @@ class GradientSync {
 
   /// What the phase needs beside the gradients themselves.
   struct Memory {
-    std::vector<std::shared_ptr<const std::vector<collectives::Plan>>> plans;  ///< by unit, one plan per chunk
     runtime::MemoryId reduce_staging, exchange_staging, squares;
   };
   [[nodiscard]] static Memory plan(const UnitStates& states, const Options& options, runtime::MemoryPlan& plan);
@@ -52,7 +50,9 @@ class GradientSync {
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
  private:
+  using Plans = std::shared_ptr<const std::vector<collectives::Plan>>;
   struct Unit {
+    Plans plans;  ///< one per chunk; shared by units of one size
     int uses_missing = 0;
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
