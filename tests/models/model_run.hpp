@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,23 @@ inline ReferenceSamples made_up_samples(const GptOptions& options, std::int64_t 
   return samples;
 }
 
+/// Aligned as device memory is, but of no byte more than asked for, so that AddressSanitizer sees overruns.
+class HeapMemory {
+ public:
+  explicit HeapMemory(std::size_t bytes)
+      : data_(static_cast<std::byte*>(operator new (bytes, std::align_val_t{64}))), bytes_(bytes) {}
+
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Release {
+    void operator()(std::byte* data) const { operator delete (data, std::align_val_t{64}); }
+  };
+  std::unique_ptr<std::byte, Release> data_;
+  std::size_t bytes_;
+};
+
 class ModelRun {
  public:
   /// Owns the device: its one wide stream is the run's. `samples`: of the largest microbatch. Parameters are drawn
@@ -58,16 +76,15 @@ class ModelRun {
       }
       parameters_.emplace(unit.name, std::move(values));
     }
-    const auto allocate = [&](std::size_t bytes) { return device_->allocate(bytes, runtime::MemorySpace::device); };
     for (const auto& layer : gpt_.layers) {
       const LayerMemory memory = layer->memory(shape_);
-      saved_.push_back(allocate(memory.saved));
-      deferred_.push_back(allocate(memory.deferred));
-      workspace_.push_back(allocate(memory.workspace));
+      saved_.emplace_back(memory.saved);
+      deferred_.emplace_back(memory.deferred);
+      workspace_.emplace_back(memory.workspace);
       const std::size_t bytes =
           static_cast<std::size_t>(samples) * layer->output_elements(shape_.positions) * size_of(dtype_);
-      outputs_.push_back(allocate(bytes));
-      output_gradients_.push_back(allocate(bytes));
+      outputs_.emplace_back(bytes);
+      output_gradients_.emplace_back(bytes);
       for (const UnitSpec& unit : layer->units())
         gradients_.emplace_back(unit, TypedArray(gradient_dtype_, unit.elements()));
     }
@@ -155,7 +172,7 @@ class ModelRun {
   }
 
  private:
-  static void poison(const runtime::Buffer& buffer) {
+  static void poison(HeapMemory& buffer) {
     if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
   }
 
@@ -193,7 +210,7 @@ class ModelRun {
   MicrobatchShape shape_;
   std::unique_ptr<runtime::Stream> stream_;
   std::map<std::string, TypedArray> parameters_;
-  std::vector<runtime::Buffer> saved_, deferred_, workspace_, outputs_, output_gradients_;
+  std::vector<HeapMemory> saved_, deferred_, workspace_, outputs_, output_gradients_;
   std::vector<std::pair<UnitSpec, TypedArray>> gradients_;
   std::vector<const std::byte*> pointers_;
   std::vector<std::byte*> gradient_pointers_;
