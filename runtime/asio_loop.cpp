@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,8 +27,20 @@ using Clock = std::chrono::steady_clock;
 /// would cost more than asking MPI.
 constexpr Duration kernel_poll_interval = std::chrono::microseconds(20);
 
+/// Whether other threads of this process compute is asked over windows of this length.
+constexpr Duration computing_window = std::chrono::microseconds(100);
+
 /// The longest sleep of a loop that waits for nothing, so that its heartbeat goes on.
 constexpr Duration longest_block = std::chrono::milliseconds(50);
+
+/// CPU time that the other threads of this process have used.
+Duration computed_elsewhere() {
+  timespec process{}, thread{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &process);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &thread);
+  return std::chrono::seconds(process.tv_sec - thread.tv_sec) +
+         std::chrono::nanoseconds(process.tv_nsec - thread.tv_nsec);
+}
 
 }  // namespace
 
@@ -58,6 +71,9 @@ struct AsioLoop::State {
   Clock::time_point idle_since{};
   Duration next_sleep{};
   bool idle = false;
+  Clock::time_point window_start{};
+  Duration window_used{};
+  bool computes = false;
   std::size_t wake_ups = 0;  ///< handlers of the context that only ended a sleep
   std::function<void(int)> signal_handler;
   std::unique_ptr<boost::asio::signal_set> signals;
@@ -104,16 +120,29 @@ struct AsioLoop::State {
     if (!waits_for_source()) return block();
     if (!std::exchange(idle, true)) {
       idle_since = time;
+      window_start = {};
+      computes = false;
       next_sleep = policy.sleep_first;
     }
     const Duration waited = time - idle_since;
     if (waited < policy.spin) return;
-    if (waited < policy.spin + policy.yield) {
+    if (waited < policy.spin + policy.yield && !process_computes(time)) {
       sched_yield();
       return;
     }
     sleep(next_sleep);
     next_sleep = std::min(2 * next_sleep, policy.sleep_longest);
+  }
+
+  /// Whether other threads of this process used more than half a core during a window since the loop is idle.
+  /// They are better off without a loop that looks to the scheduler as if it had work, too.
+  bool process_computes(Clock::time_point time) {
+    if (computes || time - window_start < computing_window) return computes;
+    const Duration used = computed_elsewhere();
+    computes = window_start != Clock::time_point{} && used - window_used > (time - window_start) / 2;
+    window_start = time;
+    window_used = used;
+    return computes;
   }
 
   /// Returns when something was posted, or at a timer or a signal.

@@ -12,10 +12,11 @@
 namespace ranvier::runtime {
 
 struct IdlePolicy {
-  Duration spin = std::chrono::microseconds(0);       ///< ask again at once for this long
-  Duration yield = std::chrono::microseconds(50);     ///< then between sched_yield calls
+  Duration spin = std::chrono::microseconds(20);  ///< ask again at once for this long
+  /// Then between sched_yield calls, unless other threads of this process turn out to compute.
+  Duration yield = std::chrono::milliseconds(5);
   Duration sleep_first = std::chrono::microseconds(20);  ///< then asleep, doubling
-  Duration sleep_longest = std::chrono::microseconds(200);
+  Duration sleep_longest = std::chrono::milliseconds(1);
 };
 
 class AsioLoop final : public EventLoop {

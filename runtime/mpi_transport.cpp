@@ -9,6 +9,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "runtime/error.hpp"
@@ -33,6 +34,22 @@ void check(int code, const char* call) {
 
 int to_mpi(Tag tag) {
   return static_cast<int>(static_cast<std::uint32_t>(tag.channel) * tag_index_limit + tag.index);
+}
+
+/// Waits without keeping a core from ranks that compute.
+void wait(MPI_Request request) {
+  for (int done = 0; done == 0;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+long long reduce(long long value, MPI_Op operation) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  long long result = 0;
+  check(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
+  wait(request);
+  return result;
 }
 
 std::size_t total_bytes(const auto& ranges) {
@@ -92,6 +109,9 @@ class Message {
 }  // namespace
 
 MpiSession::MpiSession(int& argc, char**& argv) {
+  // mpirun makes Open MPI yield inside every poll where ranks outnumber cores, which can take a time slice of
+  // whoever computes. The loop's idle policy does that better.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) {
@@ -119,17 +139,14 @@ void MpiSession::abort(int status) {
   std::_Exit(status);
 }
 
-void MpiSession::barrier() { check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
-
-long long MpiSession::smallest(long long value) {
-  check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_LONG_LONG, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
-  return value;
+void MpiSession::barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  wait(request);
 }
 
-long long MpiSession::largest(long long value) {
-  check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_LONG_LONG, MPI_MAX, MPI_COMM_WORLD), "MPI_Allreduce");
-  return value;
-}
+long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN); }
+long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX); }
 
 struct MpiTransport::State {
   struct Operation {
