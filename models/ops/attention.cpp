@@ -28,8 +28,8 @@ void attention_forward(runtime::StreamView stream, const AttentionShape& shape, 
   });
 }
 
-void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
-                        void* d_qkv, const void* d_out, const void* qkv, const void* out, const float* logsumexp,
+void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
+                        const void* d_out, const void* qkv, const void* out, const float* logsumexp,
                         const Dropout& dropout, std::byte* workspace) {
   check(stream, shape);
   stream.launch([=](runtime::ComputePool& pool) {

@@ -20,8 +20,7 @@ struct AttentionShape {
 };
 
 /// Scratch that either call needs, in bytes. Enough for every smaller B too.
-[[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype,
-                                                    int threads);
+[[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);
 
 /// out[B, T, C] = softmax(q kᵀ / √D, causal) v with q, k, v = qkv[B, T, 3C] side by side, heads as slices of
 /// D channels. logsumexp[B, H, T] (float, of the scaled scores) is what backward needs. Dropout, if any, acts
@@ -31,8 +30,8 @@ void attention_forward(runtime::StreamView stream, const AttentionShape& shape, 
 
 /// d_qkv[B, T, 3C] from d_out, and from qkv, out and logsumexp of the forward pass. Deterministic; the result
 /// for one sample does not depend on the others.
-void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
-                        void* d_qkv, const void* d_out, const void* qkv, const void* out, const float* logsumexp,
+void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
+                        const void* d_out, const void* qkv, const void* out, const float* logsumexp,
                         const Dropout& dropout, std::byte* workspace);
 
 }  // namespace ranvier::models

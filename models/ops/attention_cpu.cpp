@@ -1,109 +1,667 @@
+// Blocks of 64 queries against blocks of 64 keys. Scores lie transposed, [key, query], with queries along the
+// vectors: then maxima, sums and masks of the softmax are plain vector operations, keys and values are read
+// where they lie, and any D works. What lies above the diagonal is skipped in steps of 16.
+//
+// Letters: T positions, D channels of a head, i queries, j keys.
 #include "models/ops/attention_cpu.hpp"
 
+#include "models/ops/attention_math.hpp"
+#include "models/ops/attention_tile.hpp"
+#include "models/ops/kept_bits.hpp"
+#include "models/ops/transpose.hpp"
+
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <type_traits>
 
 namespace ranvier::models {
 namespace {
 
-using runtime::to_float;
+using runtime::DType;
+using simd::Floats;
+using simd::lanes;
+using tile::FloatUnits;
+using tile::Left;
+using tile::Right;
 
-/// Calls work(sample, head) for every head of every sample, shared among the threads.
+constexpr std::size_t block = 64;  // queries, keys
+constexpr std::size_t step = 16;   // of the diagonal's stairs
+static_assert(step % lanes == 0 && block == KeptBits::block);
+
+constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+struct Sizes {
+  explicit Sizes(const AttentionShape& shape)
+      : T(static_cast<std::size_t>(shape.positions)),
+        H(static_cast<std::size_t>(shape.heads)),
+        D(static_cast<std::size_t>(shape.channels)),
+        C(H * D),
+        padded_D(round_up(D, step)) {}
+
+  std::size_t T, H, D, C, padded_D;
+};
+
+/// Whether the kernels multiply pairs of bf16, or floats: copies of what is not stored in float.
+bool multiplies_pairs(const Sizes& sizes, DType dtype, AttentionArithmetic arithmetic) {
+#if defined(__AVX512BF16__)
+  return arithmetic == AttentionArithmetic::quickest && dtype == DType::bf16 && sizes.D % 2 == 0;
+#else
+  static_cast<void>(sizes), static_cast<void>(dtype), static_cast<void>(arithmetic);
+  return false;
+#endif
+}
+
+/// Hands out a thread's workspace piece by piece.
+class Carver {
+ public:
+  explicit Carver(std::byte* begin) : begin_(begin) {}
+
+  template <typename T>
+  T* take(std::size_t n) {
+    auto* piece = reinterpret_cast<T*>(begin_ + bytes_);
+    bytes_ += round_up(n * sizeof(T), 64);
+    return piece;
+  }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* begin_;
+  std::size_t bytes_ = 0;
+};
+
+/// What a thread needs beside the arrays. Units are 32 bits each, whether a float or a pair of bf16.
+struct Workspace {
+  Workspace(std::byte* begin, const Sizes& s) {
+    Carver carver(begin);
+    scores = carver.take<float>(block * block);
+    weights = carver.take<float>(block * block);
+    gradients = carver.take<float>(block * block);
+    query_columns = carver.take<float>(s.D * block);
+    gradient_columns = carver.take<float>(s.D * block);
+    query_rows = carver.take<float>(block * s.padded_D);
+    gradient_rows = carver.take<float>(block * s.padded_D);
+    sums = carver.take<float>(s.D * block);
+    rows = carver.take<float>(block * s.D);
+    maxima = carver.take<float>(block);
+    block_maxima = carver.take<float>(block);
+    totals = carver.take<float>(block);
+    factors = carver.take<float>(block);
+    kept = carver.take<std::uint64_t>(block);
+    q = carver.take<float>(s.T * s.D);
+    k = carver.take<float>(s.T * s.D);
+    v = carver.take<float>(s.T * s.D);
+    d_out = carver.take<float>(s.T * s.D);
+    d_k = carver.take<float>(s.T * s.padded_D);
+    d_v = carver.take<float>(s.T * s.padded_D);
+    bytes = round_up(carver.bytes(), 4096);
+  }
+
+  float* scores;            ///< [key, query] scores, then their exponentials
+  float* weights;           ///< [key, query] what multiplies the values, in units
+  float* gradients;         ///< [key, query] gradients of the scores, in units
+  float* query_columns;     ///< [D units, query]
+  float* gradient_columns;  ///< [D units, query] of d_out
+  float* query_rows;        ///< [query units, padded D]
+  float* gradient_rows;     ///< [query units, padded D] of d_out
+  float* sums;              ///< [D, query] of out or d_q
+  float* rows;              ///< [query, D] the same, transposed
+  float* maxima;            ///< [query] of the scores so far; backward: logsumexp in powers of two
+  float* block_maxima;      ///< [query]
+  float* totals;            ///< [query] of the exponentials; backward: Σ d_out · out
+  float* factors;           ///< [query]
+  std::uint64_t* kept;      ///< [key], a bit for each query
+  float* q;                 ///< [T, D] copies in float
+  float* k;                 ///< likewise; or [T units, D]
+  float* v;                 ///< likewise; or [T units, D]
+  float* d_out;             ///< likewise
+  float* d_k;               ///< [T, padded D]
+  float* d_v;               ///< likewise
+  std::size_t bytes;
+};
+
+/// One head's queries, keys and values as units.
+template <typename Units>
+struct Head {
+  using Unit = typename Units::Unit;
+
+  const Unit* q = nullptr;  ///< [T, D units], row_stride units from a position to the next
+  const Unit* k = nullptr;
+  const Unit* v = nullptr;
+  std::size_t row_stride = 0;
+  const Unit* d_out = nullptr;
+  std::size_t d_out_stride = 0;
+  // The same with units along the positions, [T units, D]:
+  const Unit* k_pairs = nullptr;
+  const Unit* v_pairs = nullptr;
+  std::size_t pair_stride = 0;
+};
+
+/// to[n, D] = from[n, D] with `stride` elements from a row to its next.
+template <typename E>
+void widen_rows(float* to, const E* from, std::size_t stride, std::size_t n, std::size_t D) {
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t d = 0; d < D; d += lanes) {
+      const std::size_t count = std::min(lanes, D - d);
+      simd::store(to + i * D + d, simd::load(from + i * stride + d, count), count);
+    }
+}
+
+/// to[n units, to_stride] from rows of `stride` elements: each unit holds neighbours along n; the last one and
+/// columns from D on are filled up with zeros.
+template <typename Units, typename E>
+void units_along_rows(typename Units::Unit* to, std::size_t to_stride, const E* from, std::size_t stride,
+                      std::size_t n, std::size_t D) {
+  for (std::size_t i = 0; i < n; i += Units::width) {
+    auto* row = to + i / Units::width * to_stride;
+    const auto* first = from + i * stride;
+    if constexpr (Units::width == 1) {
+      std::copy(first, first + D, row);
+    } else if (i + 1 < n) {
+      for (std::size_t d = 0; d < D; ++d) {
+        row[d] = static_cast<std::uint32_t>(first[d].bits) | static_cast<std::uint32_t>(first[stride + d].bits)
+                                                                 << 16;
+      }
+    } else {
+      for (std::size_t d = 0; d < D; ++d) row[d] = first[d].bits;
+    }
+    std::fill(row + D, row + to_stride, typename Units::Unit{});
+  }
+}
+
+/// The block of queries at i0: to[units, block] = rows i0 … of from[T, units], zero beyond the last.
+template <typename Unit>
+void columns_of(float* to, const Unit* from, std::size_t stride, std::size_t count, std::size_t units) {
+  if (count < block) std::fill(to, to + units * block, 0.0f);
+  transpose(reinterpret_cast<std::uint32_t*>(to), block, reinterpret_cast<const std::uint32_t*>(from), stride,
+            count, units);
+}
+
+/// to[count, D] rows of the storage type = columns[D, block] times the row's factor.
+template <typename E>
+void put_rows(E* to, std::size_t stride, const float* columns, std::size_t count, std::size_t D,
+              const float* factors, float* rows) {
+  transpose(reinterpret_cast<std::uint32_t*>(rows), D, reinterpret_cast<const std::uint32_t*>(columns), block, D,
+            count);
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t d = 0; d < D; d += lanes) {
+      const std::size_t valid = std::min(lanes, D - d);
+      simd::store(to + i * stride + d, simd::load(rows + i * D + d, valid) * factors[i], valid);
+    }
+}
+
+/// Stores two rows of values as units: along the rows for Right operands, [row / width, column].
+template <typename Units>
+void put_right(float* to, std::size_t row, std::size_t column, Floats first, Floats second) {
+  if constexpr (Units::width == 1) {
+    simd::store(to + row * block + column, first);
+    simd::store(to + (row + 1) * block + column, second);
+  } else {
+    simd::store(to + row / 2 * block + column, pair_up(first, second));
+  }
+}
+
+/// Stores a row of values as units along the columns for Left operands, [row, column / width].
+template <typename Units>
+void put_left(float* to, std::size_t row, std::size_t column, Floats value) {
+  if constexpr (Units::width == 1) {
+    simd::store(to + row * block + column, value);
+  } else {
+    simd::store(reinterpret_cast<runtime::Bf16*>(to) + row * block + column, value);
+  }
+}
+
+/// -∞, or another value, where the query comes before the key. Row and column count from the diagonal.
+inline Floats below_diagonal(Floats value, std::size_t row, std::size_t column, float otherwise) {
+  return lane_numbers() + static_cast<std::int32_t>(column) >= static_cast<std::int32_t>(row)
+             ? value
+             : simd::broadcast(otherwise);
+}
+
+struct KeepScores {
+  float* scores;
+  float* maxima;
+  bool diagonal;
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::size_t at = column + v * lanes;
+      Floats greatest = simd::load(maxima + at);
+      for (std::size_t r = 0; r < rows; ++r) {
+        Floats score = sums[r][v];
+        if (diagonal) score = below_diagonal(score, row + r, at, -std::numeric_limits<float>::infinity());
+        simd::store(scores + (row + r) * block + at, score);
+        greatest = simd::max(greatest, score);
+      }
+      simd::store(maxima + at, greatest);
+    }
+  }
+};
+
+/// Calls work(first, count) for each stair of a diagonal block: rows first … first+count-1 reach the columns
+/// from `first` on.
 template <typename Work>
-void for_each_head(runtime::ComputePool& pool, const AttentionShape& shape, const Work& work) {
-  const auto heads = static_cast<std::size_t>(shape.heads);
-  pool.run([&](int thread, int threads) {
-    const auto [begin, end] = runtime::share_of(static_cast<std::size_t>(shape.samples) * heads, thread, threads);
-    for (std::size_t i = begin; i < end; ++i) work(i / heads, i % heads);
+void for_each_stair(std::size_t keys, const Work& work) {
+  for (std::size_t first = 0; first < keys; first += step) work(first, std::min(step, keys - first));
+}
+
+// Forward -------------------------------------------------------------------------------------------------
+
+/// The softmax of the scores of `keys` keys, with the running maxima and totals brought up to date. Leaves
+/// weights for the values in w.weights (floats: in place) and what earlier sums must be multiplied with in
+/// w.factors.
+template <typename Units>
+void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, bool diagonal, float scale,
+                  const KeptBits* kept) {
+  const float log2_scale = scale * log2_e;
+  for (std::size_t column = 0; column < queries; column += lanes) {
+    const std::size_t rows = diagonal ? std::min(keys, column / step * step + step) : keys;
+    const Floats before = simd::load(w.maxima + column);
+    const Floats greatest = simd::max(before, simd::load(w.block_maxima + column));
+    const Floats factor = exp2((before - greatest) * log2_scale);
+    const Floats offset = greatest * log2_scale;
+    Floats total = simd::load(w.totals + column) * factor;
+    for (std::size_t row = 0; row < rows; row += 2) {
+      const float* scores = w.scores + row * block + column;
+      Floats first = exp2(simd::load(scores) * log2_scale - offset), second{};
+      if (row + 1 < rows) second = exp2(simd::load(scores + block) * log2_scale - offset);
+      total += first;
+      total += second;
+      if (kept != nullptr) {
+        first = kept->apply(first, row, column);
+        second = kept->apply(second, row + 1, column);
+      }
+      put_right<Units>(Units::width > 1 ? w.weights : w.scores, row, column, first, second);
+    }
+    simd::store(w.maxima + column, greatest);
+    simd::store(w.factors + column, factor);
+    simd::store(w.totals + column, total);
+  }
+}
+
+/// Queries i0 … of one head.
+template <typename Units, typename E>
+void forward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, const Workspace& w, KeptBits* kept,
+                   E* out, float* logsumexp) {
+  using Unit = typename Units::Unit;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
+  const std::size_t depth = s.D / Units::width;
+  columns_of(w.query_columns, head.q + i0 * head.row_stride, head.row_stride, queries, depth);
+  const auto* query_columns = reinterpret_cast<const Unit*>(w.query_columns);
+  const auto* weights = reinterpret_cast<const Unit*>(Units::width > 1 ? w.weights : w.scores);
+  std::fill(w.maxima, w.maxima + block, -std::numeric_limits<float>::infinity());
+  std::fill(w.totals, w.totals + block, 0.0f);
+
+  for (std::size_t j0 = 0; j0 <= i0; j0 += block) {
+    const bool diagonal = j0 == i0;
+    const std::size_t keys = diagonal ? queries : block;
+    const Left<Unit> k{head.k + j0 * head.row_stride, head.row_stride, 1};
+    const Left<Unit> v{head.v_pairs + j0 / Units::width * head.pair_stride, 1, head.pair_stride};
+    std::fill(w.block_maxima, w.block_maxima + block, -std::numeric_limits<float>::infinity());
+    const auto score = [&](std::size_t first, std::size_t count) {
+      tile::product<Units>(count, columns - first, depth, {k.data + first * k.row_stride, k.row_stride, k.step},
+                           Right<Unit>{query_columns + first, block},
+                           KeepScores{w.scores + first * block + first, w.block_maxima + first, diagonal});
+    };
+    const auto weigh = [&](std::size_t first, std::size_t count) {
+      const Left<Unit> left{v.data + first / Units::width * v.step, v.row_stride, v.step};
+      const Right<Unit> right{weights + first / Units::width * block + first, block};
+      const std::size_t n = (count + Units::width - 1) / Units::width;
+      float* sums = w.sums + first;
+      if (first > 0) {
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{sums, block});
+      } else if (j0 > 0) {
+        tile::product<Units>(s.D, columns, n, left, right, tile::ScaleAdd{sums, block, w.factors});
+      } else {
+        tile::product<Units>(s.D, columns, n, left, right, tile::Put{sums, block});
+      }
+    };
+    if (kept != nullptr) kept->draw(i0, queries, j0);
+    if (diagonal) {
+      for_each_stair(keys, score);
+      exponentials<Units>(w, keys, columns, true, scale, kept);
+      for_each_stair(keys, weigh);
+    } else {
+      score(0, keys);
+      exponentials<Units>(w, keys, columns, false, scale, kept);
+      weigh(0, keys);
+    }
+  }
+  for (std::size_t column = 0; column < columns; column += lanes) {
+    const std::size_t count = std::min(lanes, queries - std::min(queries, column));
+    const Floats total = simd::load(w.totals + column);
+    simd::store(logsumexp + i0 + column, simd::load(w.maxima + column) * scale + log(total), count);
+    simd::store(w.factors + column, 1.0f / total);
+  }
+  put_rows(out + i0 * s.C, s.C, w.sums, queries, s.D, w.factors, w.rows);
+}
+
+// Backward ------------------------------------------------------------------------------------------------
+
+/// Weights of the softmax from scores: 2^(score · log2_scale - offset).
+template <typename Units>
+struct KeepWeights {
+  float* scores;
+  float* weights;
+  const float* offsets;
+  float log2_scale;
+  bool diagonal;
+  const KeptBits* kept;
+  std::size_t first;  ///< row and column of the block at which this product begins
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::size_t at = first + column + v * lanes;
+      const Floats offset = simd::load(offsets + at);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t j = first + row + r;
+        Floats weight = exp2(sums[r][v] * log2_scale - offset);
+        if (diagonal) weight = below_diagonal(weight, j, at, 0.0f);
+        simd::store(scores + j * block + at, weight);
+        if (kept != nullptr) weight = kept->apply(weight, j, at);
+        if (Units::width > 1 || kept != nullptr) put_left<Units>(weights, j, at, weight);
+      }
+    }
+  }
+};
+
+/// Gradients of the scores: weight · (gradient of the weight - Σ d_out · out).
+template <typename Units>
+struct KeepGradients {
+  const float* scores;
+  float* left;   ///< units along the queries
+  float* right;  ///< units along the keys
+  const float* deltas;
+  const KeptBits* kept;
+  std::size_t first;
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::size_t at = first + column + v * lanes;
+      const Floats delta = simd::load(deltas + at);
+      const auto gradient = [&](std::size_t r) {
+        const std::size_t j = first + row + r;
+        Floats sum = sums[r][v];
+        if (kept != nullptr) sum = kept->apply(sum, j, at);
+        return simd::load(scores + j * block + at) * (sum - delta);
+      };
+      for (std::size_t r = 0; r < rows; r += 2) {
+        const std::size_t j = first + row + r;
+        const Floats one = gradient(r);
+        if constexpr (Units::width == 1) {
+          put_left<Units>(left, j, at, one);
+          if (r + 1 < rows) put_left<Units>(left, j + 1, at, gradient(r + 1));
+        } else {
+          const Floats other = r + 1 < rows ? gradient(r + 1) : Floats{};
+          put_left<Units>(left, j, at, one);
+          if (r + 1 < rows) put_left<Units>(left, j + 1, at, other);
+          put_right<Units>(right, j, at, one, other);
+        }
+      }
+    }
+  }
+};
+
+/// Queries i0 … of one head: writes their d_q, adds to w.d_k and w.d_v. Blocks come in ascending order.
+template <typename Units, typename E>
+void backward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, const Workspace& w, KeptBits* kept,
+                    E* d_q, const E* q, const E* out, const E* d_out, const float* logsumexp) {
+  using Unit = typename Units::Unit;
+  constexpr std::size_t width = Units::width;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
+  const std::size_t query_units = (queries + width - 1) / width, depth = s.D / width;
+
+  columns_of(w.query_columns, head.q + i0 * head.row_stride, head.row_stride, queries, depth);
+  columns_of(w.gradient_columns, head.d_out + i0 * head.d_out_stride, head.d_out_stride, queries, depth);
+  const auto* query_columns = reinterpret_cast<const Unit*>(w.query_columns);
+  const auto* gradient_columns = reinterpret_cast<const Unit*>(w.gradient_columns);
+
+  Right<Unit> query_rows{head.q + i0 * head.row_stride, head.row_stride};
+  Right<Unit> gradient_rows{head.d_out + i0 * head.d_out_stride, head.d_out_stride};
+  if (width > 1 || s.D != s.padded_D) {
+    const auto copy = [&](float* to, const E* from, std::size_t stride, const Right<Unit>& units) -> Right<Unit> {
+      auto* rows = reinterpret_cast<Unit*>(to);
+      if constexpr (width == 1) {
+        units_along_rows<Units>(rows, s.padded_D, units.data, units.stride, queries, s.D);
+      } else {
+        units_along_rows<Units>(rows, s.padded_D, from, stride, queries, s.D);
+      }
+      return {rows, s.padded_D};
+    };
+    query_rows = copy(w.query_rows, q + i0 * 3 * s.C, 3 * s.C, query_rows);
+    gradient_rows = copy(w.gradient_rows, d_out + i0 * s.C, s.C, gradient_rows);
+  }
+
+  std::fill(w.maxima, w.maxima + block, 0.0f);
+  std::fill(w.totals, w.totals + block, 0.0f);
+  for (std::size_t i = 0; i < queries; ++i) {
+    Floats delta{};
+    for (std::size_t d = 0; d < s.D; d += lanes) {
+      const std::size_t count = std::min(lanes, s.D - d), at = (i0 + i) * s.C + d;
+      delta += simd::load(out + at, count) * simd::load(d_out + at, count);
+    }
+    w.totals[i] = simd::sum(delta);
+    w.maxima[i] = logsumexp[i0 + i] * log2_e;
+  }
+
+  const bool copies_weights = width > 1 || kept != nullptr;
+  const auto* weights = reinterpret_cast<const Unit*>(copies_weights ? w.weights : w.scores);
+  // Floats serve both ways; pairs of bf16 lie along the queries in `gradients` and along the keys behind them.
+  auto* right_gradients = w.gradients + (width > 1 ? block * block / 2 : 0);
+  for (std::size_t j0 = 0; j0 <= i0; j0 += block) {
+    const bool diagonal = j0 == i0;
+    const std::size_t keys = diagonal ? queries : block;
+    if (kept != nullptr) kept->draw(i0, queries, j0);
+    const auto keys_at = [&](const Unit* rows, std::size_t first) {
+      return Left<Unit>{rows + (j0 + first) * head.row_stride, head.row_stride, 1};
+    };
+    const auto rebuild = [&](std::size_t first, std::size_t count) {
+      tile::product<Units>(
+          count, columns - first, depth, keys_at(head.k, first), Right<Unit>{query_columns + first, block},
+          KeepWeights<Units>{w.scores, w.weights, w.maxima, scale * log2_e, diagonal, kept, first});
+      tile::product<Units>(count, columns - first, depth, keys_at(head.v, first),
+                           Right<Unit>{gradient_columns + first, block},
+                           KeepGradients<Units>{w.scores, w.gradients, right_gradients, w.totals, kept, first});
+    };
+    // d_k and d_v of keys `first` …: sums over the queries from `first` on.
+    const auto gather = [&](std::size_t first, std::size_t count) {
+      const std::size_t skip = first / width, n = query_units - skip;
+      const auto add = [&](float* to, const Unit* left, const Right<Unit>& right) {
+        const Left<Unit> a{left + first * (block / width) + skip, block / width, 1};
+        const Right<Unit> b{right.data + skip * right.stride, right.stride};
+        float* c = to + (j0 + first) * s.padded_D;
+        if (diagonal) {
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::Put{c, s.padded_D});
+        } else {
+          tile::product<Units>(count, s.padded_D, n, a, b, tile::Add{c, s.padded_D});
+        }
+      };
+      add(w.d_v, weights, gradient_rows);
+      add(w.d_k, reinterpret_cast<const Unit*>(w.gradients), query_rows);
+    };
+    // d_q of the queries from `first` on: sums over keys `first` ….
+    const auto spread = [&](std::size_t first, std::size_t count) {
+      const Left<Unit> left{head.k_pairs + (j0 + first) / width * head.pair_stride, 1, head.pair_stride};
+      const Right<Unit> right{reinterpret_cast<const Unit*>(right_gradients) + first / width * block + first,
+                              block};
+      const std::size_t n = (count + width - 1) / width;
+      if (first == 0 && j0 == 0) {
+        tile::product<Units>(s.D, columns, n, left, right, tile::Put{w.sums, block});
+      } else {
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{w.sums + first, block});
+      }
+    };
+    if (diagonal) {
+      for_each_stair(keys, rebuild);
+      for_each_stair(keys, gather);
+      for_each_stair(keys, spread);
+    } else {
+      rebuild(0, keys);
+      gather(0, keys);
+      spread(0, keys);
+    }
+  }
+  std::fill(w.factors, w.factors + block, scale);
+  put_rows(d_q + i0 * 3 * s.C, 3 * s.C, w.sums, queries, s.D, w.factors, w.rows);
+}
+
+// Heads ---------------------------------------------------------------------------------------------------
+
+/// Views of one head in the layouts that the kernels want, made in w where the arrays do not have them.
+/// `positions` are read, of d_out too if there is one.
+template <typename Units, typename E>
+Head<Units> prepare(const Sizes& s, const E* qkv, const E* d_out, std::size_t positions, const Workspace& w) {
+  Head<Units> head;
+  const std::size_t stride = 3 * s.C;
+  const E *q = qkv, *k = qkv + s.C, *v = qkv + 2 * s.C;
+  if constexpr (Units::width > 1) {
+    using Unit = typename Units::Unit;
+    const auto units = [](const E* elements) { return reinterpret_cast<const Unit*>(elements); };
+    head = {.q = units(q), .k = units(k), .v = units(v), .row_stride = stride / Units::width};
+    head.pair_stride = s.D;
+    if (d_out == nullptr) {
+      auto* pairs = reinterpret_cast<Unit*>(w.v);
+      units_along_rows<Units>(pairs, s.D, v, stride, positions, s.D);
+      head.v_pairs = pairs;
+    } else {
+      auto* pairs = reinterpret_cast<Unit*>(w.k);
+      units_along_rows<Units>(pairs, s.D, k, stride, positions, s.D);
+      head.k_pairs = pairs;
+      head.d_out = units(d_out);
+      head.d_out_stride = s.C / Units::width;
+    }
+  } else if constexpr (std::is_same_v<E, float>) {
+    head = {.q = q, .k = k, .v = v, .row_stride = stride, .d_out = d_out, .d_out_stride = s.C};
+    head.k_pairs = k, head.v_pairs = v, head.pair_stride = stride;
+  } else {
+    widen_rows(w.q, q, stride, positions, s.D);
+    widen_rows(w.k, k, stride, positions, s.D);
+    widen_rows(w.v, v, stride, positions, s.D);
+    head = {.q = w.q, .k = w.k, .v = w.v, .row_stride = s.D};
+    head.k_pairs = w.k, head.v_pairs = w.v, head.pair_stride = s.D;
+    if (d_out != nullptr) {
+      widen_rows(w.d_out, d_out, s.C, positions, s.D);
+      head.d_out = w.d_out, head.d_out_stride = s.D;
+    }
+  }
+  return head;
+}
+
+/// Calls work(item, workspace) for every item on whichever thread comes first; which one does not matter.
+template <typename Work>
+void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& sizes, std::byte* workspace,
+                   const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  pool.run([&](int thread, int) {
+    const std::size_t bytes = Workspace(nullptr, sizes).bytes;
+    const Workspace own(workspace + static_cast<std::size_t>(thread) * bytes, sizes);
+    for (std::size_t item = next++; item < items; item = next++) work(item, own);
   });
 }
 
-float kept_factor(const Dropout& dropout, std::size_t b, std::uint64_t element) {
-  if (dropout.rate == 0) return 1;
-  const auto bits = dropout_bits(dropout, static_cast<std::int64_t>(b), element / 4)[element % 4];
-  return runtime::uniform(bits) >= dropout.rate ? dropout.kept_scale() : 0.0f;
+struct Forward {
+  void* out;
+  float* logsumexp;
+  const void* qkv;
+};
+
+template <typename Units, typename E>
+void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forward& arrays, const Dropout& dropout,
+             std::byte* workspace) {
+  const Sizes s(shape);
+  const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
+  const std::size_t blocks = (s.T + block - 1) / block;
+  // Few heads are shared block by block, the longest first, at the price of preparing a head more than once.
+  const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
+  const std::size_t parts = shares_heads ? blocks : 1;
+  for_each_item(pool, heads * parts, s, workspace, [&](std::size_t item, const Workspace& w) {
+    const std::size_t b = item % heads / s.H, h = item % heads % s.H;
+    const std::size_t last = blocks - item / heads;  // one past the last block of this item
+    const std::size_t first = shares_heads ? last - 1 : 0;
+    const E* qkv = static_cast<const E*>(arrays.qkv) + b * s.T * 3 * s.C + h * s.D;
+    E* out = static_cast<E*>(arrays.out) + b * s.T * s.C + h * s.D;
+    const auto head = prepare<Units, E>(s, qkv, nullptr, std::min(s.T, last * block), w);
+    KeptBits kept(dropout, static_cast<std::int64_t>(b), h, s.T, w.kept);
+    for (std::size_t i = first; i < last; ++i)
+      forward_block<Units, E>(s, head, i * block, w, dropout.rate > 0 ? &kept : nullptr, out,
+                              arrays.logsumexp + (b * s.H + h) * s.T);
+  });
+}
+
+struct Backward {
+  void* d_qkv;
+  const void* d_out;
+  const void* qkv;
+  const void* out;
+  const float* logsumexp;
+};
+
+template <typename Units, typename E>
+void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Backward& arrays,
+              const Dropout& dropout, std::byte* workspace) {
+  const Sizes s(shape);
+  const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  for_each_item(pool, heads, s, workspace, [&](std::size_t item, const Workspace& w) {
+    const std::size_t b = item / s.H, h = item % s.H;
+    const std::size_t wide = b * s.T * 3 * s.C + h * s.D, narrow = b * s.T * s.C + h * s.D;
+    const E* qkv = static_cast<const E*>(arrays.qkv) + wide;
+    const E *out = static_cast<const E*>(arrays.out) + narrow,
+            *d_out = static_cast<const E*>(arrays.d_out) + narrow;
+    E* d_qkv = static_cast<E*>(arrays.d_qkv) + wide;
+    const auto head = prepare<Units, E>(s, qkv, d_out, s.T, w);
+    KeptBits kept(dropout, static_cast<std::int64_t>(b), h, s.T, w.kept);
+    for (std::size_t i = 0; i < s.T; i += block)
+      backward_block<Units, E>(s, head, i, w, dropout.rate > 0 ? &kept : nullptr, d_qkv, qkv, out, d_out,
+                               arrays.logsumexp + item * s.T);
+    for (std::size_t j = 0; j < s.T; ++j)
+      for (std::size_t d = 0; d < s.D; d += lanes) {
+        const std::size_t count = std::min(lanes, s.D - d), from = j * s.padded_D + d, to = j * 3 * s.C + d;
+        simd::store(d_qkv + to + s.C, simd::load(w.d_k + from) * scale, count);
+        simd::store(d_qkv + to + 2 * s.C, simd::load(w.d_v + from), count);
+      }
+  });
+}
+
+/// Calls run(units, element) with values of the types to compute with and to read and write.
+template <typename Run>
+void dispatch(const AttentionShape& shape, DType dtype, AttentionArithmetic arithmetic, const Run& run) {
+#if defined(__AVX512BF16__)
+  if (multiplies_pairs(Sizes(shape), dtype, arithmetic)) return run(tile::Bf16Units{}, runtime::Bf16{});
+#else
+  static_cast<void>(shape), static_cast<void>(arithmetic);
+#endif
+  runtime::with_float_type(dtype, [&](auto element) { run(FloatUnits{}, element); });
 }
 
 }  // namespace
 
-std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, runtime::DType /*dtype*/, int threads) {
-  return static_cast<std::size_t>(threads) * static_cast<std::size_t>(shape.positions) * 64;
+std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, DType /*dtype*/, int threads) {
+  return Workspace(nullptr, Sizes(shape)).bytes * static_cast<std::size_t>(threads);
 }
 
-void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype, void* out,
-                           float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* /*workspace*/) {
-  const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
-             D = static_cast<std::size_t>(shape.channels), C = H * D;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(D));
-  runtime::with_float_type(dtype, [&](auto type) {
-    using E = decltype(type);
-    for_each_head(pool, shape, [&](std::size_t b, std::size_t h) {
-      const E* q = static_cast<const E*>(qkv) + b * T * 3 * C + h * D;
-      const E *k = q + C, *v = q + 2 * C;
-      E* o = static_cast<E*>(out) + b * T * C + h * D;
-      std::vector<float> p(T), sum(D);
-      for (std::size_t i = 0; i < T; ++i) {
-        float greatest = -std::numeric_limits<float>::infinity(), total = 0;
-        for (std::size_t j = 0; j <= i; ++j) {
-          float score = 0;
-          for (std::size_t d = 0; d < D; ++d) score += to_float(q[i * 3 * C + d]) * to_float(k[j * 3 * C + d]);
-          p[j] = score * scale;
-          greatest = std::max(greatest, p[j]);
-        }
-        for (std::size_t j = 0; j <= i; ++j) total += p[j] = std::exp(p[j] - greatest);
-        std::fill(sum.begin(), sum.end(), 0.0f);
-        for (std::size_t j = 0; j <= i; ++j) {
-          const float weight = p[j] / total * kept_factor(dropout, b, (h * T + i) * T + j);
-          for (std::size_t d = 0; d < D; ++d) sum[d] += weight * to_float(v[j * 3 * C + d]);
-        }
-        for (std::size_t d = 0; d < D; ++d) o[i * C + d] = runtime::from_float<E>(sum[d]);
-        logsumexp[(b * H + h) * T + i] = greatest + std::log(total);
-      }
-    });
+void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype, void* out,
+                           float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                           AttentionArithmetic arithmetic) {
+  dispatch(shape, dtype, arithmetic, [&](auto units, auto element) {
+    forward<decltype(units), decltype(element)>(pool, shape, {out, logsumexp, qkv}, dropout, workspace);
   });
 }
 
-void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype,
-                            void* d_qkv, const void* d_out, const void* qkv, const void* out,
-                            const float* logsumexp, const Dropout& dropout, std::byte* /*workspace*/) {
-  const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
-             D = static_cast<std::size_t>(shape.channels), C = H * D;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(D));
-  runtime::with_float_type(dtype, [&](auto type) {
-    using E = decltype(type);
-    for_each_head(pool, shape, [&](std::size_t b, std::size_t h) {
-      const E* q = static_cast<const E*>(qkv) + b * T * 3 * C + h * D;
-      const E *k = q + C, *v = q + 2 * C;
-      const E *o = static_cast<const E*>(out) + b * T * C + h * D, *g = static_cast<const E*>(d_out) + b * T * C + h * D;
-      std::vector<float> dq(T * D), dk(T * D), dv(T * D);
-      for (std::size_t i = 0; i < T; ++i) {
-        float delta = 0;
-        for (std::size_t d = 0; d < D; ++d) delta += to_float(o[i * C + d]) * to_float(g[i * C + d]);
-        for (std::size_t j = 0; j <= i; ++j) {
-          float score = 0, dp = 0;
-          for (std::size_t d = 0; d < D; ++d) {
-            score += to_float(q[i * 3 * C + d]) * to_float(k[j * 3 * C + d]);
-            dp += to_float(g[i * C + d]) * to_float(v[j * 3 * C + d]);
-          }
-          const float p = std::exp(score * scale - logsumexp[(b * H + h) * T + i]);
-          const float kept = kept_factor(dropout, b, (h * T + i) * T + j);
-          const float ds = p * (dp * kept - delta) * scale;
-          for (std::size_t d = 0; d < D; ++d) {
-            dq[i * D + d] += ds * to_float(k[j * 3 * C + d]);
-            dk[j * D + d] += ds * to_float(q[i * 3 * C + d]);
-            dv[j * D + d] += p * kept * to_float(g[i * C + d]);
-          }
-        }
-      }
-      E* to = static_cast<E*>(d_qkv) + b * T * 3 * C + h * D;
-      for (std::size_t i = 0; i < T; ++i)
-        for (std::size_t d = 0; d < D; ++d) {
-          to[i * 3 * C + d] = runtime::from_float<E>(dq[i * D + d]);
-          to[i * 3 * C + C + d] = runtime::from_float<E>(dk[i * D + d]);
-          to[i * 3 * C + 2 * C + d] = runtime::from_float<E>(dv[i * D + d]);
-        }
-    });
+void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype, void* d_qkv,
+                            const void* d_out, const void* qkv, const void* out, const float* logsumexp,
+                            const Dropout& dropout, std::byte* workspace, AttentionArithmetic arithmetic) {
+  dispatch(shape, dtype, arithmetic, [&](auto units, auto element) {
+    backward<decltype(units), decltype(element)>(pool, shape, {d_qkv, d_out, qkv, out, logsumexp}, dropout,
+                                                 workspace);
   });
 }
 

@@ -1,0 +1,80 @@
+// Functions on vectors of floats that attention adds to vector_math.hpp.
+#pragma once
+
+#include "models/ops/vector_math.hpp"
+
+#include <cstdint>
+
+namespace ranvier::models {
+
+inline constexpr float log2_e = 1.44269504f;
+
+[[nodiscard]] inline simd::Ints lane_numbers() {
+  simd::Ints numbers{};
+  for (std::size_t i = 0; i < simd::lanes; ++i) numbers[i] = static_cast<std::int32_t>(i);
+  return numbers;
+}
+
+/// 2^x for x up to 127, within 2e-7 of the value; 0 below -126; NaN stays NaN.
+[[nodiscard]] inline simd::Floats exp2(simd::Floats x) {
+#if defined(__AVX512F__)
+  const simd::Floats least = simd::broadcast(-160.0f);  // whose power rounds to 0
+#else
+  const simd::Floats least = simd::broadcast(-127.0f);  // whose exponent field is that of 0
+#endif
+  x = x < least ? least : x;
+#if defined(__AVX512F__)
+  const simd::Floats n = _mm512_maskz_roundscale_ps(0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+  const simd::Floats shifted = x + 12582912.0f;         // 1.5·2^23: rounds to an integer, in the low bits
+  const simd::Floats n = shifted - 12582912.0f;
+#endif
+  const simd::Floats f = x - n;
+  simd::Floats p = simd::broadcast(1.535336188e-4f);
+  p = p * f + 1.339887440e-3f;
+  p = p * f + 9.618437358e-3f;
+  p = p * f + 5.550332471e-2f;
+  p = p * f + 2.402264791e-1f;
+  p = p * f + 6.931472029e-1f;
+  p = p * f + 1.0f;
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_ps(0xffff, p, n);
+#else
+  const simd::Ints exponent = std::bit_cast<simd::Ints>(shifted) - std::bit_cast<std::int32_t>(12582912.0f) + 127;
+  return p * std::bit_cast<simd::Floats>(exponent << 23);
+#endif
+}
+
+/// The natural logarithm of positive normal numbers, within 2e-7 + 2e-7 of the value; infinity and NaN stay.
+[[nodiscard]] inline simd::Floats log(simd::Floats x) {
+  const auto bits = std::bit_cast<simd::Ints>(x);
+  // x = m · 2^e with m in [√½, √2)
+  const simd::Ints e = (bits - 0x3f3504f3) >> 23;
+  const auto f = std::bit_cast<simd::Floats>(bits - (e << 23)) - 1.0f;
+  simd::Floats p = simd::broadcast(7.0376836292e-2f);
+  p = p * f - 1.1514610310e-1f;
+  p = p * f + 1.1676998740e-1f;
+  p = p * f - 1.2420140846e-1f;
+  p = p * f + 1.4249322787e-1f;
+  p = p * f - 1.6668057665e-1f;
+  p = p * f + 2.0000714765e-1f;
+  p = p * f - 2.4999993993e-1f;
+  p = p * f + 3.3333331174e-1f;
+  const simd::Floats square = f * f, n = __builtin_convertvector(e, simd::Floats);
+  const simd::Floats value = (p * (f * square) + n * -2.12194440e-4f - 0.5f * square + f) + n * 0.693359375f;
+  return bits >= 0x7f800000 ? x : value;
+}
+
+#if defined(__AVX512BF16__)
+/// Lane by lane `first` in the lower half and `second` in the upper one, rounded to bf16.
+[[nodiscard]] inline simd::Floats pair_up(simd::Floats first, simd::Floats second) {
+  // clang-format off
+  alignas(64) static constexpr std::uint16_t order[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
+                                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  // clang-format on
+  const auto both = std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  return std::bit_cast<simd::Floats>(_mm512_permutexvar_epi16(_mm512_load_si512(order), both));
+}
+#endif
+
+}  // namespace ranvier::models

@@ -1,0 +1,168 @@
+// Products of small matrices in registers, as attention needs them: a tile's rows take their factors one at a
+// time from anywhere (a row stride and a step), its columns are vectors.
+//
+// Factors come in units of 32 bits: a float, or a pair of neighbouring bf16 along the sum, which the processor
+// multiplies and adds to a float in one instruction.
+#pragma once
+
+#include "models/ops/vector_math.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace ranvier::models::tile {
+
+using simd::Floats;
+using simd::lanes;
+
+/// Numbers of a unit one after another.
+struct FloatUnits {
+  using Unit = float;
+  static constexpr std::size_t width = 1;
+
+  static Floats spread(Unit unit) { return simd::broadcast(unit); }
+  static Floats multiply_add(Floats a, Floats b, Floats sum) { return a * b + sum; }
+};
+
+#if defined(__AVX512BF16__)
+struct Bf16Units {
+  using Unit = std::uint32_t;
+  static constexpr std::size_t width = 2;
+
+  static Floats spread(Unit unit) { return std::bit_cast<Floats>(simd::Words{} + unit); }
+  static Floats multiply_add(Floats a, Floats b, Floats sum) {
+    return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
+  }
+};
+#endif
+
+/// The left operand: element (row, k) is data[row · row_stride + k · step].
+template <typename Unit>
+struct Left {
+  const Unit* data = nullptr;
+  std::size_t row_stride = 0;
+  std::size_t step = 0;
+};
+
+/// The right operand: units of row k begin at data + k · stride.
+template <typename Unit>
+struct Right {
+  const Unit* data = nullptr;
+  std::size_t stride = 0;
+};
+
+// As many sums as hide the latency of a multiply-add and still leave registers for the operands.
+inline constexpr std::size_t tile_rows = 6;
+inline constexpr std::size_t tile_vectors = lanes == 16 ? 4 : 2;
+
+/// The sums of a tile, of which `rows` rows count.
+template <std::size_t vectors>
+using Sums = Floats[tile_rows][vectors];
+
+template <typename Units, std::size_t rows, std::size_t vectors, typename Finish>
+inline void one_tile(std::size_t row, std::size_t column, std::size_t n, const Left<typename Units::Unit>& a,
+                     const Right<typename Units::Unit>& b, const Finish& finish) {
+  Sums<vectors> sums = {};
+  const auto* left = a.data + row * a.row_stride;
+  const auto* right = b.data + column;
+  for (std::size_t k = 0; k < n; ++k) {
+    Floats factors[vectors];
+    for (std::size_t v = 0; v < vectors; ++v) factors[v] = simd::load_bits<Floats>(right + v * lanes);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const Floats factor = Units::spread(left[r * a.row_stride]);
+      for (std::size_t v = 0; v < vectors; ++v) sums[r][v] = Units::multiply_add(factor, factors[v], sums[r][v]);
+    }
+    left += a.step;
+    right += b.stride;
+  }
+  finish.template operator()<rows, vectors>(row, column, sums);
+}
+
+template <typename Units, std::size_t vectors, typename Finish>
+inline void tile_column(std::size_t rows, std::size_t column, std::size_t n, const Left<typename Units::Unit>& a,
+                        const Right<typename Units::Unit>& b, const Finish& finish) {
+  std::size_t row = 0;
+  for (; row + tile_rows <= rows; row += tile_rows)
+    one_tile<Units, tile_rows, vectors>(row, column, n, a, b, finish);
+  switch (rows - row) {
+    case 1:
+      return one_tile<Units, 1, vectors>(row, column, n, a, b, finish);
+    case 2:
+      return one_tile<Units, 2, vectors>(row, column, n, a, b, finish);
+    case 3:
+      return one_tile<Units, 3, vectors>(row, column, n, a, b, finish);
+    case 4:
+      return one_tile<Units, 4, vectors>(row, column, n, a, b, finish);
+    case 5:
+      return one_tile<Units, 5, vectors>(row, column, n, a, b, finish);
+    default:
+      return;
+  }
+}
+
+/// a[rows, n] · b[n, columns], tile by tile: finish.operator()<rows, vectors>(row, column, sums) gets each.
+/// `columns` is a multiple of the vectors' lanes, `n` counts units.
+template <typename Units, typename Finish>
+void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<typename Units::Unit>& a,
+             const Right<typename Units::Unit>& b, const Finish& finish) {
+  std::size_t column = 0;
+  for (; column + tile_vectors * lanes <= columns; column += tile_vectors * lanes)
+    tile_column<Units, tile_vectors>(rows, column, n, a, b, finish);
+  if constexpr (tile_vectors == 4) {
+    if (column + 2 * lanes <= columns) {
+      if (column + 3 * lanes <= columns) return tile_column<Units, 3>(rows, column, n, a, b, finish);
+      return tile_column<Units, 2>(rows, column, n, a, b, finish);
+    }
+  }
+  if (column < columns) tile_column<Units, 1>(rows, column, n, a, b, finish);
+}
+
+// What may become of the sums ----------------------------------------------------------------------------
+
+/// c = sums.
+struct Put {
+  float* c;
+  std::size_t stride;
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t v = 0; v < vectors; ++v)
+        simd::store(c + (row + r) * stride + column + v * lanes, sums[r][v]);
+  }
+};
+
+/// c += sums.
+struct Add {
+  float* c;
+  std::size_t stride;
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t v = 0; v < vectors; ++v) {
+        float* place = c + (row + r) * stride + column + v * lanes;
+        simd::store(place, simd::load(place) + sums[r][v]);
+      }
+  }
+};
+
+/// c = c · factor of the column + sums.
+struct ScaleAdd {
+  float* c;
+  std::size_t stride;
+  const float* factor;
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t v = 0; v < vectors; ++v) {
+        float* place = c + (row + r) * stride + column + v * lanes;
+        simd::store(place, simd::load(place) * simd::load(factor + column + v * lanes) + sums[r][v]);
+      }
+  }
+};
+
+}  // namespace ranvier::models::tile

@@ -1,0 +1,107 @@
+// Attention's passes, in time and as a share of what the same products would take if they were dense and ran
+// as fast as the library's best layout: 2 of T·T·D forward, 4 backward. One JSON line per case.
+//
+//   attention_bench [threads]
+#include "models/ops/attention.hpp"
+#include "models/ops/attention_cpu.hpp"
+#include "models/ops/library_matmul.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+/// Seconds of the quickest call within about 0.5 s.
+double quickest(const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e9, total = 0;
+  work();
+  for (int i = 0; i < 3 || (total < 0.5 && i < 1000); ++i) {
+    const auto begin = Clock::now();
+    work();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  return best;
+}
+
+void fill(std::byte* to, DType dtype, std::size_t n) {
+  std::uint32_t state = 1;
+  runtime::with_float_type(dtype, [&](auto type) {
+    auto* values = reinterpret_cast<decltype(type)*>(to);
+    for (std::size_t i = 0; i < n; ++i) {
+      state = state * 1664525u + 1013904223u;
+      values[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-22f - 2);
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  const auto device = runtime::make_cpu_device({.threads = threads});
+  runtime::ComputePool pool(threads);
+  const auto memory = [&](std::size_t bytes) { return device->allocate(bytes, runtime::MemorySpace::device); };
+
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const bool native = dtype == DType::f32 || (dtype == DType::bf16 && library_has_bf16());
+    const LibraryMatmul best{.m = 512, .n = 384, .k = 384, .dtype = native ? dtype : DType::f32};
+    const auto operand = memory(std::size_t{512} * 512 * 4), product = memory(threads * std::size_t{512} * 512 * 4);
+    fill(operand.data(), best.dtype, std::size_t{512} * 512);
+    const double ceiling =
+        threads * 2.0 * 512 * 384 * 384 / quickest([&] {
+          pool.run([&](int thread, int) {
+            library_matmul(best, product.data() + static_cast<std::size_t>(thread) * 512 * 512 * 4, operand.data(),
+                           operand.data(), nullptr);
+          });
+        });
+    for (const auto& [shape, rate] : {std::pair<AttentionShape, float>{{16, 256, 6, 64}, 0.0f},
+                                      {{16, 256, 6, 64}, 0.1f},
+                                      {{1, 256, 6, 64}, 0.0f},
+                                      {{4, 256, 12, 64}, 0.0f},
+                                      {{2, 1024, 12, 64}, 0.0f},
+                                      {{4, 256, 8, 80}, 0.0f},
+                                      {{4, 256, 8, 128}, 0.0f}}) {
+      const std::size_t positions = static_cast<std::size_t>(shape.samples * shape.positions);
+      const std::size_t n = positions * static_cast<std::size_t>(shape.heads * shape.channels);
+      const std::size_t size = runtime::size_of(dtype);
+      const auto qkv = memory(3 * n * size), out = memory(n * size), d_qkv = memory(3 * n * size),
+                 d_out = memory(n * size), lse = memory(positions * static_cast<std::size_t>(shape.heads) * 4),
+                 workspace = memory(attention_workspace_bytes(shape, dtype, threads));
+      fill(qkv.data(), dtype, 3 * n);
+      fill(d_out.data(), dtype, n);
+      auto* logsumexp = reinterpret_cast<float*>(lse.data());
+      const Dropout dropout{.rate = rate};
+      const double forward = quickest([&] {
+        attention_forward_cpu(pool, shape, dtype, out.data(), logsumexp, qkv.data(), dropout, workspace.data());
+      });
+      const double backward = quickest([&] {
+        attention_backward_cpu(pool, shape, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), logsumexp,
+                               dropout, workspace.data());
+      });
+      const double dense = 4.0 * static_cast<double>(n) * shape.positions / ceiling;
+      fmt::print(
+          R"({{"bench": "attention", "dtype": "{}", "threads": {}, "samples": {}, "positions": {}, "heads": {}, )"
+          R"("channels": {}, "dropout": {}, "forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
+          R"("forward_of_dense": {:.2f}, "backward_of_dense": {:.2f}, "of_dense": {:.2f}}})"
+          "\n",
+          to_string(dtype), threads, shape.samples, shape.positions, shape.heads, shape.channels, rate,
+          forward * 1e3, backward * 1e3, forward / dense, backward / (2 * dense),
+          (forward + backward) / (3 * dense));
+      std::fflush(stdout);
+    }
+  }
+}

@@ -1,0 +1,327 @@
+#include "models/ops/attention.hpp"
+
+#include "models/ops/attention_cpu.hpp"
+#include "models/ops/attention_math.hpp"
+#include "runtime/device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
+
+using Doubles = std::vector<double>;
+
+/// Attention by its definition, in double.
+struct PlainAttention {
+  AttentionShape shape;
+  Dropout dropout;
+  std::size_t T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
+              D = static_cast<std::size_t>(shape.channels), C = H * D;
+
+  Doubles weights_of(const Doubles& qkv, std::size_t b, std::size_t h, std::size_t i, double* logsumexp) const {
+    Doubles weights(i + 1);
+    double total = 0;
+    for (std::size_t j = 0; j <= i; ++j) {
+      double score = 0;
+      for (std::size_t d = 0; d < D; ++d) score += at(qkv, b, i, 0, h, d) * at(qkv, b, j, 1, h, d);
+      weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
+      total += weights[j];
+    }
+    for (double& weight : weights) weight /= total;
+    if (logsumexp != nullptr) *logsumexp = std::log(total);
+    return weights;
+  }
+
+  double at(const Doubles& qkv, std::size_t b, std::size_t t, std::size_t which, std::size_t h,
+            std::size_t d) const {
+    return qkv[place(b, t, which, h, d)];
+  }
+  std::size_t place(std::size_t b, std::size_t t, std::size_t which, std::size_t h, std::size_t d) const {
+    return (b * T + t) * 3 * C + which * C + h * D + d;
+  }
+
+  double kept(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
+    if (dropout.rate == 0) return 1;
+    const std::uint64_t element = (h * T + i) * T + j;
+    const auto bits = dropout_bits(dropout, static_cast<std::int64_t>(b), element / 4)[element % 4];
+    return runtime::uniform(bits) >= dropout.rate ? 1 / (1 - static_cast<double>(dropout.rate)) : 0;
+  }
+
+  template <typename Visit>
+  void for_each_row(const Visit& visit) const {
+    for (std::size_t b = 0; b < static_cast<std::size_t>(shape.samples); ++b)
+      for (std::size_t h = 0; h < H; ++h)
+        for (std::size_t i = 0; i < T; ++i) visit(b, h, i);
+  }
+
+  void forward(const Doubles& qkv, Doubles& out, Doubles& logsumexp) const {
+    out.assign(qkv.size() / 3, 0);
+    logsumexp.assign(static_cast<std::size_t>(shape.samples) * H * T, 0);
+    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
+      const Doubles weights = weights_of(qkv, b, h, i, &logsumexp[(b * H + h) * T + i]);
+      for (std::size_t j = 0; j <= i; ++j)
+        for (std::size_t d = 0; d < D; ++d)
+          out[(b * T + i) * C + h * D + d] += weights[j] * kept(b, h, i, j) * at(qkv, b, j, 2, h, d);
+    });
+  }
+
+  Doubles backward(const Doubles& qkv, const Doubles& d_out) const {
+    Doubles d_qkv(qkv.size());
+    const double scale = 1 / std::sqrt(static_cast<double>(D));
+    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
+      const Doubles weights = weights_of(qkv, b, h, i, nullptr);
+      Doubles gradients(i + 1);
+      double mean = 0;
+      for (std::size_t j = 0; j <= i; ++j) {
+        for (std::size_t d = 0; d < D; ++d)
+          gradients[j] += d_out[(b * T + i) * C + h * D + d] * at(qkv, b, j, 2, h, d) * kept(b, h, i, j);
+        mean += weights[j] * gradients[j];
+      }
+      for (std::size_t j = 0; j <= i; ++j)
+        for (std::size_t d = 0; d < D; ++d) {
+          const double gradient = weights[j] * (gradients[j] - mean) * scale;
+          d_qkv[place(b, i, 0, h, d)] += gradient * at(qkv, b, j, 1, h, d);
+          d_qkv[place(b, j, 1, h, d)] += gradient * at(qkv, b, i, 0, h, d);
+          d_qkv[place(b, j, 2, h, d)] += weights[j] * kept(b, h, i, j) * d_out[(b * T + i) * C + h * D + d];
+        }
+    });
+    return d_qkv;
+  }
+};
+
+Doubles doubles(const TypedArray& array) {
+  Doubles values(array.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = array[i];
+  return values;
+}
+
+/// √ mean square of the difference over that of `expected`.
+double relative_error(const TypedArray& values, const Doubles& expected) {
+  double error = 0, square = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += (values[i] - expected[i]) * (values[i] - expected[i]);
+    square += expected[i] * expected[i];
+  }
+  return std::sqrt(error / std::max(square, 1e-30));
+}
+
+double worst_error(const TypedArray& values, const Doubles& expected) {
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(values[i] - expected[i]);
+    worst = error <= worst ? worst : error;  // NaN is worse than anything
+  }
+  return worst;
+}
+
+/// What both passes write.
+struct Results {
+  TypedArray out, logsumexp, d_qkv;
+};
+
+Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, const TypedArray& d_out,
+            const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest) {
+  Results results{TypedArray(dtype, qkv.size() / 3),
+                  TypedArray(DType::f32, static_cast<std::size_t>(shape.samples * shape.heads * shape.positions)),
+                  TypedArray(dtype, qkv.size())};
+  // Whatever lies in the workspace must not matter.
+  std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, threads), std::byte{0xff});
+  runtime::ComputePool pool(threads);
+  auto* logsumexp = reinterpret_cast<float*>(results.logsumexp.data());
+  attention_forward_cpu(pool, shape, dtype, results.out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
+                        arithmetic);
+  std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
+  attention_backward_cpu(pool, shape, dtype, results.d_qkv.data(), d_out.data(), qkv.data(), results.out.data(),
+                         logsumexp, dropout, workspace.data(), arithmetic);
+  return results;
+}
+
+struct Inputs {
+  Inputs(const AttentionShape& shape, DType dtype, std::uint64_t seed)
+      : qkv(dtype, 3 * elements(shape), seed), d_out(dtype, elements(shape), seed + 1) {}
+
+  static std::size_t elements(const AttentionShape& shape) {
+    return static_cast<std::size_t>(shape.samples * shape.positions * shape.heads * shape.channels);
+  }
+
+  TypedArray qkv, d_out;
+};
+
+Dropout some_dropout(float rate) {
+  return {.rate = rate, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout), .first_sample = 3};
+}
+
+void check_against_plain(const AttentionShape& shape, DType dtype, float rate, AttentionArithmetic arithmetic) {
+  CAPTURE(to_string(dtype));
+  CAPTURE(shape.positions);
+  CAPTURE(shape.heads);
+  CAPTURE(shape.channels);
+  CAPTURE(rate);
+  const Inputs inputs(shape, dtype, 1);
+  const Dropout dropout = some_dropout(rate);
+  const PlainAttention plain{shape, dropout};
+  Doubles out, logsumexp;
+  plain.forward(doubles(inputs.qkv), out, logsumexp);
+  const Doubles d_qkv = plain.backward(doubles(inputs.qkv), doubles(inputs.d_out));
+
+  const Results results = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, arithmetic);
+  const double tolerance = dtype == DType::f32 ? 1e-6 : 1.5 * half_unit(dtype);
+  CHECK(relative_error(results.out, out) < tolerance);
+  CHECK(worst_error(results.out, out) < 10 * tolerance);
+  CHECK(worst_error(results.logsumexp, logsumexp) < 2e-6);
+  CHECK(relative_error(results.d_qkv, d_qkv) < 2 * tolerance);
+  CHECK(worst_error(results.d_qkv, d_qkv) < 40 * tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("the plain attention's gradients are those of finite differences") {
+  const AttentionShape shape{.samples = 2, .positions = 5, .heads = 2, .channels = 3};
+  for (const float rate : {0.0f, 0.3f}) {
+    const PlainAttention plain{shape, some_dropout(rate)};
+    const Inputs inputs(shape, DType::f32, 7);
+    const Doubles d_out = doubles(inputs.d_out);
+    Doubles qkv = doubles(inputs.qkv), out, logsumexp;
+    const Doubles d_qkv = plain.backward(qkv, d_out);
+    const auto loss = [&] {
+      plain.forward(qkv, out, logsumexp);
+      double sum = 0;
+      for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * d_out[i];
+      return sum;
+    };
+    for (std::size_t i = 0; i < qkv.size(); ++i) {
+      const double value = qkv[i], distance = 1e-5;
+      qkv[i] = value + distance;
+      const double above = loss();
+      qkv[i] = value - distance;
+      const double below = loss();
+      qkv[i] = value;
+      CHECK(d_qkv[i] == doctest::Approx((above - below) / (2 * distance)).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("attention equals its definition for any length and width") {
+  for (const DType dtype : all_dtypes)
+    for (const auto arithmetic : {AttentionArithmetic::quickest, AttentionArithmetic::floats}) {
+      for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257})
+        check_against_plain({.samples = 1, .positions = positions, .heads = 2, .channels = 16}, dtype, 0,
+                            arithmetic);
+      for (const int channels : {1, 3, 8, 20, 64, 80, 128})
+        check_against_plain({.samples = 2, .positions = 70, .heads = 2, .channels = channels}, dtype, 0,
+                            arithmetic);
+    }
+}
+
+TEST_CASE("attention drops the weights that the counters name") {
+  for (const DType dtype : all_dtypes)
+    for (const int positions : {1, 7, 64, 70, 129})
+      check_against_plain({.samples = 2, .positions = positions, .heads = 3, .channels = 8}, dtype, 0.25f,
+                          AttentionArithmetic::quickest);
+}
+
+TEST_CASE("attention has the same bits for any number of threads") {
+  const AttentionShape shape{.samples = 2, .positions = 150, .heads = 3, .channels = 16};
+  for (const DType dtype : all_dtypes)
+    for (const float rate : {0.0f, 0.1f}) {
+      const Inputs inputs(shape, dtype, 11);
+      const Results one = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), 1);
+      for (const int threads : {2, 3}) {
+        const Results more = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), threads);
+        CHECK(same_bits(one.out, more.out));
+        CHECK(same_bits(one.logsumexp, more.logsumexp));
+        CHECK(same_bits(one.d_qkv, more.d_qkv));
+      }
+    }
+}
+
+TEST_CASE("attention treats a sample alike, alone and among others") {
+  // With 16 samples no head is shared among the threads, with one they all are.
+  const AttentionShape shape{.samples = 16, .positions = 90, .heads = 2, .channels = 20};
+  const AttentionShape alone{.samples = 1, .positions = 90, .heads = 2, .channels = 20};
+  for (const DType dtype : all_dtypes) {
+    const Inputs inputs(shape, dtype, 13);
+    const Dropout dropout = some_dropout(0.1f);
+    const Results all = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2);
+    for (const std::size_t b : {0, 9}) {
+      const std::size_t n = Inputs::elements(alone), rows = 2 * 90;
+      TypedArray qkv(dtype, 3 * n), d_out(dtype, n);
+      std::copy_n(inputs.qkv.data(3 * n * b), 3 * n * size_of(dtype), qkv.data());
+      std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());
+      Dropout its_own = dropout;
+      its_own.first_sample += static_cast<std::int64_t>(b);
+      const Results one = run(alone, dtype, qkv, d_out, its_own, 2);
+      CHECK(same_bits(one.out, 0, all.out, b * n, n));
+      CHECK(same_bits(one.logsumexp, 0, all.logsumexp, b * rows, rows));
+      CHECK(same_bits(one.d_qkv, 0, all.d_qkv, 3 * b * n, 3 * n));
+    }
+  }
+}
+
+TEST_CASE("attention survives large scores and hands on values that are no numbers") {
+  const AttentionShape shape{.samples = 1, .positions = 130, .heads = 1, .channels = 16};
+  for (const DType dtype : all_dtypes) {
+    Inputs inputs(shape, dtype, 17);
+    for (std::size_t i = 0; i < inputs.qkv.size(); ++i) inputs.qkv.set(i, 20 * inputs.qkv[i]);
+    Results results = run(shape, dtype, inputs.qkv, inputs.d_out, {}, 1);
+    bool finite = true;
+    for (std::size_t i = 0; i < results.d_qkv.size(); ++i) finite = finite && std::isfinite(results.d_qkv[i]);
+    for (std::size_t i = 0; i < results.out.size(); ++i) finite = finite && std::isfinite(results.out[i]);
+    CHECK(finite);
+
+    inputs.qkv.set(100 * 48 + 5, std::nan(""));  // query 100
+    results = run(shape, dtype, inputs.qkv, inputs.d_out, {}, 1);
+    CHECK(std::isnan(results.out[100 * 16]));
+    CHECK(std::isfinite(results.out[99 * 16]));
+    CHECK(std::isfinite(results.out[101 * 16]));
+    CHECK(std::isnan(results.d_qkv[100 * 48]));
+  }
+}
+
+TEST_CASE("powers of two and logarithms are right to a few units in the last place") {
+  for (double x = -126; x < 20; x += 0.00137) {
+    const float argument = static_cast<float>(x);
+    const double power = std::exp2(static_cast<double>(argument));
+    REQUIRE(std::abs(models::exp2(simd::broadcast(argument))[0] / power - 1) < 3e-7);
+    const float positive = static_cast<float>(power);
+    const double logarithm = std::log(static_cast<double>(positive));
+    REQUIRE(std::abs(models::log(simd::broadcast(positive))[0] - logarithm) < 2e-7 + 2e-7 * std::abs(logarithm));
+  }
+  CHECK(models::exp2(simd::broadcast(-INFINITY))[0] == 0);
+  CHECK(models::exp2(simd::broadcast(-1000.0f))[0] == 0);
+  CHECK(std::isnan(models::exp2(simd::broadcast(NAN))[0]));
+  CHECK(std::isnan(models::log(simd::broadcast(NAN))[0]));
+  CHECK(models::exp2(simd::Floats{})[0] == 1);
+  CHECK(models::log(simd::broadcast(1.0f))[0] == 0);
+}
+
+TEST_CASE("attention runs on a device's stream") {
+  const AttentionShape shape{.samples = 2, .positions = 40, .heads = 2, .channels = 16};
+  const Inputs inputs(shape, DType::f32, 19);
+  const auto device = runtime::make_cpu_device({.threads = 2});
+  const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);
+  const auto workspace =
+      device->allocate(attention_workspace_bytes(shape, DType::f32, 2), runtime::MemorySpace::device);
+  TypedArray out(DType::f32, inputs.d_out.size()), logsumexp(DType::f32, 2 * 2 * 40),
+      d_qkv(DType::f32, inputs.qkv.size());
+  auto* sums = reinterpret_cast<float*>(logsumexp.data());
+  attention_forward(*stream, shape, DType::f32, out.data(), sums, inputs.qkv.data(), {}, workspace.data());
+  attention_backward(*stream, shape, DType::f32, d_qkv.data(), inputs.d_out.data(), inputs.qkv.data(), out.data(),
+                     sums, {}, workspace.data());
+  stream->synchronize();
+  const Results expected = run(shape, DType::f32, inputs.qkv, inputs.d_out, {}, 1);
+  CHECK(same_bits(out, expected.out));
+  CHECK(same_bits(d_qkv, expected.d_qkv));
+}
