@@ -1,0 +1,216 @@
+// The time that a GPT's matrix products alone take: what a training step cannot beat on this machine while all
+// its arithmetic goes through the library. Every product of a step is cut into tiles whose operands lie ready
+// without gaps, in the layout and size that the library multiplies fastest; nothing is copied, converted or
+// added between them.
+//
+// Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions.
+#pragma once
+
+#include "models/gpt.hpp"
+#include "models/gpt_layers.hpp"
+#include "models/ops/library_matmul.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ranvier::bench {
+
+class ProductCeiling {
+ public:
+  struct Product {
+    std::string name;
+    std::size_t m = 0, n = 0, k = 0;
+    std::size_t count = 1;      ///< of them in a step, each measured once for all of them
+    std::size_t instances = 1;  ///< independent products of this size, shared among the threads
+    runtime::DType c_dtype = runtime::DType::f32;
+    models::LibraryMatmul tile;  ///< the fastest
+    double seconds = 0;          ///< of the last measurement, of one
+
+    [[nodiscard]] double flops() const {
+      return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
+             static_cast<double>(instances);
+    }
+  };
+
+  /// For `microbatches` of `samples` each. Looks for the best tiles, which takes seconds.
+  ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::GptOptions& options, int samples,
+                 int microbatches)
+      : stream_(stream), dtype_(options.precision.compute) {
+    list(options, static_cast<std::size_t>(samples), static_cast<std::size_t>(microbatches));
+    std::size_t a = 0, b = 0, c = 0;
+    for (const Product& product : products_) {
+      a = std::max(a, product.m * product.k * product.instances);
+      b = std::max(b, product.n * product.k * product.instances);
+      c = std::max(c, product.m * product.n * product.instances);
+    }
+    a_ = values(device, a, dtype_);
+    b_ = values(device, b, dtype_);
+    c_ = device.allocate(c * sizeof(float), runtime::MemorySpace::device);
+    launch([this](runtime::ComputePool& pool) {
+      for (Product& product : products_) choose_tile(pool, product);
+    });
+  }
+
+  /// Seconds that all products of a step take now.
+  double measure() {
+    double seconds = 0;
+    launch([&](runtime::ComputePool& pool) {
+      for (Product& product : products_) {
+        product.seconds = seconds_of([&] { multiply(pool, product, product.tile); });
+        seconds += product.seconds * static_cast<double>(product.count);
+      }
+    });
+    return seconds;
+  }
+
+  [[nodiscard]] const std::vector<Product>& products() const { return products_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <typename Work>
+  static double seconds_of(const Work& work) {
+    const auto begin = Clock::now();
+    work();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  template <typename Work>
+  void launch(const Work& work) {
+    stream_.launch([&work](runtime::ComputePool& pool) { work(pool); });
+    stream_.synchronize();
+  }
+
+  static runtime::Buffer values(runtime::Device& device, std::size_t elements, runtime::DType dtype) {
+    runtime::Buffer buffer = device.allocate(elements * size_of(dtype), runtime::MemorySpace::device);
+    runtime::with_float_type(dtype, [&](auto type) {
+      auto* to = reinterpret_cast<decltype(type)*>(buffer.data());
+      std::uint32_t state = 1;
+      for (std::size_t i = 0; i < elements; ++i) {
+        state = state * 1664525u + 1013904223u;
+        to[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+      }
+    });
+    return buffer;
+  }
+
+  void list(const models::GptOptions& options, std::size_t samples, std::size_t microbatches) {
+    const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden),
+               H = static_cast<std::size_t>(options.heads), D = C / H, N = samples * T,
+               P = models::gpt_stored_rows(options);
+    const auto add = [&](const std::string& name, std::size_t m, std::size_t n, std::size_t k, std::size_t layers,
+                         std::size_t instances, runtime::DType c_dtype) {
+      products_.push_back({name, m, n, k, layers * microbatches, instances, c_dtype, {}, 0});
+    };
+    const auto linear = [&](const std::string& name, std::size_t in, std::size_t out, std::size_t layers) {
+      add(name, N, out, in, layers, 1, dtype_);
+      add(name + " input gradient", N, in, out, layers, 1, dtype_);
+      add(name + " weight gradient", in, out, N, layers, 1, runtime::DType::f32);
+    };
+    const auto layers = static_cast<std::size_t>(options.layers);
+    linear("attn.c_attn", C, 3 * C, layers);
+    linear("attn.c_proj", C, C, layers);
+    linear("mlp.c_fc", C, 4 * C, layers);
+    linear("mlp.c_proj", 4 * C, C, layers);
+    linear("head", C, P, 1);
+    // Whole T × T products, as the customary count of operations has them: causality spares nothing here.
+    add("q kᵀ, d_out vᵀ", T, T, D, 2 * layers, samples * H, dtype_);
+    add("p v, pᵀ d_out, s k, sᵀ q", T, D, T, 4 * layers, samples * H, dtype_);
+  }
+
+  /// Lengths of pieces that whole may be cut into. A row of a piece takes an odd number of cache lines, so that
+  /// rows spread over the sets of the caches.
+  [[nodiscard]] std::vector<std::size_t> lengths(std::size_t whole) const {
+    const std::size_t line = 64 / size_of(dtype_);
+    std::vector<std::size_t> found;
+    if (whole <= 4096) found.push_back(whole);
+    for (const std::size_t wanted : {1024, 512}) {
+      const std::size_t pieces = (whole + wanted - 1) / wanted;
+      const std::size_t length = (((whole + pieces - 1) / pieces + line - 1) / line | 1) * line;
+      if (pieces > 1 && length < whole) found.push_back(length);
+    }
+    return found;
+  }
+
+  void choose_tile(runtime::ComputePool& pool, Product& product) const {
+    std::vector<std::size_t> m, n{product.n}, k{product.k};
+    if (product.instances > 1) {
+      m = {product.m};
+    } else {
+      const std::size_t share = (product.m + static_cast<std::size_t>(pool.threads()) - 1) / static_cast<std::size_t>(pool.threads());
+      for (const std::size_t parts : {1, 2, 4, 8}) {
+        const std::size_t rows = (share + parts - 1) / parts;
+        if (rows <= 1024 && rows >= 128) m.push_back((rows + 15) / 16 * 16);
+      }
+      n = lengths(product.n);
+      k = lengths(product.k);
+    }
+    double best = 0;
+    for (std::size_t i = 0; i < m.size() * n.size() * k.size() * 2; ++i) {
+      const models::LibraryMatmul tile{.m = m[i / 2 % m.size()],
+                                       .n = n[i / 2 / m.size() % n.size()],
+                                       .k = k[i / 2 / m.size() / n.size()],
+                                       .transpose_b = i % 2 == 1,
+                                       .dtype = dtype_,
+                                       .c_dtype = product.c_dtype};
+      multiply(pool, product, tile, 1);  // makes what the library keeps
+      const double tile_flops = 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(product.k);
+      const auto tiles = static_cast<std::size_t>(std::max(2.0, 5e8 / tile_flops));
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        double flops = 0;
+        const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, tiles); });
+        if (flops / seconds <= best) continue;
+        best = flops / seconds;
+        product.tile = tile;
+      }
+    }
+  }
+
+  /// At most `most` tiles of each thread's share; returns the operations done.
+  double multiply(runtime::ComputePool& pool, const Product& product, const models::LibraryMatmul& tile,
+                  std::size_t most = SIZE_MAX) const {
+    const std::size_t rows = (product.m + tile.m - 1) / tile.m, columns = (product.n + tile.n - 1) / tile.n;
+    std::vector<double> flops(static_cast<std::size_t>(pool.threads()));
+    pool.run([&](int thread, int threads) {
+      const auto [begin, end] = runtime::share_of(product.instances * rows * columns, thread, threads);
+      double done = 0;
+      for (std::size_t i = begin; i < std::min(end, begin + std::min(most, end - begin)); ++i) {
+        const std::size_t m = i / columns % rows * tile.m, n = i % columns * tile.n;
+        done += multiply_tile(product, tile, i / columns / rows, m, n);
+      }
+      flops[static_cast<std::size_t>(thread)] = done;
+    });
+    double sum = 0;
+    for (const double part : flops) sum += part;
+    return sum;
+  }
+
+  /// The tile that begins at row m, column n of a product's result.
+  double multiply_tile(const Product& product, models::LibraryMatmul tile, std::size_t instance, std::size_t m,
+                       std::size_t n) const {
+    tile.m = std::min(tile.m, product.m - m);
+    tile.n = std::min(tile.n, product.n - n);
+    const std::size_t depth = tile.k;
+    for (std::size_t k = 0; k < product.k; k += depth) {
+      tile.k = std::min(depth, product.k - k);
+      tile.accumulate = k > 0;
+      models::library_matmul(
+          tile, c_.data() + ((instance * product.m + m) * product.n + tile.m * n) * size_of(product.c_dtype),
+          a_.data() + ((instance * product.m + m) * product.k + tile.m * k) * size_of(dtype_),
+          b_.data() + ((instance * product.n + n) * product.k + tile.n * k) * size_of(dtype_), nullptr);
+    }
+    return 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(product.k);
+  }
+
+  runtime::StreamView stream_;
+  runtime::DType dtype_;
+  std::vector<Product> products_;
+  runtime::Buffer a_, b_, c_;
+};
+
+}  // namespace ranvier::bench

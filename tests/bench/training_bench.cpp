@@ -1,0 +1,238 @@
+// Training steps beside the time of their matrix products alone, measured in turns in the same process: what
+// share of the machine's rate a whole step keeps. The real trainer on one rank, synthetic tokens; one JSON line
+// per case.
+//
+//   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 9]
+#include "actors/trainer.hpp"
+#include "models/gpt.hpp"
+#include "models/initialize.hpp"
+#include "models/sample_source.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+#include "runtime/options.hpp"
+#include "tests/bench/product_ceiling.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ranvier::bench {
+namespace {
+
+using runtime::DType;
+using runtime::SpanKind;
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string cases = "6x384-fp32,6x384-bf16,gpt2-small-fp32,gpt2-small-bf16";
+  int threads = 2;
+  int microbatch_size = 0;
+  double seconds = 9;
+  bool products = false;
+};
+
+struct Case {
+  std::string name;
+  models::GptOptions gpt;
+  int batch_size;
+  int microbatch_size;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const char* suffix = dtype == DType::f32 ? "-fp32" : "-bf16";
+    const models::Precision precision{dtype, DType::f32};
+    cases.push_back({std::string("6x384") + suffix,
+                     {.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256, .precision = precision},
+                     16,
+                     16});
+    models::GptOptions small = *models::gpt_preset("gpt2-small");
+    small.sequence_length = 256;
+    small.precision = precision;
+    cases.push_back({std::string("gpt2-small") + suffix, small, 4, 4});
+  }
+  return cases;
+}
+
+/// Random numbers as tokens, the next one as each one's target.
+class SyntheticTokens final : public models::SampleSource {
+ public:
+  SyntheticTokens(int length, int vocabulary) : length_(length), vocabulary_(vocabulary) {}
+
+  std::int64_t samples() const override { return 1 << 20; }
+  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return input_bytes(); }
+  std::int64_t losses_per_sample() const override { return length_; }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first * length_, count, to); }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override {
+    read(first * length_ + 1, count, to);
+  }
+
+ private:
+  void read(std::int64_t first, int count, std::byte* to) const {
+    for (std::int64_t i = 0; i < std::int64_t{count} * length_; ++i, to += sizeof(std::int32_t)) {
+      std::uint64_t bits = static_cast<std::uint64_t>(first + i) * 0x9E3779B97F4A7C15u;
+      bits = (bits ^ bits >> 32) * 0xD6E8FEB86659FD93u;
+      const auto token = static_cast<std::int32_t>((bits >> 32) % static_cast<std::uint64_t>(vocabulary_));
+      std::memcpy(to, &token, sizeof token);
+    }
+  }
+
+  int length_;
+  int vocabulary_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Run {
+ public:
+  Run(runtime::MpiSession& session, const Options& options, const Case& one)
+      : options_(options),
+        case_(one),
+        architecture_(models::make_gpt(one.gpt)),
+        tokens_(one.gpt.sequence_length, one.gpt.vocab_size),
+        transport_(session, loop_),
+        device_(runtime::make_cpu_device({.threads = options.threads})) {
+    if (options.microbatch_size > 0) case_.microbatch_size = std::min(options.microbatch_size, case_.batch_size);
+    device_->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
+    actors::TrainerOptions training;
+    training.batch_size = case_.batch_size;
+    training.microbatch_size = case_.microbatch_size;
+    training.precision = case_.gpt.precision;
+    training.threads = options.threads;
+    training.steps = 1 << 20;
+    training.learning_rate = {.peak = 1e-4};
+    trainer_ = std::make_unique<actors::Trainer>(
+        loop_, transport_, *device_, architecture_, tokens_, nullptr, training,
+        actors::plan_rank(architecture_, tokens_.sample_bytes(), training, session.rank()));
+    trainer_->load_weights([](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, 1, begin, begin + out.size(), out.data());
+    });
+    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->compute(), case_.gpt, case_.microbatch_size,
+                                                case_.batch_size / case_.microbatch_size);
+  }
+
+  void execute() {
+    trainer_->start({.step = [this](const actors::StepResult&) { step_done(); },
+                     .evaluation = {},
+                     .done = [this] { loop_.stop(); }});
+    loop_.run();
+    report();
+  }
+
+ private:
+  static constexpr int warm_up_steps = 2;
+
+  /// Between two steps. The device is ours until this returns.
+  void step_done() {
+    trainer_->compute().synchronize();
+    const auto now = Clock::now();
+    if (++steps_ > warm_up_steps) {
+      step_seconds_.push_back(std::chrono::duration<double>(now - step_began_).count());
+      forward_.push_back(trainer_->trace().seconds(SpanKind::forward));
+      backward_.push_back(trainer_->trace().seconds(SpanKind::backward));
+      optimizer_.push_back(trainer_->trace().seconds(SpanKind::optimizer));
+    }
+    const double products = ceiling_->measure();
+    if (steps_ > warm_up_steps) product_seconds_.push_back(products);
+    if (steps_ == warm_up_steps) measuring_since_ = Clock::now();
+    const bool enough = steps_ >= warm_up_steps + 3 &&
+                        std::chrono::duration<double>(Clock::now() - measuring_since_).count() > options_.seconds;
+    if (enough) trainer_->request_stop();
+    trainer_->trace().restart();
+    step_began_ = Clock::now();
+  }
+
+  void report() const {
+    const double tokens = static_cast<double>(case_.batch_size) * case_.gpt.sequence_length;
+    const double flops = static_cast<double>(case_.batch_size) * architecture_.flops_per_sample();
+    const double seconds = median(step_seconds_), products = median(product_seconds_);
+    std::vector<double> shares;
+    for (std::size_t i = 0; i < step_seconds_.size(); ++i) shares.push_back(product_seconds_[i] / step_seconds_[i]);
+    const double forward = median(forward_), backward = median(backward_), optimizer = median(optimizer_);
+    double load = 0;
+    getloadavg(&load, 1);
+    fmt::print(R"({{"bench": "training", "case": "{}", "threads": {}, "batch": {}, "microbatch": {}, "steps": {}, )"
+               R"("model_gflops": {:.1f}, "tokens_per_second": {:.0f}, "ceiling_tokens_per_second": {:.0f}, )"
+               R"("share": {:.3f}, "best_step_share": {:.3f}, "ms": {:.1f}, "ms_products": {:.1f}, "ms_forward": {:.1f}, )"
+               R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f}}})"
+               "\n",
+               case_.name, options_.threads, case_.batch_size, case_.microbatch_size, step_seconds_.size(),
+               flops / seconds * 1e-9, tokens / seconds, tokens / products, median(shares),
+               *std::min_element(product_seconds_.begin(), product_seconds_.end()) /
+                   *std::min_element(step_seconds_.begin(), step_seconds_.end()),
+               seconds * 1e3, products * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3,
+               (seconds - forward - backward - optimizer) * 1e3, load);
+    if (options_.products) {
+      for (const ProductCeiling::Product& product : ceiling_->products()) {
+        fmt::print(R"({{"bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
+                   R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {}}})"
+                   "\n",
+                   case_.name, product.name, product.m, product.n, product.k, product.count * product.instances,
+                   product.seconds * static_cast<double>(product.count) * 1e3,
+                   product.flops() / product.seconds * 1e-9, product.tile.m, product.tile.n, product.tile.k,
+                   product.tile.transpose_b);
+      }
+    }
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  Case case_;
+  models::Architecture architecture_;
+  SyntheticTokens tokens_;
+  runtime::AsioLoop loop_;
+  runtime::MpiTransport transport_;
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<actors::Trainer> trainer_;
+  std::unique_ptr<ProductCeiling> ceiling_;
+
+  int steps_ = 0;
+  Clock::time_point step_began_, measuring_since_;
+  std::vector<double> step_seconds_, product_seconds_, forward_, backward_, optimizer_;
+};
+
+int bench_main(int argc, char** argv) {
+  runtime::MpiSession session(argc, argv);
+  Options options;
+  runtime::OptionTable table;
+  table.add({.name = "case", .placeholder = "NAMES", .help = "cases, separated by commas", .binding = runtime::text(options.cases)});
+  table.add({.name = "threads", .placeholder = "N", .help = "of the device", .binding = runtime::whole(options.threads, 1, 1024)});
+  table.add({.name = "microbatch-size",
+             .placeholder = "N",
+             .help = "samples",
+             .binding = runtime::whole(options.microbatch_size, 0),
+             .default_text = "what is fastest"});
+  table.add({.name = "seconds", .placeholder = "S", .help = "of measuring, for each case", .binding = runtime::real(options.seconds, 0)});
+  table.add({.name = "products", .help = "print the ceiling's products one by one", .binding = runtime::switch_on(options.products)});
+  table.parse(argc, argv);
+  for (const Case& one : all_cases()) {
+    if (("," + options.cases + ",").find("," + one.name + ",") == std::string::npos) continue;
+    Run(session, options, one).execute();
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace ranvier::bench
+
+int main(int argc, char** argv) {
+  try {
+    return ranvier::bench::bench_main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "training_bench: error: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
