@@ -20,9 +20,14 @@ using runtime::Share;
 
 constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
+/// How a dimension is cut; the last piece may be shorter.
+struct Pieces {
+  std::size_t count = 1;
+  std::size_t length = 0;
+};
+
 struct Cuts {
-  std::size_t n_pieces = 1;
-  std::size_t k_pieces = 1;
+  Pieces n, k;
   std::size_t rows = 0;   ///< of a block, at most
   bool widened = false;   ///< operands are copied to f32
   bool copies_a = false;  ///< to [rows, K piece], from another layout, a wider row or a narrower type
@@ -30,38 +35,41 @@ struct Cuts {
   bool gathers_c = false;  ///< sums are kept in f32 beside c until they are complete
 };
 
+/// Pieces of about `wanted` of `size` elements, if it is longer than `longest`. A row of a piece takes an odd
+/// number of cache lines, so that the rows of a copied block spread over the sets of the caches.
+Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DType dtype) {
+  if (size <= longest) return {1, size};
+  const std::size_t line = 64 / size_of(dtype);
+  const std::size_t length = (ceil_divide(ceil_divide(size, ceil_divide(size, wanted)), line) | 1) * line;
+  return {ceil_divide(size, length), length};
+}
+
 Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // of a block of a, and of c
-  Cuts cuts{.widened = widened};
-  const auto pieces = [](std::size_t size, std::size_t longest, std::size_t piece) {
-    return size <= longest ? 1 : ceil_divide(size, piece);
-  };
+  const DType dtype = widened ? DType::f32 : arrays.dtype;
+  Cuts cuts{.n = {1, shape.n}, .k = {1, shape.k}, .widened = widened};
   if (widened) {
-    cuts.n_pieces = pieces(shape.n, 768, 512);
-    cuts.k_pieces = pieces(shape.k, 1536, 1024);
+    cuts.n = pieces_of(shape.n, 768, 512, dtype);
+    cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   } else if (shape.transpose_b) {  // rows of b may be chosen freely: a head's many columns
-    cuts.n_pieces = pieces(shape.n, 4096, 1024);
+    cuts.n = pieces_of(shape.n, 4096, 1024, dtype);
   } else {
-    cuts.k_pieces = pieces(shape.k, 1536, 1024);
+    cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   }
-  cuts.copies_a = widened || shape.transpose_a || cuts.k_pieces > 1;
+  cuts.copies_a = widened || shape.transpose_a || cuts.k.count > 1;
   cuts.copies_b = widened;
-  cuts.gathers_c = cuts.n_pieces > 1 || ((cuts.k_pieces > 1 || widened) && arrays.c_dtype != DType::f32);
+  cuts.gathers_c = cuts.n.count > 1 || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = shape.m;
   const auto limit = [&](std::size_t row_bytes) {
     cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));
   };
-  if (cuts.copies_a) limit(ceil_divide(shape.k, cuts.k_pieces) * size_of(widened ? DType::f32 : arrays.dtype));
-  if (cuts.gathers_c) limit(ceil_divide(shape.n, cuts.n_pieces) * sizeof(float));
+  if (cuts.copies_a) limit(cuts.k.length * size_of(dtype));
+  if (cuts.gathers_c) limit(cuts.n.length * sizeof(float));
   return cuts;
 }
 
-/// Piece `piece` of `size` elements. A row of a piece takes an odd number of cache lines, so that the rows of a
-/// copied block spread over the sets of the caches.
-Share piece_of(std::size_t size, std::size_t piece, std::size_t pieces, DType dtype) {
-  const std::size_t line = 64 / size_of(dtype);
-  const std::size_t length = pieces == 1 ? size : (ceil_divide(ceil_divide(size, pieces), line) | 1) * line;
-  return {std::min(size, piece * length), std::min(size, (piece + 1) * length)};
+Share piece_of(std::size_t size, std::size_t piece, const Pieces& pieces) {
+  return {piece * pieces.length, std::min(size, (piece + 1) * pieces.length)};
 }
 
 const std::byte* at(const void* array, DType dtype, std::size_t element) {
@@ -134,7 +142,7 @@ struct ThreadMemory {
 void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& cuts, Share rows,
               std::size_t n_piece, ThreadMemory& memory) {
   const DType dtype = cuts.widened ? DType::f32 : arrays.dtype;
-  const Share columns = piece_of(shape.n, n_piece, cuts.n_pieces, dtype);
+  const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const std::size_t c_begin = rows.begin * shape.n + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
@@ -146,8 +154,8 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
     widen(wide, bias, arrays.dtype, n);
     bias = wide;
   }
-  for (std::size_t k_piece = 0; k_piece < cuts.k_pieces; ++k_piece) {
-    const Share depth = piece_of(shape.k, k_piece, cuts.k_pieces, dtype);
+  for (std::size_t k_piece = 0; k_piece < cuts.k.count; ++k_piece) {
+    const Share depth = piece_of(shape.k, k_piece, cuts.k);
     const std::size_t k = depth.end - depth.begin;
 
     const std::size_t a_stride = shape.transpose_a ? shape.m : shape.k;
@@ -201,9 +209,9 @@ void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArray
   const Cuts cuts = cut(shape, arrays, widened);
   pool.run([&](int thread, int threads) {
     static thread_local ThreadMemory memory;
-    Share rows{0, shape.m}, pieces{0, cuts.n_pieces};
-    if (cuts.n_pieces > 1 && shape.n > shape.m) {
-      pieces = runtime::share_of(cuts.n_pieces, thread, threads);
+    Share rows{0, shape.m}, pieces{0, cuts.n.count};
+    if (cuts.n.count > 1 && shape.n > shape.m) {
+      pieces = runtime::share_of(cuts.n.count, thread, threads);
     } else {
       rows = runtime::share_of(shape.m, thread, threads, 16);
     }

@@ -89,7 +89,9 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
                                       {64, 200, 31},
                                       {3, 17, 5000},
                                       {300, 40, 64},
-                                      {5, 4200, 20}})
+                                      {5, 4200, 20},
+                                      {1, 33792, 2},
+                                      {1, 2, 33792}})
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
               CAPTURE(to_string(dtype));
