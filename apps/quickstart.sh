@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# From a fresh checkout to a trained model: installs what is missing, builds, and trains a small GPT on this
+# repository's own sources, on a grid of two pipeline stages and two rows. About three minutes on two cores.
+#
+# usage: apps/quickstart.sh [STEPS]      default 120; safe to repeat
+set -euo pipefail
+cd "$(dirname "$0")/.."
+steps=${1:-120}
+
+cmake/install_dependencies.sh
+cmake/build.sh release ranvier-train
+
+out=build/quickstart
+mkdir -p "$out"
+# Sources and prose of the repository, one after another, are the text to learn.
+find . -path ./build -prune -o -path ./.git -prune -o -type f \
+  \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.md' -o -name '*.sh' -o -name '*.py' -o -name 'CMakeLists.txt' \) -print |
+  LC_ALL=C sort | xargs cat > "$out/corpus.txt"
+
+[ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+train=(mpirun -n 4 --oversubscribe --bind-to none build/release/apps/ranvier-train
+       --data "$out/corpus.txt" --layers 4 --hidden 256 --sequence-length 128
+       --batch-size 32 --microbatch-size 4 --learning-rate 2e-3 --steps "$steps")
+"${train[@]}" --g-inter 2 --g-data 2 --validation-split 0.05 --save "$out" --metrics "$out/metrics.jsonl" \
+  --trace "$out/trace.json"
+
+loss() { sed -n "$1"'s/.*"loss":\([0-9]*\.[0-9]\{1,3\}\).*/\1/p' "$out/metrics.jsonl"; }
+cat <<END
+
+Done. The loss went from $(loss 1) to $(loss '$') in $steps steps; guessing bytes blindly costs 5.545.
+  weights   $out/model.safetensors (the names and layouts of Hugging Face's GPT-2)
+  metrics   $out/metrics.jsonl
+  trace     $out/trace.json (open it in https://ui.perfetto.dev)
+
+Next, go on from these weights with another grid, a pipeline of four stages:
+  ${train[*]} --g-inter 4 --init-from $out/model.safetensors
+END
