@@ -200,7 +200,7 @@ void put_right(float* to, std::size_t row, std::size_t column, Floats first, Flo
     simd::store(to + row * block + column, first);
     simd::store(to + (row + 1) * block + column, second);
   } else {
-    simd::store(to + row / 2 * block + column, pair_up(first, second));
+    simd::store(to + row / 2 * block + column, Units::pair_up(first, second));
   }
 }
 

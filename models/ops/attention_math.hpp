@@ -65,16 +65,4 @@ inline constexpr float log2_e = 1.44269504f;
   return bits >= 0x7f800000 ? x : value;
 }
 
-#if defined(__AVX512BF16__)
-/// Lane by lane `first` in the lower half and `second` in the upper one, rounded to bf16.
-[[nodiscard]] inline simd::Floats pair_up(simd::Floats first, simd::Floats second) {
-  // clang-format off
-  alignas(64) static constexpr std::uint16_t order[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
-                                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  // clang-format on
-  const auto both = std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-  return std::bit_cast<simd::Floats>(_mm512_permutexvar_epi16(_mm512_load_si512(order), both));
-}
-#endif
-
 }  // namespace ranvier::models

@@ -35,6 +35,17 @@ struct Bf16Units {
   static Floats multiply_add(Floats a, Floats b, Floats sum) {
     return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
   }
+
+  /// Lane by lane a unit of both, `first` in its lower half.
+  static Floats pair_up(Floats first, Floats second) {
+    // clang-format off
+    alignas(64) static constexpr std::uint16_t order[32] = {
+        0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    // clang-format on
+    const auto both = std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+    return std::bit_cast<Floats>(_mm512_permutexvar_epi16(_mm512_load_si512(order), both));
+  }
 };
 #endif
 
