@@ -66,7 +66,7 @@ struct MicrobatchShape {
 
 /// What one microbatch needs in a layer, in bytes.
 struct LayerMemory {
-  std::size_t saved = 0;      ///< written by forward, read by both backward calls
+  std::size_t saved = 0;      ///< written by forward, for both backward calls; backward_input may change it
   std::size_t deferred = 0;   ///< written by backward_input, read by backward_weight
   std::size_t workspace = 0;  ///< scratch during any one call; contents are lost afterwards
 };
@@ -125,9 +125,10 @@ class Layer {
   /// Reads input and parameters; writes output and saved.
   virtual void forward(const LayerCall& call, const std::byte* input, std::byte* output) = 0;
 
-  /// Reads input, saved, parameters and output_gradient; writes input_gradient and deferred. The first layer
-  /// of a model gets a null input_gradient, the last one a null output_gradient. input_gradient and
-  /// output_gradient may not overlap. output_gradient must be read for good: backward_weight does not get it.
+  /// Reads input, saved, parameters and output_gradient; writes input_gradient and deferred. Once per forward,
+  /// before backward_weight. The first layer of a model gets a null input_gradient, the last one a null
+  /// output_gradient. input_gradient and output_gradient may not overlap. output_gradient must be read for
+  /// good: backward_weight does not get it.
   virtual void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                               std::byte* input_gradient) = 0;
 
