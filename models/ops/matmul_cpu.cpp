@@ -144,6 +144,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   const DType dtype = cuts.widened ? DType::f32 : arrays.dtype;
   const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
+  if (n == 0) return;  // pieces are rounded up: nothing may be left for the last ones
   const std::size_t c_begin = rows.begin * shape.n + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
   auto* sums = cuts.gathers_c ? memory.c.get<float>(m * n) : nullptr;
@@ -157,6 +158,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   for (std::size_t k_piece = 0; k_piece < cuts.k.count; ++k_piece) {
     const Share depth = piece_of(shape.k, k_piece, cuts.k);
     const std::size_t k = depth.end - depth.begin;
+    if (k == 0) break;
 
     const std::size_t a_stride = shape.transpose_a ? shape.m : shape.k;
     const void* a =

@@ -29,9 +29,6 @@ std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
                  : runtime::make_cpu_device({.threads = threads});
 }
 
-/// The greater, or NaN if either is NaN.
-double worse(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
-
 double norm(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value * value;

@@ -73,4 +73,7 @@ inline double half_unit(runtime::DType dtype) {
   return dtype == runtime::DType::bf16 ? 0x1p-8 : dtype == runtime::DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
+/// The greater of two errors, or NaN if either is: std::max would lose it.
+inline double worse(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
 }  // namespace ranvier::models
