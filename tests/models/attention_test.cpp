@@ -121,7 +121,7 @@ double worst_error(const TypedArray& values, const Doubles& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double error = std::abs(values[i] - expected[i]);
-    worst = error <= worst ? worst : error;  // NaN is worse than anything
+    worst = worse(worst, error);
   }
   return worst;
 }
