@@ -1,0 +1,231 @@
+// What a user can get wrong: one message from one rank that names the culprit and the remedy, within seconds and
+// before any training, and an exit status that says so.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+
+using namespace ranvier::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto limit = 20s;
+const std::string message_start = "ranvier-train: error: ";
+
+using Words = std::vector<std::string>;
+
+/// The job's one message has every word of `words`; nothing was trained.
+void check_refused(const Outcome& outcome, const Words& words) {
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status != 0);
+  Words messages;
+  for (const auto& line : lines_of(outcome.output)) {
+    if (line.starts_with(message_start)) messages.push_back(line);
+    CHECK_FALSE(line.starts_with("step "));
+  }
+  REQUIRE(messages.size() == 1);
+  for (const auto& word : words) {
+    INFO(word);
+    CHECK(messages[0].find(word) != std::string::npos);
+  }
+}
+
+struct Fixture {
+  Folder folder;
+  std::string text = folder / "text.txt";
+
+  Fixture() { write_file(text, small_text()); }
+
+  void check_refused(int ranks, const Flags& more, const Words& words) const {
+    ::check_refused(run(ranks, small_run(text, more), limit), words);
+  }
+
+  void check_data_refused(const std::string& name, const std::string& content, Words words, Flags more = {}) const {
+    const std::string path = folder / name;
+    write_file(path, content);
+    more.insert(more.begin(), {"--data", path});
+    words.push_back(path);
+    check_refused(2, more, words);
+  }
+};
+
+/// A safetensors file, its header given as text, with `data_bytes` of zeros.
+std::string weights_file(const std::string& header, std::size_t data_bytes) {
+  const std::uint64_t length = header.size();
+  std::string content(sizeof length, '\0');
+  std::memcpy(content.data(), &length, sizeof length);
+  return content + header + std::string(data_bytes, '\0');
+}
+
+void replace(std::string& text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, from.size(), to);
+}
+
+/// With the weights that a small run saves.
+struct WeightsFixture : Fixture {
+  std::string valid;
+
+  WeightsFixture() {
+    const std::string path = folder / "valid.safetensors";
+    const Outcome outcome = run(1, small_run(text, {"--steps", "1", "--save", path}), limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    valid = read_file(path);
+  }
+
+  [[nodiscard]] std::string header() const {
+    std::uint64_t length = 0;
+    std::memcpy(&length, valid.data(), sizeof length);
+    return valid.substr(sizeof length, length);
+  }
+  [[nodiscard]] std::size_t data_bytes() const { return valid.size() - sizeof(std::uint64_t) - header().size(); }
+
+  void check_weights_refused(const std::string& content, Words words) const {
+    const std::string path = folder / "damaged.safetensors";
+    write_file(path, content);
+    words.push_back(path);
+    check_refused(2, {"--init-from", path}, words);
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a grid that does not match the number of ranks is refused") {
+  check_refused(2, {"--g-inter", "2", "--g-data", "2"}, {"--g-inter 2", "--g-data 2", "mpirun -n 4"});
+  check_refused(3, {"--g-inter", "2"}, {"--g-inter 2", "3"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a batch that the rows cannot share is refused") {
+  check_refused(2, {"--g-data", "2", "--batch-size", "5"}, {"--batch-size 5", "--g-data 2", "multiple"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "more stages than layers are refused") {
+  check_refused(3, {"--g-inter", "3", "--layers", "2"}, {"--g-inter 3", "--layers 2"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an unknown flag is refused with the nearest name") {
+  check_refused(2, {"--lerning-rate", "1e-3"}, {"lerning-rate", "--learning-rate"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an unknown key in a config file is refused with the nearest name") {
+  const std::string config = folder / "run.conf";
+  write_file(config, "steps = 3\nmicrobach-size = 2\n");
+  check_refused(2, {"--config", config}, {config, "microbach-size", "microbatch-size"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a config file that is not there is refused") {
+  check_refused(2, {"--config", folder / "none.conf"}, {"--config", folder / "none.conf"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
+  check_refused(2, {"--layers", "many"}, {"--layers", "many"});
+  check_refused(2, {"--precision", "fp8"}, {"--precision", "fp8", "bf16"});
+  check_refused(2, {"--dropout", "1.5"}, {"--dropout", "1.5"});
+  check_refused(2, {"--heads", "3"}, {"--heads 3", "--hidden 32"});
+  check_refused(2, {"--device-memory", "12 bananas"}, {"--device-memory", "12 bananas"});
+  check_refused(2, {"--data", ""}, {"--data"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "data that cannot be read are refused") {
+  check_refused(2, {"--data", folder / "none.txt"}, {folder / "none.txt"});
+  std::filesystem::create_directory(folder / "nothing");
+  check_refused(2, {"--data", folder / "nothing"}, {folder / "nothing"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "empty data are refused") {
+  check_data_refused("empty.txt", "", {"empty"});
+  check_data_refused("empty.bin", "", {});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a damaged token file is refused") {
+  const std::string valid = token_file(std::vector<std::uint16_t>(1000, 7));
+  check_data_refused("truncated.bin", valid.substr(0, valid.size() - 2), {"1000"});
+  check_data_refused("header.bin", valid.substr(0, 1000), {});
+  std::string wrong_magic = valid;
+  wrong_magic[0] ^= 1;
+  check_data_refused("magic.bin", wrong_magic, {"20240520"});
+  std::string wrong_version = valid;
+  wrong_version[4] = 9;
+  check_data_refused("version.bin", wrong_version, {"version", "9"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {
+  std::vector<std::uint16_t> tokens(1000, 7);
+  tokens[900] = 256;
+  check_data_refused("outside.bin", token_file(tokens), {"256", "--vocab-size"});
+  check_data_refused("outside.txt", small_text(), {"--vocab-size"}, {"--vocab-size", "100"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a sequence that is longer than the data is refused") {
+  check_refused(2, {"--sequence-length", "100000"}, {"--sequence-length 100000", text});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights that are not there are refused") {
+  check_refused(2, {"--init-from", folder / "none.safetensors"}, {folder / "none.safetensors"});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights with a bad header are refused") {
+  std::string long_header = valid;
+  std::memset(long_header.data(), 0x7f, 8);
+  check_weights_refused(long_header, {"header"});
+  check_weights_refused(weights_file("{\"wte.weight\": ", data_bytes()), {});
+  check_weights_refused("", {});
+  check_weights_refused("short", {});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights with bytes missing or left over are refused") {
+  check_weights_refused(valid.substr(0, valid.size() - 4), {});
+  check_weights_refused(valid + std::string(4, '\0'), {});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
+  std::string damaged = header();
+  // Both ends of the second tensor move onto the first.
+  const auto first = damaged.find("\"data_offsets\":[0,");
+  REQUIRE(first != std::string::npos);
+  const auto end = damaged.substr(first + 18, damaged.find(']', first) - first - 18);
+  replace(damaged, "\"data_offsets\":[" + end + ",",
+          "\"data_offsets\":[" + std::to_string(std::stol(end) - 4) + ",");
+  check_weights_refused(weights_file(damaged, data_bytes()), {});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights of another shape or type are refused") {
+  const std::string path = folder / "valid.safetensors";
+  check_refused(2, {"--init-from", path, "--hidden", "64"}, {path, "[256, 32]", "[256, 64]"});
+  std::string other_type = header();
+  replace(other_type, "\"F32\"", "\"I32\"");
+  check_weights_refused(weights_file(other_type, data_bytes()), {"I32"});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights without one of the tensors are refused") {
+  std::string without = header();
+  replace(without, "\"h.1.ln_1.weight\"", "\"h.9.ln_1.weight\"");
+  check_weights_refused(weights_file(without, data_bytes()), {"h.1.ln_1.weight"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before training") {
+  for (const std::string flag : {"--save", "--metrics", "--trace"}) {
+    check_refused(2, {flag, text + "/inside.a.file"}, {flag, text + "/inside.a.file"});
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and what would help") {
+  const Outcome outcome = run(2, small_run(text, {"--device-memory", "100KiB"}), limit);
+  ::check_refused(outcome, {});
+  for (const auto* word :
+       {"parameters", "activations", "total", "--device-memory", "--microbatch-size", "--recompute"}) {
+    INFO(word);
+    CHECK(outcome.output.find(word) != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "ranks that were started with different options are refused") {
+  Job job({small_run(text, {"--learning-rate", "1e-3"}), small_run(text, {"--learning-rate", "2e-3"})});
+  ::check_refused(job.wait(limit), {"different options"});
+}

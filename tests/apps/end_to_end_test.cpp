@@ -1,0 +1,182 @@
+// Whole runs: the grid and the schedule leave the result alone, weights travel between grids, files are complete.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+
+using namespace ranvier::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Result {
+  std::vector<std::string> losses;  ///< as the metrics file has them
+  std::vector<std::string> norms;
+  std::string weights;  ///< the file's content
+};
+
+struct Fixture {
+  Folder folder;
+  std::string text = folder / "text.txt";
+
+  Fixture() { write_file(text, small_text()); }
+
+  [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
+    const std::string metrics = folder / "metrics.jsonl";
+    const std::string weights = folder / "weights.safetensors";
+    Flags flags{"--metrics", metrics, "--save", weights};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(ranks, small_run(text, flags), 60s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
+    REQUIRE(result.losses.size() == 4);
+    return result;
+  }
+
+  void check_same(const Result& expected, int ranks, const Flags& more) const {
+    std::string shown;
+    for (const auto& flag : more) shown += flag + " ";
+    INFO(ranks << " ranks, " << shown);
+    const Result result = train(ranks, more);
+    CHECK(result.losses == expected.losses);
+    CHECK(result.norms == expected.norms);
+    CHECK((result.weights == expected.weights));
+  }
+};
+
+Flags join(Flags first, const Flags& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "the same run twice gives the same bits") { check_same(train(1), 1, {}); }
+
+TEST_CASE_FIXTURE(Fixture, "the number of stages leaves every bit alone") {
+  for (const Flags& more : {Flags{}, Flags{"--dropout", "0.1"}}) {
+    const Result expected = train(1, more);
+    for (int stages : {2, 3, 4}) check_same(expected, stages, join(more, {"--g-inter", std::to_string(stages)}));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
+  const Result expected = train(1);
+  for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
+    for (const auto* in_flight : {"1", "2", "5"}) {
+      check_same(expected, 3, {"--g-inter", "3", "--policy", policy, "--pipeline-limit", in_flight});
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {
+  const Result expected = train(1, {"--dropout", "0.1"});
+  for (const auto* interval : {"1", "2", "3", "4", "auto"}) {
+    check_same(expected, 1, {"--dropout", "0.1", "--recompute", interval});
+  }
+  check_same(expected, 2, {"--dropout", "0.1", "--recompute", "auto", "--g-inter", "2"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "stages leave every bit alone beside data parallelism too") {
+  const Result expected = train(2, {"--g-data", "2"});
+  check_same(expected, 4, {"--g-data", "2", "--g-inter", "2"});
+  check_same(expected, 6, {"--g-data", "2", "--g-inter", "3", "--policy", "1f1b"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses by rounding alone") {
+  const Result expected = train(1);
+  for (int rows : {2, 4}) {
+    const Result result = train(rows, {"--g-data", std::to_string(rows)});
+    for (std::size_t step = 0; step < 4; ++step) {
+      const double loss = std::stod(result.losses[step]);
+      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a last microbatch that is shorter counts by its samples") {
+  const Result expected = train(1, {"--microbatch-size", "4"});
+  const Result result = train(2, {"--microbatch-size", "3", "--g-inter", "2"});
+  for (std::size_t step = 0; step < 4; ++step) {
+    const double loss = std::stod(result.losses[step]);
+    CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
+  const std::string weights = folder / "start.safetensors";
+  const Outcome first = run(4, small_run(text, {"--g-inter", "2", "--save", weights}), 30s);
+  INFO(first.output);
+  REQUIRE(first.status == 0);
+  const Result expected = train(1, {"--init-from", weights});
+  check_same(expected, 3, {"--init-from", weights, "--g-inter", "3"});
+  CHECK(expected.losses != train(1).losses);
+}
+
+TEST_CASE_FIXTURE(Fixture, "half precision is the same on any number of stages") {
+  for (const auto* precision : {"bf16", "fp16"}) {
+    check_same(train(1, {"--precision", precision}), 2, {"--precision", precision, "--g-inter", "2"});
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and halves the scale") {
+  const std::string metrics = folder / "metrics.jsonl";
+  const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
+  for (int rank = 0; rank < 4; ++rank) {
+    const Outcome outcome =
+        run(4, small_run(text, flags), 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}});
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    CHECK(metric(metrics, "skipped") == std::vector<std::string>{"false", "true", "false", "false"});
+    const auto scales = metric(metrics, "loss_scale");
+    CHECK(std::stod(scales.back()) == 512);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
+  const std::string weights = folder / "weights.safetensors";
+  const Outcome outcome = run(1,
+                              {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24", "--g-data",
+                               "2", "--batch-size", "64", "--save", weights},
+                              20s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("activations") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(weights));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
+  const std::string config = folder / "run.conf";
+  const std::string metrics = folder / "metrics.jsonl";
+  write_file(config,
+             "# a comment\nsteps = 3\ng-inter = 2\nlayers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\n"
+             "batch-size = 4\ndata = " +
+                 text + "\nmetrics = " + metrics + "\n");
+  const Outcome outcome = run(2, {"--config", config, "--steps", "2"}, 20s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(metric(metrics, "loss").size() == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
+  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--eval-every", "2"}), 20s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("validation loss") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
+  const std::string trace = folder / "trace.json";
+  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--trace", trace}), 20s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  const std::string events = read_file(trace);
+  CHECK(events.find("traceEvents") != std::string::npos);
+  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer"}) {
+    INFO(span);
+    CHECK(events.find(span) != std::string::npos);
+  }
+}

@@ -1,0 +1,108 @@
+// Runs that end early: through a signal, a failing rank, a rank that falls silent.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <filesystem>
+
+using namespace ranvier::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool mentions(const Outcome& outcome, const std::string& words) {
+  return outcome.output.find(words) != std::string::npos;
+}
+
+struct Fixture {
+  Folder folder;
+  std::string text = folder / "text.txt";
+  std::string metrics = folder / "metrics.jsonl";
+  std::string weights = folder / "weights.safetensors";
+
+  Fixture() { write_file(text, small_text()); }
+
+  /// Far longer than any test waits.
+  [[nodiscard]] Flags long_run(const Flags& more = {}) const {
+    Flags flags{"--steps", "1000000", "--metrics", metrics, "--g-inter", "2"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return small_run(text, flags);
+  }
+
+  /// `signal` sends one to the job once it trains.
+  template <typename Signal>
+  void check_stops_and_saves(const Signal& signal, const Environment& environment = {}) const {
+    const Flags sizes{"--hidden", "128", "--batch-size", "128", "--microbatch-size", "8"};
+    Flags flags{"--save", weights};
+    flags.insert(flags.end(), sizes.begin(), sizes.end());
+    std::filesystem::remove(metrics);
+    Job job(4, long_run(flags), environment);
+    REQUIRE(job.wait_for_lines(metrics, 3, 60s));
+    signal(job);
+    const Outcome outcome = job.wait(60s);
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(mentions(outcome, "stopped after"));
+    const Outcome next = run(1, small_run(text, {"--init-from", weights, "--hidden", "128"}), 60s);
+    INFO(next.output);
+    CHECK(next.status == 0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "an interrupted mpirun stops after the current step and saves") {
+  // Open MPI waits so many seconds before it passes the signal on, reading no output meanwhile, and kills the
+  // ranks as many after: steps here are long enough not to fill its pipe, short enough to end in time.
+  check_stops_and_saves([](const Job& job) { job.signal_launcher(SIGINT); },
+                        {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current step, and they save") {
+  for (const auto& [rank, number] : {std::pair{0, SIGINT}, {3, SIGTERM}}) {
+    check_stops_and_saves([rank = rank, number = number](const Job& job) { job.signal_rank(rank, number); });
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "an exception on one rank in the middle of training ends all within five seconds") {
+  for (int rank = 0; rank < 4; ++rank) {
+    const Outcome outcome = run(4, long_run(), 20s, {{"RANVIER_FAULT", std::to_string(rank) + ":3:throw"}});
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status != 0);
+    CHECK(outcome.seconds < 5 + 5);  // until the third step, and five more
+    int messages = 0;
+    for (const auto& line : lines_of(outcome.output)) {
+      if (!line.starts_with("ranvier-train: error: ")) continue;
+      ++messages;
+      CHECK(line.find("rank " + std::to_string(rank)) != std::string::npos);
+    }
+    CHECK(messages == 1);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a rank that stops answering is named by its neighbours and the job ends") {
+  Job job(4, long_run({"--timeout", "3"}));
+  REQUIRE(job.wait_for_lines(metrics, 2, 60s));
+  job.signal_rank(3, SIGSTOP);
+  const Outcome outcome = job.wait(20s);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status != 0);
+  CHECK(mentions(outcome, "ranvier-train: error: "));
+  for (const auto* word : {"rank 3", "does not answer", "tag", "--timeout 3"}) {
+    INFO(word);
+    CHECK(mentions(outcome, word));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a rank that is killed ends the job") {
+  Job job(4, long_run());
+  REQUIRE(job.wait_for_lines(metrics, 2, 60s));
+  job.signal_rank(2, SIGKILL);
+  const Outcome outcome = job.wait(10s);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status != 0);
+}

@@ -1,0 +1,79 @@
+// ranvier-train under mpirun, started and watched as a user would. One thread.
+//
+//   Job job(4, {"--data", corpus, "--g-inter", "2"});
+//   const Outcome outcome = job.wait(20s);
+//   CHECK(outcome.status == 0);
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace ranvier::test {
+
+using Flags = std::vector<std::string>;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// A folder that is there while this is.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Outcome {
+  int status = 0;  ///< exit status; 128 + N after signal N
+  double seconds = 0;
+  bool timed_out = false;
+  std::string output;  ///< stdout and stderr of all ranks and of mpirun
+};
+
+class Job {
+ public:
+  Job(int ranks, const Flags& flags, const Environment& environment = {});
+  /// One entry per rank, which then differ.
+  explicit Job(const std::vector<Flags>& flags_by_rank, const Environment& environment = {});
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// Until the job has ended; after `limit` it is killed.
+  Outcome wait(std::chrono::duration<double> limit);
+  /// False if `text` has not shown up in the output (or the file `path`) within `limit`.
+  bool wait_for(const std::string& text, std::chrono::duration<double> limit) const;
+  bool wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const;
+
+  void signal_launcher(int signal) const;
+  void signal_rank(int rank, int signal) const;
+
+ private:
+  void start(const std::vector<std::string>& command, const Environment& environment);
+  [[nodiscard]] pid_t rank_process(int rank) const;
+
+  Folder folder_;
+  std::string mark_;  ///< in the environment of this job's processes alone
+  pid_t launcher_ = -1;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+/// Start, wait and return.
+Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit,
+            const Environment& environment = {});
+
+[[nodiscard]] std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& content);
+/// Those that are not empty.
+[[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace ranvier::test

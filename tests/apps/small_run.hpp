@@ -1,0 +1,24 @@
+// A training run of well under a second, and the files that it reads.
+#pragma once
+
+#include "tests/apps/job.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ranvier::test {
+
+/// About 8 KiB of made-up words.
+[[nodiscard]] std::string small_text();
+/// An llm.c token file.
+[[nodiscard]] std::string token_file(const std::vector<std::uint16_t>& tokens);
+
+/// 4 layers of 32 channels, 4 steps of 4 samples of 16 bytes of `data`, `more` flags, of which a later one wins
+/// over an earlier one of the same name.
+[[nodiscard]] Flags small_run(const std::string& data, const Flags& more = {});
+
+/// The values of `key`, as written, of every line of a metrics file.
+[[nodiscard]] std::vector<std::string> metric(const std::string& path, const std::string& key);
+
+}  // namespace ranvier::test
