@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,11 +26,11 @@ class ProductCeiling {
   struct Product {
     std::string name;
     std::size_t m = 0, n = 0, k = 0;
-    std::size_t count = 1;      ///< of them in a step, each measured once for all of them
+    std::size_t count = 1;      ///< in a step, of which one is measured at a time
     std::size_t instances = 1;  ///< independent products of this size, shared among the threads
     runtime::DType c_dtype = runtime::DType::f32;
     models::LibraryMatmul tile;  ///< the fastest
-    double seconds = 0;          ///< of the last measurement, of one
+    double seconds = 0;          ///< of one, as last measured
 
     [[nodiscard]] double flops() const {
       return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
@@ -56,16 +57,23 @@ class ProductCeiling {
     });
   }
 
-  /// Seconds that all products of a step take now.
-  double measure() {
-    double seconds = 0;
+  /// Seconds that all products of a step take now: means over as many rounds as fit into `seconds`, one at least.
+  double measure(double seconds) {
+    double all_rounds = 0;
     launch([&](runtime::ComputePool& pool) {
+      for (Product& product : products_) product.seconds = 0;
+      const auto begin = Clock::now();
+      int rounds = 0;
+      do {
+        for (Product& product : products_) product.seconds += seconds_of([&] { multiply(pool, product, product.tile); });
+        ++rounds;
+      } while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds);
       for (Product& product : products_) {
-        product.seconds = seconds_of([&] { multiply(pool, product, product.tile); });
-        seconds += product.seconds * static_cast<double>(product.count);
+        product.seconds /= rounds;
+        all_rounds += product.seconds * static_cast<double>(product.count);
       }
     });
-    return seconds;
+    return all_rounds;
   }
 
   [[nodiscard]] const std::vector<Product>& products() const { return products_; }

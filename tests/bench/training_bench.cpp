@@ -53,7 +53,7 @@ std::vector<Case> all_cases() {
     cases.push_back({std::string("6x384") + suffix,
                      {.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256, .precision = precision},
                      16,
-                     16});
+                     4});
     models::GptOptions small = *models::gpt_preset("gpt2-small");
     small.sequence_length = 256;
     small.precision = precision;
@@ -139,13 +139,14 @@ class Run {
   void step_done() {
     trainer_->compute().synchronize();
     const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - step_began_).count();
     if (++steps_ > warm_up_steps) {
-      step_seconds_.push_back(std::chrono::duration<double>(now - step_began_).count());
+      step_seconds_.push_back(seconds);
       forward_.push_back(trainer_->trace().seconds(SpanKind::forward));
       backward_.push_back(trainer_->trace().seconds(SpanKind::backward));
       optimizer_.push_back(trainer_->trace().seconds(SpanKind::optimizer));
     }
-    const double products = ceiling_->measure();
+    const double products = ceiling_->measure(seconds / 2);
     if (steps_ > warm_up_steps) product_seconds_.push_back(products);
     if (steps_ == warm_up_steps) measuring_since_ = Clock::now();
     const bool enough = steps_ >= warm_up_steps + 3 &&
@@ -200,7 +201,7 @@ class Run {
   std::unique_ptr<ProductCeiling> ceiling_;
 
   int steps_ = 0;
-  Clock::time_point step_began_, measuring_since_;
+  Clock::time_point step_began_ = Clock::now(), measuring_since_;
   std::vector<double> step_seconds_, product_seconds_, forward_, backward_, optimizer_;
 };
 
