@@ -3,7 +3,7 @@
 # what to install by hand and leaves the judgement to CMake.
 #
 # usage: cmake/install_dependencies.sh [--reference]
-#   --reference   PyTorch and NumPy as well, for tests/reference and tests/bench/compare_pytorch.py
+#   --reference   PyTorch and what it is fast with as well, for tests/reference and tests/bench/compare_pytorch.py
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
@@ -22,7 +22,7 @@ packages+=("libboost$boost-dev")
 
 for argument in "$@"; do
   case "$argument" in
-    --reference) packages+=(python3 python3-numpy python3-torch) ;;
+    --reference) packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-torch) ;;
     *) echo "install_dependencies.sh: unknown argument '$argument'; the only one is --reference" >&2; exit 2 ;;
   esac
 done

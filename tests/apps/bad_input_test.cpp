@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
-using namespace ranvier::test;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -34,19 +34,13 @@ void check_refused(const Outcome& outcome, const Words& words) {
   }
 }
 
-struct Fixture {
-  Folder folder;
-  std::string text = folder / "text.txt";
-
-  Fixture() { write_file(text, small_text()); }
-
+struct Fixture : SmallText {
   void check_refused(int ranks, const Flags& more, const Words& words) const {
     ::check_refused(run(ranks, small_run(text, more), limit), words);
   }
 
   void check_data_refused(const std::string& name, const std::string& content, Words words, Flags more = {}) const {
-    const std::string path = folder / name;
-    write_file(path, content);
+    const std::string path = folder.write(name, content).string();
     more.insert(more.begin(), {"--data", path});
     words.push_back(path);
     check_refused(2, more, words);
@@ -72,7 +66,7 @@ struct WeightsFixture : Fixture {
   std::string valid;
 
   WeightsFixture() {
-    const std::string path = folder / "valid.safetensors";
+    const std::string path = file("valid.safetensors");
     const Outcome outcome = run(1, small_run(text, {"--steps", "1", "--save", path}), limit);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
@@ -87,8 +81,7 @@ struct WeightsFixture : Fixture {
   [[nodiscard]] std::size_t data_bytes() const { return valid.size() - sizeof(std::uint64_t) - header().size(); }
 
   void check_weights_refused(const std::string& content, Words words) const {
-    const std::string path = folder / "damaged.safetensors";
-    write_file(path, content);
+    const std::string path = folder.write("damaged.safetensors", content).string();
     words.push_back(path);
     check_refused(2, {"--init-from", path}, words);
   }
@@ -114,13 +107,12 @@ TEST_CASE_FIXTURE(Fixture, "an unknown flag is refused with the nearest name") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "an unknown key in a config file is refused with the nearest name") {
-  const std::string config = folder / "run.conf";
-  write_file(config, "steps = 3\nmicrobach-size = 2\n");
+  const std::string config = folder.write("run.conf", "steps = 3\nmicrobach-size = 2\n").string();
   check_refused(2, {"--config", config}, {config, "microbach-size", "microbatch-size"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a config file that is not there is refused") {
-  check_refused(2, {"--config", folder / "none.conf"}, {"--config", folder / "none.conf"});
+  check_refused(2, {"--config", file("none.conf")}, {"--config", file("none.conf")});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
@@ -133,9 +125,9 @@ TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "data that cannot be read are refused") {
-  check_refused(2, {"--data", folder / "none.txt"}, {folder / "none.txt"});
-  std::filesystem::create_directory(folder / "nothing");
-  check_refused(2, {"--data", folder / "nothing"}, {folder / "nothing"});
+  check_refused(2, {"--data", file("none.txt")}, {file("none.txt")});
+  std::filesystem::create_directory(file("nothing"));
+  check_refused(2, {"--data", file("nothing")}, {file("nothing")});
 }
 
 TEST_CASE_FIXTURE(Fixture, "empty data are refused") {
@@ -167,7 +159,7 @@ TEST_CASE_FIXTURE(Fixture, "a sequence that is longer than the data is refused")
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "weights that are not there are refused") {
-  check_refused(2, {"--init-from", folder / "none.safetensors"}, {folder / "none.safetensors"});
+  check_refused(2, {"--init-from", file("none.safetensors")}, {file("none.safetensors")});
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "weights with a bad header are refused") {
@@ -196,7 +188,7 @@ TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "weights of another shape or type are refused") {
-  const std::string path = folder / "valid.safetensors";
+  const std::string path = file("valid.safetensors");
   check_refused(2, {"--init-from", path, "--hidden", "64"}, {path, "[256, 32]", "[256, 64]"});
   std::string other_type = header();
   replace(other_type, "\"F32\"", "\"I32\"");

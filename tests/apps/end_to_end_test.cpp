@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-using namespace ranvier::test;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -17,15 +17,10 @@ struct Result {
   std::string weights;  ///< the file's content
 };
 
-struct Fixture {
-  Folder folder;
-  std::string text = folder / "text.txt";
-
-  Fixture() { write_file(text, small_text()); }
-
+struct Fixture : SmallText {
   [[nodiscard]] Result train(int ranks, const Flags& more = {}) const {
-    const std::string metrics = folder / "metrics.jsonl";
-    const std::string weights = folder / "weights.safetensors";
+    const std::string metrics = file("metrics.jsonl");
+    const std::string weights = file("weights.safetensors");
     Flags flags{"--metrics", metrics, "--save", weights};
     flags.insert(flags.end(), more.begin(), more.end());
     const Outcome outcome = run(ranks, small_run(text, flags), 60s);
@@ -107,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture, "a last microbatch that is shorter counts by its samp
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
-  const std::string weights = folder / "start.safetensors";
+  const std::string weights = file("start.safetensors");
   const Outcome first = run(4, small_run(text, {"--g-inter", "2", "--save", weights}), 30s);
   INFO(first.output);
   REQUIRE(first.status == 0);
@@ -123,7 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "half precision is the same on any number of stages")
 }
 
 TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and halves the scale") {
-  const std::string metrics = folder / "metrics.jsonl";
+  const std::string metrics = file("metrics.jsonl");
   const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
   for (int rank = 0; rank < 4; ++rank) {
     const Outcome outcome =
@@ -137,7 +132,7 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains nothing") {
-  const std::string weights = folder / "weights.safetensors";
+  const std::string weights = file("weights.safetensors");
   const Outcome outcome = run(1,
                               {"--dry-run", "--world", "48", "--model", "gpt-12b", "--g-inter", "24", "--g-data",
                                "2", "--batch-size", "64", "--save", weights},
@@ -149,12 +144,12 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
 }
 
 TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
-  const std::string config = folder / "run.conf";
-  const std::string metrics = folder / "metrics.jsonl";
-  write_file(config,
-             "# a comment\nsteps = 3\ng-inter = 2\nlayers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\n"
-             "batch-size = 4\ndata = " +
-                 text + "\nmetrics = " + metrics + "\n");
+  const std::string metrics = file("metrics.jsonl");
+  const std::string sizes = "layers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\nbatch-size = 4\n";
+  const std::string config = folder
+                                 .write("run.conf", "# a comment\nsteps = 3\ng-inter = 2\n" + sizes +
+                                                        "data = " + text + "\nmetrics = " + metrics + "\n")
+                                 .string();
   const Outcome outcome = run(2, {"--config", config, "--steps", "2"}, 20s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
@@ -169,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
-  const std::string trace = folder / "trace.json";
+  const std::string trace = file("trace.json");
   const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--trace", trace}), 20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
-using namespace ranvier::test;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
@@ -15,13 +15,9 @@ bool mentions(const Outcome& outcome, const std::string& words) {
   return outcome.output.find(words) != std::string::npos;
 }
 
-struct Fixture {
-  Folder folder;
-  std::string text = folder / "text.txt";
-  std::string metrics = folder / "metrics.jsonl";
-  std::string weights = folder / "weights.safetensors";
-
-  Fixture() { write_file(text, small_text()); }
+struct Fixture : SmallText {
+  std::string metrics = file("metrics.jsonl");
+  std::string weights = file("weights.safetensors");
 
   /// Far longer than any test waits.
   [[nodiscard]] Flags long_run(const Flags& more = {}) const {

@@ -15,7 +15,7 @@
 
 extern char** environ;
 
-namespace ranvier::test {
+namespace ranvier::tests {
 namespace {
 
 using namespace std::chrono_literals;
@@ -52,17 +52,6 @@ void append(std::vector<std::string>& to, const Flags& flags) {
 
 }  // namespace
 
-Folder::Folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "ranvier-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) fail_errno("mkdtemp " + pattern);
-  path_ = pattern;
-}
-
-Folder::~Folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Job::Job(int ranks, const Flags& flags, const Environment& environment) {
   std::vector<std::string> command{"mpirun", "-n", std::to_string(ranks)};
   append(command, flags);
@@ -80,14 +69,14 @@ Job::Job(const std::vector<Flags>& flags_by_rank, const Environment& environment
 }
 
 void Job::start(const std::vector<std::string>& command, const Environment& environment) {
-  mark_ = std::string(mark_variable) + "=" + folder_ / "";
+  mark_ = std::string(mark_variable) + "=" + folder_.path().string();
   std::vector<std::string> variables{mark_, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
   std::vector<std::string> arguments = command;
   auto argv = pointers(arguments);
   auto envp = pointers(variables);
-  const std::string output = folder_ / "output";
+  const std::string output = output_path();
 
   begin_ = Clock::now();
   launcher_ = fork();
@@ -118,12 +107,8 @@ Outcome Job::wait(std::chrono::duration<double> limit) {
   }
   launcher_ = -1;
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.output = read_file(folder_ / "output");
+  outcome.output = read_file(output_path());
   return outcome;
-}
-
-bool Job::wait_for(const std::string& text, std::chrono::duration<double> limit) const {
-  return wait_until([&] { return read_file(folder_ / "output").find(text) != std::string::npos; }, limit);
 }
 
 bool Job::wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const {
@@ -164,12 +149,6 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -179,4 +158,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace ranvier::test
+}  // namespace ranvier::tests

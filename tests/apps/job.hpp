@@ -5,32 +5,19 @@
 //   CHECK(outcome.status == 0);
 #pragma once
 
+#include "tests/temporary_folder.hpp"
+
+#include <sys/types.h>
+
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <sys/types.h>
-
-namespace ranvier::test {
+namespace ranvier::tests {
 
 using Flags = std::vector<std::string>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
-
-/// A folder that is there while this is.
-class Folder {
- public:
-  Folder();
-  ~Folder();
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct Outcome {
   int status = 0;  ///< exit status; 128 + N after signal N
@@ -50,8 +37,7 @@ class Job {
 
   /// Until the job has ended; after `limit` it is killed.
   Outcome wait(std::chrono::duration<double> limit);
-  /// False if `text` has not shown up in the output (or the file `path`) within `limit`.
-  bool wait_for(const std::string& text, std::chrono::duration<double> limit) const;
+  /// False if the file has fewer than `count` lines after `limit`.
   bool wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const;
 
   void signal_launcher(int signal) const;
@@ -60,8 +46,9 @@ class Job {
  private:
   void start(const std::vector<std::string>& command, const Environment& environment);
   [[nodiscard]] pid_t rank_process(int rank) const;
+  [[nodiscard]] std::string output_path() const { return (folder_.path() / "output").string(); }
 
-  Folder folder_;
+  TemporaryFolder folder_;
   std::string mark_;  ///< in the environment of this job's processes alone
   pid_t launcher_ = -1;
   std::chrono::steady_clock::time_point begin_;
@@ -72,8 +59,7 @@ Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit,
             const Environment& environment = {});
 
 [[nodiscard]] std::string read_file(const std::string& path);
-void write_file(const std::string& path, const std::string& content);
 /// Those that are not empty.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
-}  // namespace ranvier::test
+}  // namespace ranvier::tests

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace ranvier::test {
+namespace ranvier::tests {
 
 std::string small_text() {
   static constexpr const char* words[] = {"node ",   "nerve ", "axon ",  "signal ",
@@ -55,4 +55,4 @@ std::vector<std::string> metric(const std::string& path, const std::string& key)
   return values;
 }
 
-}  // namespace ranvier::test
+}  // namespace ranvier::tests

@@ -5,12 +5,21 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace ranvier::test {
+namespace ranvier::tests {
 
 /// About 8 KiB of made-up words.
 [[nodiscard]] std::string small_text();
+/// A folder with small_text() in the file `text`.
+struct SmallText {
+  TemporaryFolder folder;
+  std::string text = folder.write("text.txt", small_text()).string();
+
+  [[nodiscard]] std::string file(std::string_view name) const { return (folder.path() / name).string(); }
+};
+
 /// An llm.c token file.
 [[nodiscard]] std::string token_file(const std::vector<std::uint16_t>& tokens);
 
@@ -21,4 +30,4 @@ namespace ranvier::test {
 /// The values of `key`, as written, of every line of a metrics file.
 [[nodiscard]] std::vector<std::string> metric(const std::string& path, const std::string& key);
 
-}  // namespace ranvier::test
+}  // namespace ranvier::tests

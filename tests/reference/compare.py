@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import gpt2
 import safetensors
@@ -120,6 +121,7 @@ def main():
     make_tokens(case, folder / case.tokens, random)
     make_weights(case, folder / "initial.safetensors", random)
 
+    torch.set_num_threads(1)  # the tensors are small
     losses, norms, tensors = run_trainer(case, trainer, folder)
     expected_losses, expected_norms, expected_tensors = gpt2.train(
         safetensors.read(folder / "initial.safetensors"), gpt2.read_tokens(folder / case.tokens),

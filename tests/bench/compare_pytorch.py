@@ -1,0 +1,117 @@
+"""ranvier-train beside PyTorch tuned for this machine: in turns, medians, one JSON line per case.
+
+usage: compare_pytorch.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 10] [--threads 2]
+
+One rank against one process with the same number of threads. Each of PyTorch's allocators (the C library's kept
+from giving memory back, with huge pages; jemalloc; tcmalloc), with threads bound and not, is tried first; the
+fastest is the one that runs beside ranvier-train.
+"""
+
+import argparse
+import glob
+import json
+import os
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# layers, hidden, heads, vocabulary, length, batch
+MODELS = {"6x384": (6, 384, 6, 256, 256, 16), "gpt2-small": (12, 768, 12, 50257, 256, 4)}
+CASES = [f"{model}-{precision}" for model in MODELS for precision in ("fp32", "bf16")]
+TRIAL_SECONDS = 3
+TRIAL_LIMIT_SECONDS = 120
+
+
+def tunings():
+    """Environments by name."""
+    kept = ["glibc.malloc.hugetlb=1", "glibc.malloc.mmap_max=0", "glibc.malloc.top_pad=1073741824",
+            "glibc.malloc.trim_threshold=100000000000"]
+    allocators = {"glibc": {"GLIBC_TUNABLES": ":".join(kept)}}
+    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4"):
+        for path in glob.glob(f"/usr/lib/*/{name}"):
+            allocators[name.split(".")[0].removeprefix("lib")] = {
+                "LD_PRELOAD": path, "MALLOC_CONF": "thp:always,dirty_decay_ms:-1,muzzy_decay_ms:-1"}
+    return {f"{name}{suffix}": variables | binding
+            for name, variables in allocators.items()
+            for suffix, binding in (("", {}), (", bound", {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}))}
+
+
+def run_pytorch(case, threads, seconds, environment, limit=None):
+    model, precision = case.rsplit("-", 1)
+    command = [sys.executable, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds)]
+    variables = dict(os.environ, OMP_NUM_THREADS=str(threads), **environment)
+    done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=limit)
+    return json.loads(done.stdout)
+
+
+def fastest_tuning(case, threads):
+    rates = {}
+    for name, environment in tunings().items():
+        try:
+            result = run_pytorch(case, threads, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS)
+            rates[name] = result["tokens_per_second"]
+        except subprocess.TimeoutExpired:
+            rates[name] = 0.0
+    return max(rates, key=rates.get), rates
+
+
+def run_ranvier(trainer, case, threads, seconds, folder):
+    model, precision = case.rsplit("-", 1)
+    layers, hidden, heads, vocabulary, length, batch = MODELS[model]
+    tokens, metrics = folder / "tokens.bin", folder / "metrics.jsonl"
+    if not tokens.exists():
+        count = 16 * batch * length + 1
+        draw = random.Random(1)
+        tokens.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) +
+                           struct.pack(f"<{count}H", *(draw.randrange(vocabulary) for _ in range(count))))
+
+    def rates(steps):
+        command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, "--data", tokens, "--layers", layers,
+                   "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
+                   "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
+                   "--threads", threads, "--steps", steps, "--metrics", metrics]
+        variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
+        return [json.loads(line)["tokens_per_second"] for line in metrics.read_text().splitlines()]
+
+    probe = statistics.median(rates(3))
+    steps = 2 + max(3, round(seconds * probe / (batch * length)))
+    return statistics.median(rates(steps)[2:])  # the first steps touch their memory for the first time
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainer")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    for case in options.cases.split(","):
+        if case not in CASES:
+            sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
+        tuning, tried = fastest_tuning(case, options.threads)
+        ranvier, pytorch = [], []
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(options.repeats):
+                ranvier.append(run_ranvier(options.trainer, case, options.threads, options.seconds, Path(folder)))
+                result = run_pytorch(case, options.threads, options.seconds, tunings()[tuning])
+                pytorch.append(result["tokens_per_second"])
+        print(json.dumps({
+            "bench": "compare_pytorch", "case": case, "threads": options.threads,
+            "ranvier_tokens_per_second": round(statistics.median(ranvier), 1),
+            "pytorch_tokens_per_second": round(statistics.median(pytorch), 1),
+            "ratio": round(statistics.median(r / p for r, p in zip(ranvier, pytorch)), 3),
+            "ranvier_runs": [round(rate, 1) for rate in ranvier],
+            "pytorch_runs": [round(rate, 1) for rate in pytorch],
+            "torch": result["torch"], "tuning": tuning,
+            "tried": {name: round(rate, 1) for name, rate in tried.items()}}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# ranvier-train beside PyTorch, one JSON line per case. Arguments go to compare_pytorch.py.
+#
+# usage: tests/bench/run.sh [--cases 6x384-fp32,6x384-bf16,gpt2-small-fp32,gpt2-small-bf16] [--repeats 3] …
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+cmake/install_dependencies.sh --reference
+cmake/build.sh release ranvier-train >&2
+for python in python3 /usr/bin/python3; do
+  "$python" -c 'import torch' 2>/dev/null &&
+    exec "$python" tests/bench/compare_pytorch.py build/release/apps/ranvier-train "$@"
+done
+echo "tests/bench/run.sh: no python3 with PyTorch, which Debian 12 packages as python3-torch" >&2
+exit 1
