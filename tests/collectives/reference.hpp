@@ -1,6 +1,7 @@
 // What collectives must give, computed plainly: the sum of every element in the order of the algorithm.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <random>
 #include <type_traits>
@@ -52,8 +53,8 @@ template <typename T>
 template <typename T>
 T sum_of(const Case& c, const std::vector<std::vector<T>>& values, std::size_t element) {
   if (c.algorithm == Algorithm::tree) {
-    std::vector<T> partial;
-    for (const auto& buffer : values) partial.push_back(buffer[element]);
+    std::array<T, 64> partial;
+    for (int rank = 0; rank < c.ranks; ++rank) partial[rank] = values[rank][element];
     for (int stride = 1; stride < c.ranks; stride *= 2) {
       for (int rank = 0; rank + stride < c.ranks; rank += 2 * stride) {
         partial[rank] = plus(partial[rank], partial[rank + stride]);
