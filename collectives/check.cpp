@@ -1,5 +1,8 @@
 // Proves a plan by carrying out its steps on sets of contributions instead of numbers. The buffer is cut at every
 // bound of the plan into *cells*, inside which all elements share one fate, so the cost is by pieces, not elements.
+#include "collectives/plan.hpp"
+#include "runtime/error.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +11,6 @@
 #include <numeric>
 #include <utility>
 
-#include "collectives/plan.hpp"
-#include "runtime/error.hpp"
-
 namespace ranvier::collectives {
 
 namespace {
@@ -18,13 +18,18 @@ namespace {
 /// How often each rank's value is part of a sum; one per rank.
 using Contributions = std::vector<std::uint32_t>;
 
-std::string to_string(const Range& range) { return fmt::format("[{}, {})", range.begin, range.begin + range.count); }
+std::string to_string(const Range& range) {
+  return fmt::format("[{}, {})", range.begin, range.begin + range.count);
+}
 
 const char* to_string(Action action) {
   switch (action) {
-    case Action::send: return "send to";
-    case Action::receive: return "receive from";
-    case Action::receive_add: return "receive and add from";
+    case Action::send:
+      return "send to";
+    case Action::receive:
+      return "receive from";
+    case Action::receive_add:
+      return "receive and add from";
   }
   return "?";
 }
@@ -43,7 +48,8 @@ class Propagation {
     cuts_.insert(cuts_.end(), {0, plan.elements});
     for (const auto& steps : plan.ranks) {
       for (const Step& step : steps) {
-        for (const auto& [action, peer, range] : step) cuts_.insert(cuts_.end(), {range.begin, range.begin + range.count});
+        for (const auto& [action, peer, range] : step)
+          cuts_.insert(cuts_.end(), {range.begin, range.begin + range.count});
       }
     }
     std::sort(cuts_.begin(), cuts_.end());
@@ -156,15 +162,17 @@ class Propagation {
           const auto begin = state.cells.begin();
           const Range& range = operation.range;
           pairs_[{rank, operation.peer}].sends.push_back(
-              {rank, index, &operation,
+              {rank,
+               index,
+               &operation,
                {begin + cell_at(range.begin), begin + cell_at(range.begin + range.count)}});
         } else {
           pairs_[{operation.peer, rank}].receives.push_back({rank, index, &operation, {}});
         }
       }
       for (const Operation& operation : steps[index]) {
-        const auto pair = operation.action == Action::send ? std::pair(rank, operation.peer)
-                                                           : std::pair(operation.peer, rank);
+        const auto pair =
+            operation.action == Action::send ? std::pair(rank, operation.peer) : std::pair(operation.peer, rank);
         match(pairs_[pair], ready);
       }
     }

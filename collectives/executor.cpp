@@ -1,12 +1,12 @@
 #include "collectives/executor.hpp"
 
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
 #include <algorithm>
 #include <exception>
 #include <list>
 #include <utility>
-
-#include "runtime/error.hpp"
-#include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::collectives {
 
@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::size_t staging_alignment = 64;
 
-std::size_t align(std::size_t bytes) { return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment; }
+std::size_t align(std::size_t bytes) {
+  return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+}
 
 /// Where the receive_adds of one step arrive, each aligned.
 std::size_t arrival_bytes(std::span<const Operation> step, runtime::DType dtype) {
@@ -119,8 +121,9 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
     expect(plan.ranks.size() == operands.members.size(), "{}: {} members were given", plan.name,
            operands.members.size());
   }
-  expect(operands.members.at(operands.me) == transport.rank(), "member {} of a collective is rank {}, not this rank, {}",
-         operands.me, operands.members[operands.me], transport.rank());
+  expect(operands.members.at(operands.me) == transport.rank(),
+         "member {} of a collective is rank {}, not this rank, {}", operands.me, operands.members[operands.me],
+         transport.rank());
   expect(operands.depth > 0, "a collective needs a chunk in flight, not {}", operands.depth);
 
   Running& operation = running.emplace_back();
@@ -177,8 +180,8 @@ void Executor::State::post_receives(Lane& lane, std::size_t step_number, std::si
   for (std::uint32_t index = 0; index < step.size(); ++index) {
     const Operation& operation = step[index];
     if (operation.action == Action::send) continue;
-    std::byte* const to = operation.action == Action::receive ? address(lane, operation.range)
-                                                              : arrival(lane, step, place, index);
+    std::byte* const to =
+        operation.action == Action::receive ? address(lane, operation.range) : arrival(lane, step, place, index);
     // Captures of 16 bytes, so that the handler needs no memory of its own.
     transport.receive(lane.running->operands.members[operation.peer], lane.tag,
                       runtime::Bytes(to, bytes(lane, operation.range)),
@@ -194,7 +197,8 @@ void Executor::State::use(Lane& lane, std::uint32_t index) {
   const Step& step = (*lane.steps)[lane.step];
   const auto& [action, peer, range] = step[index];
   if (action == Action::receive) return complete_one(lane);
-  add(stream, address(lane, range), arrival(lane, step, lane.place, index), lane.running->operands.dtype, range.count);
+  add(stream, address(lane, range), arrival(lane, step, lane.place, index), lane.running->operands.dtype,
+      range.count);
   stream.call_back([this, &lane] { loop.post([this, &lane] { complete_one(lane); }); });
 }
 
@@ -224,7 +228,9 @@ Executor::~Executor() {
   }
 }
 
-void Executor::run(Operands operands, runtime::Handler done) { state_->start(std::move(operands), std::move(done)); }
+void Executor::run(Operands operands, runtime::Handler done) {
+  state_->start(std::move(operands), std::move(done));
+}
 
 std::size_t Executor::staging_bytes(std::span<const Plan> plans, int me, runtime::DType dtype, int depth) {
   return std::min<std::size_t>(depth, plans.size()) * 2 * place_bytes(plans, me, dtype);

@@ -21,14 +21,14 @@ class Executor {
  public:
   struct Operands {
     std::shared_ptr<const std::vector<Plan>> plans;  ///< one per chunk; run side by side, `depth` at a time
-    std::vector<int> members;    ///< MPI rank of each of the plan's ranks
-    int me = 0;                  ///< this rank's index in `members`
-    std::byte* data = nullptr;   ///< the buffer, plan.elements of dtype
+    std::vector<int> members;                        ///< MPI rank of each of the plan's ranks
+    int me = 0;                                      ///< this rank's index in `members`
+    std::byte* data = nullptr;                       ///< the buffer, plan.elements of dtype
     std::byte* staging = nullptr;  ///< staging_bytes(...), not shared with another running operation
     runtime::DType dtype = runtime::DType::f32;
     runtime::Channel channel = runtime::Channel::collective;
-    std::uint32_t index = 0;     ///< first of plans.size() consecutive tags
-    int depth = 2;               ///< chunks in flight
+    std::uint32_t index = 0;  ///< first of plans.size() consecutive tags
+    int depth = 2;            ///< chunks in flight
   };
 
   /// `stream` runs the additions; StreamWidth::one fits. All outlive the executor.

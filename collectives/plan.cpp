@@ -1,8 +1,8 @@
 #include "collectives/plan.hpp"
 
-#include <algorithm>
-
 #include "runtime/error.hpp"
+
+#include <algorithm>
 
 namespace ranvier::collectives {
 

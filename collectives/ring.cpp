@@ -16,14 +16,15 @@ void add_round(Plan& plan, int lag, Action arrival, int chunks, int chunk) {
   for (int rank = 0; rank < ranks; ++rank) {
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     for (int step = 0; step < ranks - 1; ++step) {
-      plan.ranks[rank].push_back({{arrival, previous, slice(rank - lag - step - 1)},
-                                  {Action::send, next, slice(rank - lag - step)}});
+      plan.ranks[rank].push_back(
+          {{arrival, previous, slice(rank - lag - step - 1)}, {Action::send, next, slice(rank - lag - step)}});
     }
   }
 }
 
 Plan empty_plan(const char* name, int ranks, std::size_t elements, int chunks, int chunk) {
-  Plan plan{fmt::format("{} of {} ranks, {} elements, chunk {} of {}", name, ranks, elements, chunk, chunks), elements,
+  Plan plan{fmt::format("{} of {} ranks, {} elements, chunk {} of {}", name, ranks, elements, chunk, chunks),
+            elements,
             {}};
   plan.ranks.resize(ranks);
   return plan;

@@ -1,5 +1,10 @@
 #include "runtime/asio_loop.hpp"
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -10,12 +15,6 @@
 #include <mutex>
 #include <utility>
 #include <vector>
-
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 namespace ranvier::runtime {
 
@@ -204,9 +203,10 @@ void AsioLoop::post(Handler handler) {
 void AsioLoop::after(Duration delay, Handler handler) {
   auto timer = std::make_unique<boost::asio::steady_timer>(state_->context, delay);
   auto& started = *timer;
-  started.async_wait([timer = std::move(timer), handler = std::move(handler)](const boost::system::error_code& code) {
-    if (!code) handler();
-  });
+  started.async_wait(
+      [timer = std::move(timer), handler = std::move(handler)](const boost::system::error_code& code) {
+        if (!code) handler();
+      });
 }
 
 Duration AsioLoop::now() const { return Clock::now() - state_->start; }

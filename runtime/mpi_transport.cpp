@@ -1,5 +1,7 @@
 #include "runtime/mpi_transport.hpp"
 
+#include "runtime/error.hpp"
+
 #include <mpi.h>
 
 #include <algorithm>
@@ -11,8 +13,6 @@
 #include <functional>
 #include <thread>
 #include <utility>
-
-#include "runtime/error.hpp"
 
 namespace ranvier::runtime {
 
@@ -86,8 +86,9 @@ class Message {
     }
     address_ = MPI_BOTTOM;
     count_ = 1;
-    check(MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &type_),
-          "MPI_Type_create_hindexed");
+    check(
+        MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &type_),
+        "MPI_Type_create_hindexed");
     check(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
   Message(const Message&) = delete;
@@ -120,7 +121,8 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
   MPI_Comm node = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
+        "MPI_Comm_split_type");
   check(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
   check(MPI_Comm_free(&node), "MPI_Comm_free");
@@ -248,8 +250,8 @@ struct MpiTransport::State {
   /// Asks MPI and moves what completed to `completed`, in the order of the calls.
   void collect() {
     int count = 0;
-    const int code = MPI_Testsome(static_cast<int>(requests.size()), requests.data(), &count, indices.data(),
-                                  statuses.data());
+    const int code =
+        MPI_Testsome(static_cast<int>(requests.size()), requests.data(), &count, indices.data(), statuses.data());
     if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
     if (count == MPI_UNDEFINED || count == 0) return;
     const auto first = static_cast<std::ptrdiff_t>(completed.size());

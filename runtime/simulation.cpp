@@ -1,5 +1,7 @@
 #include "runtime/simulation.hpp"
 
+#include "runtime/error.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -8,8 +10,6 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-
-#include "runtime/error.hpp"
 
 namespace ranvier::runtime {
 
@@ -149,8 +149,8 @@ struct Simulation::State::Loop final : EventLoop {
   [[nodiscard]] Duration now() const override { return state->time; }
 
   void add_source(PollSource&) override {
-    fail(ErrorCode::internal, "rank {}: a simulation has no poll sources: what they say does not follow from its seed",
-         rank);
+    fail(ErrorCode::internal,
+         "rank {}: a simulation has no poll sources: what they say does not follow from its seed", rank);
   }
 
   void stop(std::exception_ptr failure) override {
@@ -199,9 +199,8 @@ struct Simulation::State::Port final : Transport {
       if (!range.empty()) std::memset(range.data(), unwritten, range.size());
     }
     const Route route{peer, me, tag};
-    state->flows[route].receives.push_back({{ranges.begin(), ranges.end()},
-                                            {true, peer, tag, total_bytes(ranges), state->time},
-                                            std::move(done)});
+    state->flows[route].receives.push_back(
+        {{ranges.begin(), ranges.end()}, {true, peer, tag, total_bytes(ranges), state->time}, std::move(done)});
     state->add(state->time + state->post_delay(), EventKind::message, me,
                [simulation = state, route] { simulation->match(route); });
   }
@@ -298,11 +297,13 @@ std::string Simulation::State::waiting() const {
   for (const Port& port : ports) {
     if (loops[port.me].stopped) continue;
     const auto pending = port.pending();
-    if (pending.empty()) text += fmt::format("\n  rank {}: no operation is pending, and it was not stopped", port.me);
+    if (pending.empty())
+      text += fmt::format("\n  rank {}: no operation is pending, and it was not stopped", port.me);
     for (const auto& operation : pending) {
-      text += fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.me,
-                          operation.receives ? "receive from" : "send to", operation.peer, to_string(operation.tag),
-                          operation.bytes, std::chrono::duration<double, std::milli>(time - operation.since).count());
+      text +=
+          fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.me,
+                      operation.receives ? "receive from" : "send to", operation.peer, to_string(operation.tag),
+                      operation.bytes, std::chrono::duration<double, std::milli>(time - operation.since).count());
     }
   }
   return text;

@@ -6,14 +6,22 @@ namespace ranvier::runtime {
 
 const char* to_string(Channel channel) noexcept {
   switch (channel) {
-    case Channel::activation: return "activation";
-    case Channel::gradient: return "gradient";
-    case Channel::collective: return "collective";
-    case Channel::tied: return "tied";
-    case Channel::summary: return "summary";
-    case Channel::weights: return "weights";
-    case Channel::control: return "control";
-    case Channel::user: return "user";
+    case Channel::activation:
+      return "activation";
+    case Channel::gradient:
+      return "gradient";
+    case Channel::collective:
+      return "collective";
+    case Channel::tied:
+      return "tied";
+    case Channel::summary:
+      return "summary";
+    case Channel::weights:
+      return "weights";
+    case Channel::control:
+      return "control";
+    case Channel::user:
+      return "user";
   }
   return "?";
 }

@@ -1,11 +1,11 @@
 #define DOCTEST_CONFIG_IMPLEMENT
+#include "tests/mpi_session.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-
-#include "tests/mpi_session.hpp"
 
 namespace {
 

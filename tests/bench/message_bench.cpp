@@ -257,8 +257,8 @@ void bench_overlap(Process& process) {
     plans.push_back(collectives::ring_all_reduce(ranks, elements, chunks, chunk));
   }
   const Buffer data = device->allocate(elements * sizeof(float), MemorySpace::host);
-  const Buffer staging = device->allocate(
-      collectives::Executor::staging_bytes(plans, me, DType::f32, depth), MemorySpace::host);
+  const Buffer staging =
+      device->allocate(collectives::Executor::staging_bytes(plans, me, DType::f32, depth), MemorySpace::host);
   collectives::Executor::Operands operands{
       .plans = std::make_shared<const std::vector<collectives::Plan>>(std::move(plans)),
       .members = std::vector<int>(ranks),
@@ -271,8 +271,8 @@ void bench_overlap(Process& process) {
     for (int i = 0; i < 20; ++i) stream->launch([](ComputePool&) { compute(10); });
   };
 
-  std::byte never{};
-  process.transport.receive(1 - me, Tag{Channel::user, 1}, Bytes(&never, 1), [] {});
+  std::byte late{};  // something to wait for
+  process.transport.receive(1 - me, Tag{Channel::user, 1}, Bytes(&late, 1), [&] { process.loop.stop(); });
   std::vector<double> alone, waiting, reducing, reduced_after, reduce_alone;
   for (int round = 0; round < 9; ++round) {
     const auto timed = [&](const std::function<void()>& run) {
@@ -311,6 +311,8 @@ void bench_overlap(Process& process) {
       process.loop.run();
     }));
   }
+  process.transport.send(1 - me, Tag{Channel::user, 1}, ConstBytes(&late, 1), [] {});
+  process.loop.run();
   if (!process.first()) return;
   fmt::print(R"({{"bench":"computing ranks","ranks":{},"alone_ms":{:.2f},"loop_waits_ms":{:.2f},)"
              R"("all_reduce_alone_ms":{:.2f},"all_reduce_beside_ms":{:.2f},"both_ms":{:.2f},)"

@@ -1,11 +1,11 @@
-#include <doctest/doctest.h>
-
-#include <string>
-
 #include "collectives/plan.hpp"
 #include "collectives/ring.hpp"
 #include "collectives/tree.hpp"
 #include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
 
 using namespace ranvier::collectives;
 
@@ -140,7 +140,8 @@ TEST_CASE("a range that leaves the buffer is found, also where sums of it overfl
 
 TEST_CASE("a range that a step reads and writes is a conflict, as is one written twice") {
   Plan plan{"exchange", 4, {{{{Action::send, 1, {0, 4}}, {Action::receive_add, 1, {3, 1}}}}, {}}};
-  contains(fault(plan), "rank 0, step 0: receive and add from rank 1 of elements [3, 4) conflicts with send to rank 1");
+  contains(fault(plan),
+           "rank 0, step 0: receive and add from rank 1 of elements [3, 4) conflicts with send to rank 1");
   plan.ranks[0][0][0].action = Action::receive;
   contains(fault(plan), "conflicts with receive from rank 1");
   plan.ranks[0][0] = {{Action::send, 1, {0, 4}}, {Action::send, 1, {0, 4}}};

@@ -1,4 +1,7 @@
 #include "collectives/executor.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,10 +9,6 @@
 #include <memory>
 #include <random>
 #include <vector>
-
-#include "runtime/simulation.hpp"
-#include "tests/collectives/reference.hpp"
-#include "tests/seeds.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;

@@ -1,15 +1,15 @@
+#include "collectives/executor.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/mpi_session.hpp"
+
 #include <doctest/doctest.h>
 
 #include <array>
 #include <memory>
 #include <numeric>
 #include <random>
-
-#include "collectives/executor.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/mpi_transport.hpp"
-#include "tests/collectives/reference.hpp"
-#include "tests/mpi_session.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;

@@ -1,8 +1,7 @@
 #include "collectives/plan.hpp"
+#include "runtime/error.hpp"
 
 #include <doctest/doctest.h>
-
-#include "runtime/error.hpp"
 
 using namespace ranvier::collectives;
 

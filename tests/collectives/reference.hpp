@@ -32,9 +32,14 @@ inline std::vector<Plan> plans_of(const Case& c) {
   std::vector<Plan> plans;
   for (int chunk = 0; chunk < c.chunks; ++chunk) {
     switch (c.algorithm) {
-      case Algorithm::reduce_scatter: plans.push_back(collectives::ring_reduce_scatter(c.ranks, c.elements, c.chunks, chunk)); break;
-      case Algorithm::all_gather: plans.push_back(collectives::ring_all_gather(c.ranks, c.elements, c.chunks, chunk)); break;
-      default: plans.push_back(collectives::ring_all_reduce(c.ranks, c.elements, c.chunks, chunk));
+      case Algorithm::reduce_scatter:
+        plans.push_back(collectives::ring_reduce_scatter(c.ranks, c.elements, c.chunks, chunk));
+        break;
+      case Algorithm::all_gather:
+        plans.push_back(collectives::ring_all_gather(c.ranks, c.elements, c.chunks, chunk));
+        break;
+      default:
+        plans.push_back(collectives::ring_all_reduce(c.ranks, c.elements, c.chunks, chunk));
     }
   }
   return plans;

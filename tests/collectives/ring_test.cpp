@@ -52,7 +52,8 @@ TEST_CASE("the sum of a piece starts at the rank behind its owner, whatever the 
     const Plan plan = ring_reduce_scatter(ranks, ranks * 8, chunks, chunk);
     for (int piece = 0; piece < ranks; ++piece) {
       const Step& first = plan.ranks[(piece + 1) % ranks][0];
-      const Operation sends = {Action::send, (piece + 2) % ranks, chunk_of_piece(ranks * 8, ranks, piece, chunks, chunk)};
+      const Operation sends = {Action::send, (piece + 2) % ranks,
+                               chunk_of_piece(ranks * 8, ranks, piece, chunks, chunk)};
       CHECK(first[1].action == Action::send);
       CHECK(first[1].peer == sends.peer);
       CHECK(first[1].range == sends.range);

@@ -1,4 +1,5 @@
 #include "runtime/simulation.hpp"
+#include "runtime/error.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +10,6 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-
-#include "runtime/error.hpp"
 
 using namespace ranvier::runtime;
 using namespace std::chrono_literals;
