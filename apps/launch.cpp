@@ -270,11 +270,11 @@ class Run {
   }
 
   void collect() {
-    const RankTimes times = times_of(trainer_->trace(), trained_seconds_);
-    actors::gather(transport_, std::string(reinterpret_cast<const char*>(&times), sizeof times),
+    const RankTotals totals = totals_of(trainer_->trace(), trained_seconds_, trainer_->plan().memory);
+    actors::gather(transport_, std::string(reinterpret_cast<const char*>(&totals), sizeof totals),
                    [this](std::vector<std::string> blocks) {
                      for (const std::string& block : blocks) {
-                       RankTimes& rank = times_.emplace_back();
+                       RankTotals& rank = totals_.emplace_back();
                        std::memcpy(&rank, block.data(), sizeof rank);
                      }
                      if (options_.run.trace.empty()) return loop_.stop();
@@ -302,7 +302,7 @@ class Run {
     session_.barrier();
     if (!reporter_) return;
     const RunOptions& run = options_.run;
-    fmt::print("\n{}", end_table(times_, trainer_options_));
+    fmt::print("\n{}", end_table(totals_, trainer_options_));
     const double steps = static_cast<double>(reporter_->steps());
     const double tokens = steps * options_.batch.batch_size * static_cast<double>(job_.source->losses_per_sample());
     fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
@@ -354,7 +354,7 @@ class Run {
   std::optional<actors::Reporter> reporter_;
   std::optional<models::SafetensorsWriter> writer_;
   std::optional<actors::WeightCollector> collector_;
-  std::vector<RankTimes> times_;
+  std::vector<RankTotals> totals_;
   std::chrono::steady_clock::time_point started_;
   double trained_seconds_ = 0;
   bool training_ = false;

@@ -1,6 +1,7 @@
 #include "apps/report.hpp"
 
 #include "actors/reporter.hpp"
+#include "runtime/process_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -81,32 +82,35 @@ std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
 }
 
-RankTimes times_of(const runtime::Trace& trace, double total_seconds) {
+RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime::MemoryPlan& memory) {
   using runtime::SpanKind;
-  return {.total = total_seconds,
+  return {.seconds = seconds,
           .forward = trace.seconds(SpanKind::forward),
           .backward = trace.seconds(SpanKind::backward),
           .optimizer = trace.seconds(SpanKind::optimizer),
           .wait = trace.seconds(SpanKind::wait),
-          .reduce = trace.seconds(SpanKind::reduce)};
+          .reduce = trace.seconds(SpanKind::reduce),
+          .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned),
+          .peak_resident_bytes = runtime::peak_resident_bytes()};
 }
 
-std::string end_table(const std::vector<RankTimes>& ranks, const actors::TrainerOptions& options) {
-  std::string text = fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10}\n", "rank", "stage", "row",
-                                 "forward", "backward", "optimizer", "waited", "reducing");
+std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
+  std::string text = fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10} {:>11} {:>11}\n", "rank", "stage", "row",
+                                 "forward", "backward", "optimizer", "waited", "reducing", "planned", "resident");
   double computed = 0, total = 0;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankTimes& times = ranks[r];
+    const RankTotals& rank = ranks[r];
     const auto position = grid.position(static_cast<int>(r));
     const auto percent = [&](double seconds) {
-      return times.total > 0 ? fmt::format("{:.1f}%", 100 * seconds / times.total) : "–";
+      return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
     };
-    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10}\n", r, position.stage, position.row,
-                        percent(times.forward), percent(times.backward), percent(times.optimizer),
-                        percent(times.wait), percent(times.reduce));
-    computed += times.forward + times.backward;
-    total += times.total;
+    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>10} {:>11} {:>11}\n", r, position.stage, position.row,
+                        percent(rank.forward), percent(rank.backward), percent(rank.optimizer), percent(rank.wait),
+                        percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
+                        runtime::format_bytes(rank.peak_resident_bytes));
+    computed += rank.forward + rank.backward;
+    total += rank.seconds;
   }
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);

@@ -18,11 +18,13 @@ namespace ranvier::apps {
 /// Every item of the memory of the stage that needs the most.
 [[nodiscard]] std::string largest_memory_table(const std::vector<actors::RankPlan>& stages);
 
-/// How one rank spent its time, in seconds.
-struct RankTimes {
-  double total = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, reduce = 0;
+/// What a run took of one rank.
+struct RankTotals {
+  double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, reduce = 0;
+  std::size_t planned_bytes = 0;
+  std::size_t peak_resident_bytes = 0;  ///< so far, MPI, libraries and mapped data included
 };
-[[nodiscard]] RankTimes times_of(const runtime::Trace& trace, double total_seconds);
-[[nodiscard]] std::string end_table(const std::vector<RankTimes>& ranks, const actors::TrainerOptions& options);
+[[nodiscard]] RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime::MemoryPlan& memory);
+[[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

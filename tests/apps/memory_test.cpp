@@ -1,0 +1,96 @@
+// Resident memory of whole runs against the planned table, from the table that a run ends with.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+using namespace ranvier::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr double MiB = 1024 * 1024;
+
+/// What a rank holds besides its plan: MPI, oneDNN and the C++ library (18 MiB of mapped code), MPI's and Ranvier's own
+/// heap (4 to 6 MiB), per thread the code that oneDNN generates and the blocks that a product copies (1 to 3 MiB).
+constexpr double beside_plan_bytes = 40 * MiB;
+
+struct Rank {
+  double planned_bytes = 0;
+  double resident_bytes = 0;  ///< at most, since the process began
+};
+
+/// The last two columns of the lines behind the heading "rank … planned resident".
+std::vector<Rank> ranks_of(const std::string& output) {
+  const auto bytes = [](double value, const std::string& unit) {
+    return value * (unit == "GiB" ? 1024 * MiB : unit == "MiB" ? MiB : unit == "KiB" ? 1024 : 1);
+  };
+  std::vector<Rank> ranks;
+  bool in_table = false;
+  for (const std::string& line : lines_of(output)) {
+    if (line.find("planned") != std::string::npos && line.find("resident") != std::string::npos) {
+      in_table = true;
+      continue;
+    }
+    if (!in_table) continue;
+    std::istringstream words(line);
+    std::vector<std::string> all;
+    for (std::string word; words >> word;) all.push_back(word);
+    if (all.size() != 12) break;
+    ranks.push_back({bytes(std::stod(all[8]), all[9]), bytes(std::stod(all[10]), all[11])});
+  }
+  return ranks;
+}
+
+struct Fixture {
+  Folder folder;
+  std::string text = folder / "text.txt";
+
+  Fixture() { write_file(text, small_text()); }
+
+  [[nodiscard]] std::vector<Rank> train(int ranks, const Flags& more) const {
+    const Outcome outcome = run(ranks, small_run(text, more), 120s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    std::vector<Rank> result = ranks_of(outcome.output);
+    REQUIRE(result.size() == static_cast<std::size_t>(ranks));
+    return result;
+  }
+
+  void check_near_plan(int ranks, const Flags& more) const {
+    for (const Rank& rank : train(ranks, more)) {
+      MESSAGE((rank.planned_bytes / MiB) << " MiB planned, " << (rank.resident_bytes / MiB) << " MiB resident");
+      CHECK(rank.resident_bytes <= 1.1 * rank.planned_bytes + beside_plan_bytes);
+      CHECK(rank.resident_bytes >= rank.planned_bytes / 2);  // or the figures mean something else
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "one rank holds little more memory than its plan says") {
+  check_near_plan(1, {"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8",
+                      "--microbatch-size", "4", "--threads", "2", "--steps", "3"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 hold little more memory each than their plans say") {
+  check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "128", "--batch-size", "8",
+                      "--g-inter", "2", "--g-data", "2", "--precision", "bf16", "--steps", "3", "--save",
+                      folder / "weights.safetensors"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
+  const Flags flags{"--hidden", "64", "--g-inter", "2", "--dropout", "0.1", "--validation-split", "0.1",
+                    "--eval-every", "10", "--metrics", folder / "metrics.jsonl", "--steps"};
+  const auto train_for = [&](const char* steps) {
+    Flags all = flags;
+    all.emplace_back(steps);
+    return train(2, all);
+  };
+  const auto few = train_for("20"), many = train_for("200");
+  for (std::size_t r = 0; r < few.size(); ++r) {
+    MESSAGE((few[r].resident_bytes / MiB) << " MiB after 20 steps, " << (many[r].resident_bytes / MiB) << " MiB after 200");
+    CHECK(many[r].resident_bytes <= few[r].resident_bytes + MiB);
+  }
+}
