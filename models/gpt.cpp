@@ -1,6 +1,7 @@
 #include "models/gpt.hpp"
 
 #include "models/gpt_layers.hpp"
+#include "runtime/device.hpp"
 #include "runtime/error.hpp"
 
 #include <array>
@@ -80,6 +81,12 @@ Architecture make_gpt(const GptOptions& options) {
 
 std::size_t gpt_stored_rows(const GptOptions& options) {
   return (static_cast<std::size_t>(options.vocab_size) + 63) / 64 * 64;
+}
+
+void expect_planned_threads(const LayerCall& call, const std::string& layer) {
+  expect(call.stream.device().threads() <= call.shape.threads,
+         "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
+         call.shape.threads, call.stream.device().threads());
 }
 
 UnitSpec gpt_token_table(const GptOptions& options) {

@@ -5,9 +5,9 @@
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -246,9 +246,7 @@ class GptBlock final : public Layer {
   static float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
   Arrays arrays(const LayerCall& call) const {
-    expect(call.stream.device().threads() <= call.shape.threads,
-           "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads",
-           units_[0].name, call.shape.threads, call.stream.device().threads());
+    expect_planned_threads(call, units_[0].name);
     return {options_, call.shape};
   }
 

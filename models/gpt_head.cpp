@@ -21,15 +21,17 @@ struct Arrays {
     sums = deferred.add(2 * C, sizeof(float));
     normal = workspace.add(N * C, element);
     row_losses = workspace.add(N, sizeof(double));
+    exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * gpt_stored_rows(options), sizeof(float));
     scratch = workspace.add(1, layer_norm_workspace_bytes({N, C}));
   }
 
   MemoryLayout saved, deferred, workspace;
   std::size_t mean, rstd;
-  std::size_t logits;      ///< [N, P]; after forward in training, their gradients
-  std::size_t sums;        ///< [2, C] float: gradients of the norm's weight and bias
-  std::size_t normal;      ///< [N, C]: the norm's output, or its gradient
-  std::size_t row_losses;  ///< [N] double
+  std::size_t logits;        ///< [N, P]; after forward in training, their gradients
+  std::size_t sums;          ///< [2, C] float: gradients of the norm's weight and bias
+  std::size_t normal;        ///< [N, C]: the norm's output, or its gradient
+  std::size_t row_losses;    ///< [N] double
+  std::size_t exponentials;  ///< [threads, P] float
   std::size_t scratch;
 };
 
@@ -60,6 +62,7 @@ class GptHead final : public Layer {
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
+    expect_planned_threads(call, name_);
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
     layer_norm_forward(call.stream, {N, C}, dtype_,
@@ -82,7 +85,8 @@ class GptHead final : public Layer {
                    .loss_factor = call.loss_factor,
                    .gradient = call.training,
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
-                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses)});
+                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
+                   .exponentials = floats(call.workspace + at.exponentials)});
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,

@@ -23,6 +23,9 @@ namespace ranvier::models {
 /// Rows of the token table as stored: V up to the next multiple of 64.
 [[nodiscard]] std::size_t gpt_stored_rows(const GptOptions& options);
 
+/// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
+void expect_planned_threads(const LayerCall& call, const std::string& layer);
+
 /// Numbers of the places that drop, for make_dropout: no two alike.
 enum class GptDropoutPlace : std::uint32_t { attention, attention_branch, mlp_branch };
 inline constexpr std::uint32_t gpt_embedding_dropout_site = 0;

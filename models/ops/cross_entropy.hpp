@@ -22,9 +22,10 @@ struct CrossEntropyArrays {
   const std::int32_t* targets = nullptr;  ///< [N]
   double* loss = nullptr;                 ///< = loss_factor · Σ of the rows' losses
   double loss_factor = 1;
-  bool gradient = false;         ///< whether logits are replaced by the gradient of the rows' losses, times …
-  float gradient_factor = 1;     ///< … this
-  double* row_losses = nullptr;  ///< workspace [N]
+  bool gradient = false;          ///< whether logits are replaced by the gradient of the rows' losses, times …
+  float gradient_factor = 1;      ///< … this
+  double* row_losses = nullptr;   ///< workspace [N]
+  float* exponentials = nullptr;  ///< workspace [threads of the device, stride]
 };
 
 /// Rows are computed one by one, in float, and summed in order in double. The stream fails with

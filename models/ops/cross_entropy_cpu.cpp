@@ -25,33 +25,42 @@ float row_max(const T* logits, std::size_t n) {
   return result;
 }
 
+/// Σ e^(logits[i] - max), and each of them in `exponentials`.
 template <typename T>
-double sum_of_exponentials(const T* logits, std::size_t n, float max) {
+double sum_of_exponentials(float* exponentials, const T* logits, std::size_t n, float max) {
   double total = 0;
   for (std::size_t first = 0; first < n; first += block) {
     const std::size_t end = std::min(first + block, n);
     Floats part{};
     std::size_t i = first;
-    for (; i + simd::lanes <= end; i += simd::lanes) part += simd::exp(simd::load(logits + i) - max);
+    for (; i + simd::lanes <= end; i += simd::lanes) {
+      const Floats value = simd::exp(simd::load(logits + i) - max);
+      simd::store(exponentials + i, value);
+      part += value;
+    }
     total += simd::sum(part);
-    for (; i < end; ++i) total += simd::exp(simd::broadcast(runtime::to_float(logits[i]) - max))[0];
+    for (; i < end; ++i) {
+      exponentials[i] = simd::exp(simd::broadcast(runtime::to_float(logits[i]) - max))[0];
+      total += exponentials[i];
+    }
   }
   return total;
 }
 
 template <typename T>
-double row(T* logits, std::int32_t target, const CrossEntropyShape& shape, const CrossEntropyArrays& arrays) {
+double row(T* logits, float* exponentials, std::int32_t target, const CrossEntropyShape& shape,
+           const CrossEntropyArrays& arrays) {
   const std::size_t V = shape.vocab_size;
   const float max = row_max(logits, V);
-  const double total = sum_of_exponentials(logits, V, max);
+  const double total = sum_of_exponentials(exponentials, logits, V, max);
   const double loss = std::log(total) + (static_cast<double>(max) - runtime::to_float(logits[target]));
   if (arrays.gradient) {
     const auto probability = static_cast<float>(1.0 / total);
-    const float at_target = std::exp(runtime::to_float(logits[target]) - max) * probability - 1.0f;
     const float scale = probability * arrays.gradient_factor;
     simd::for_lanes(0, V, [&](std::size_t i, auto count) {
-      simd::store(logits + i, simd::exp(simd::load(logits + i, count) - max) * scale, count);
+      simd::store(logits + i, simd::load(exponentials + i, count) * scale, count);
     });
+    const float at_target = exponentials[target] * probability - 1.0f;
     logits[target] = runtime::from_float<T>(at_target * arrays.gradient_factor);
     std::fill(logits + V, logits + shape.stride, T{});
   }
@@ -66,6 +75,7 @@ void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shap
     using T = decltype(type);
     pool.run([&](int thread, int threads) {
       const auto share = runtime::share_of(shape.rows, thread, threads);
+      float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
       for (std::size_t i = share.begin; i < share.end; ++i) {
         const std::int32_t target = arrays.targets[i];
         if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
@@ -74,7 +84,8 @@ void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shap
                "the tokenizer that the data was made with, or a larger --vocab-size",
                target, i, shape.vocab_size);
         }
-        arrays.row_losses[i] = row(static_cast<T*>(arrays.logits) + i * shape.stride, target, shape, arrays);
+        arrays.row_losses[i] =
+            row(static_cast<T*>(arrays.logits) + i * shape.stride, exponentials, target, shape, arrays);
       }
     });
     double total = 0;

@@ -9,6 +9,7 @@ using simd::Floats;
 
 constexpr float twice_root = 1.5957691216f;  // 2√(2/π)
 constexpr float cubic = 0.044715f;
+constexpr float log2_e = 1.4426950409f;
 
 // With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x.
 struct Sigmoid {
@@ -17,8 +18,9 @@ struct Sigmoid {
 };
 
 Sigmoid sigmoid(Floats x) {
-  const Floats minus_2u = x * (-twice_root - twice_root * cubic * (x * x));
-  const Floats e = simd::exp(simd::min(minus_2u, simd::broadcast(87.0f)));
+  const Floats exponent = x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x));  // e^-2u = 2^this
+  const Floats bound = simd::broadcast(125.0f);
+  const Floats e = simd::exp2(simd::max(simd::min(exponent, bound), -bound));
   const Floats s = 1.0f / (1.0f + e);
   return {s, e * s};
 }

@@ -131,6 +131,7 @@ class Bench {
     operation("copy", 2 * N * C, [&] { runtime::copy(*stream_, y.data(), z.data(), N * C * size_of(dtype_)); });
     const auto logits = values(N * P, dtype_), targets = tokens();
     const auto row_losses = device_.allocate(N * sizeof(double), runtime::MemorySpace::device);
+    const auto exponentials = values(static_cast<std::size_t>(device_.threads()) * P, DType::f32);
     double loss = 0;
     operation("cross entropy", 2 * N * P, [&] {
       cross_entropy(*stream_, {N, V, P}, dtype_,
@@ -138,7 +139,8 @@ class Bench {
                      .targets = reinterpret_cast<const std::int32_t*>(targets.data()),
                      .loss = &loss,
                      .gradient = true,
-                     .row_losses = reinterpret_cast<double*>(row_losses.data())});
+                     .row_losses = reinterpret_cast<double*>(row_losses.data()),
+                     .exponentials = floats(exponentials)});
     });
   }
 

@@ -44,6 +44,7 @@ TEST_CASE("cross entropy and its gradient are those of the formula, whatever lie
       on_every_device([&](runtime::StreamView stream) {
         double loss = -1, loss_alone = -1;
         std::vector<double> row_losses(rows);
+        std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * stride);
         TypedArray d = logits, untouched = logits;
         CrossEntropyArrays arrays{.logits = d.data(),
                                   .targets = targets.data(),
@@ -51,7 +52,8 @@ TEST_CASE("cross entropy and its gradient are those of the formula, whatever lie
                                   .loss_factor = 1e-3,
                                   .gradient = true,
                                   .gradient_factor = 1e-3f * 1024,
-                                  .row_losses = row_losses.data()};
+                                  .row_losses = row_losses.data(),
+                                  .exponentials = exponentials.data()};
         cross_entropy(stream, {rows, V, stride}, dtype, arrays);
         arrays.logits = untouched.data();
         arrays.loss = &loss_alone;
@@ -89,13 +91,15 @@ TEST_CASE("the loss of huge and of tiny logits is finite") {
   std::vector<float> logits{1e4f, -1e4f, 0.0f, 5.0f, -3e38f, -3e38f, -3e38f, -3e38f};
   const std::vector<std::int32_t> targets{1, 2};
   std::vector<double> row_losses(2);
+  std::vector<float> exponentials(4);
   double loss = 0;
   cross_entropy(*stream, {2, 4, 4}, DType::f32,
                 {.logits = logits.data(),
                  .targets = targets.data(),
                  .loss = &loss,
                  .gradient = true,
-                 .row_losses = row_losses.data()});
+                 .row_losses = row_losses.data(),
+                 .exponentials = exponentials.data()});
   CHECK(row_losses[0] == doctest::Approx(2e4));
   CHECK(row_losses[1] == doctest::Approx(std::log(4.0)));
   CHECK(loss == row_losses[0] + row_losses[1]);
@@ -106,12 +110,16 @@ TEST_CASE("a NaN among the logits reaches the loss") {
   const auto device = runtime::make_inline_device();
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   for (const std::size_t at : {0, 3, 36}) {
-    std::vector<float> logits(37, 1.0f);
+    std::vector<float> logits(37, 1.0f), exponentials(37);
     logits[at] = NAN;
     const std::int32_t target = 5;
     double row_loss = 0, loss = 0;
     cross_entropy(*stream, {1, 37, 37}, DType::f32,
-                  {.logits = logits.data(), .targets = &target, .loss = &loss, .row_losses = &row_loss});
+                  {.logits = logits.data(),
+                   .targets = &target,
+                   .loss = &loss,
+                   .row_losses = &row_loss,
+                   .exponentials = exponentials.data()});
     CHECK(std::isnan(loss));
   }
 }
@@ -122,12 +130,16 @@ TEST_CASE("a target outside the vocabulary fails the stream and is named") {
       std::vector<float> logits(3 * 64);
       const std::vector<std::int32_t> targets{1, bad, 2};
       std::vector<double> row_losses(3);
+      std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * 64);
       double loss = 0;
       std::string message;
       try {
-        cross_entropy(
-            stream, {3, 10, 64}, DType::f32,
-            {.logits = logits.data(), .targets = targets.data(), .loss = &loss, .row_losses = row_losses.data()});
+        cross_entropy(stream, {3, 10, 64}, DType::f32,
+                      {.logits = logits.data(),
+                       .targets = targets.data(),
+                       .loss = &loss,
+                       .row_losses = row_losses.data(),
+                       .exponentials = exponentials.data()});
         stream.synchronize();
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::data);
