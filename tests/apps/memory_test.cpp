@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-using namespace ranvier::test;
+using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 namespace {
