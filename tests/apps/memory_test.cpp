@@ -44,10 +44,8 @@ std::vector<Rank> ranks_of(const std::string& output) {
 }
 
 struct Fixture {
-  Folder folder;
-  std::string text = folder / "text.txt";
-
-  Fixture() { write_file(text, small_text()); }
+  TemporaryFolder folder;
+  std::string text = folder.write("text.txt", small_text()).string();
 
   [[nodiscard]] std::vector<Rank> train(int ranks, const Flags& more) const {
     const Outcome outcome = run(ranks, small_run(text, more), 120s);
@@ -77,12 +75,12 @@ TEST_CASE_FIXTURE(Fixture, "one rank holds little more memory than its plan says
 TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 hold little more memory each than their plans say") {
   check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "128", "--batch-size", "8",
                       "--g-inter", "2", "--g-data", "2", "--precision", "bf16", "--steps", "3", "--save",
-                      folder / "weights.safetensors"});
+                      (folder.path() / "weights.safetensors").string()});
 }
 
 TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
   const Flags flags{"--hidden", "64", "--g-inter", "2", "--dropout", "0.1", "--validation-split", "0.1",
-                    "--eval-every", "10", "--metrics", folder / "metrics.jsonl", "--steps"};
+                    "--eval-every", "10", "--metrics", (folder.path() / "metrics.jsonl").string(), "--steps"};
   const auto train_for = [&](const char* steps) {
     Flags all = flags;
     all.emplace_back(steps);
