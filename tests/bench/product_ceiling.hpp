@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -167,11 +168,9 @@ class ProductCeiling {
                                        .dtype = dtype_,
                                        .c_dtype = product.c_dtype};
       multiply(pool, product, tile, 1);  // makes what the library keeps
-      const double tile_flops = 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(product.k);
-      const auto tiles = static_cast<std::size_t>(std::max(2.0, 5e8 / tile_flops));
       for (int repeat = 0; repeat < 2; ++repeat) {
         double flops = 0;
-        const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, tiles); });
+        const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, 2.5e8); });
         if (flops / seconds <= best) continue;
         best = flops / seconds;
         product.tile = tile;
@@ -179,40 +178,40 @@ class ProductCeiling {
     }
   }
 
-  /// At most `most` tiles of each thread's share; returns the operations done.
+  /// All tiles, or of each thread's share those of the first `most_flops` operations. Returns the operations done.
   double multiply(runtime::ComputePool& pool, const Product& product, const models::LibraryMatmul& tile,
-                  std::size_t most = SIZE_MAX) const {
+                  double most_flops = 1e300) const {
     const std::size_t rows = (product.m + tile.m - 1) / tile.m, columns = (product.n + tile.n - 1) / tile.n;
     std::vector<double> flops(static_cast<std::size_t>(pool.threads()));
     pool.run([&](int thread, int threads) {
       const auto [begin, end] = runtime::share_of(product.instances * rows * columns, thread, threads);
       double done = 0;
-      for (std::size_t i = begin; i < std::min(end, begin + std::min(most, end - begin)); ++i) {
-        const std::size_t m = i / columns % rows * tile.m, n = i % columns * tile.n;
-        done += multiply_tile(product, tile, i / columns / rows, m, n);
+      for (std::size_t i = begin; i < end && done < most_flops; ++i) {
+        done += multiply_tile(product, tile, i / columns / rows, i / columns % rows * tile.m, i % columns * tile.n,
+                              most_flops - done);
       }
       flops[static_cast<std::size_t>(thread)] = done;
     });
-    double sum = 0;
-    for (const double part : flops) sum += part;
-    return sum;
+    return std::accumulate(flops.begin(), flops.end(), 0.0);
   }
 
   /// The tile that begins at row m, column n of a product's result.
   double multiply_tile(const Product& product, models::LibraryMatmul tile, std::size_t instance, std::size_t m,
-                       std::size_t n) const {
+                       std::size_t n, double most_flops) const {
     tile.m = std::min(tile.m, product.m - m);
     tile.n = std::min(tile.n, product.n - n);
     const std::size_t depth = tile.k;
-    for (std::size_t k = 0; k < product.k; k += depth) {
+    double done = 0;
+    for (std::size_t k = 0; k < product.k && done < most_flops; k += depth) {
       tile.k = std::min(depth, product.k - k);
       tile.accumulate = k > 0;
       models::library_matmul(
           tile, c_.data() + ((instance * product.m + m) * product.n + tile.m * n) * size_of(product.c_dtype),
           a_.data() + ((instance * product.m + m) * product.k + tile.m * k) * size_of(dtype_),
           b_.data() + ((instance * product.n + n) * product.k + tile.n * k) * size_of(dtype_), nullptr);
+      done += 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(tile.k);
     }
-    return 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(product.k);
+    return done;
   }
 
   runtime::StreamView stream_;

@@ -2,7 +2,7 @@
 // share of the machine's rate a whole step keeps. The real trainer on one rank, synthetic tokens; one JSON line
 // per case.
 //
-//   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 9]
+//   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 4]
 #include "actors/trainer.hpp"
 #include "models/gpt.hpp"
 #include "models/initialize.hpp"
@@ -34,7 +34,7 @@ struct Options {
   std::string cases = "6x384-fp32,6x384-bf16,gpt2-small-fp32,gpt2-small-bf16";
   int threads = 2;
   int microbatch_size = 0;
-  double seconds = 9;
+  double seconds = 4;
   bool products = false;
 };
 
@@ -133,7 +133,7 @@ class Run {
   }
 
  private:
-  static constexpr int warm_up_steps = 2;
+  static constexpr int warm_up_steps = 1;
 
   /// Between two steps. The device is ours until this returns.
   void step_done() {
