@@ -74,6 +74,15 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
   for (int d = 0; d < options_.depth; ++d) {
     exchange_staging_.push_back(arena.slot(memory_.exchange_staging, static_cast<std::size_t>(d)));
   }
+  // A unit is complete with the frontmost layer that uses it.
+  std::vector<std::size_t> front(units_.size(), stage.layers());
+  for (const models::Stage::UnitUse& use : stage.uses()) front[use.unit] = std::min(front[use.unit], use.layer);
+  for (std::size_t u = 0; u < units_.size(); ++u) order_.push_back(u);
+  std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+    const bool tied_a = options_.partners[a].has_value(), tied_b = options_.partners[b].has_value();
+    return tied_a != tied_b ? tied_b : front[a] > front[b];
+  });
+
   const auto ranks = static_cast<int>(options_.column.size());
   std::map<std::size_t, Plans> plans_of_size;
   std::uint32_t tag = 0;
@@ -98,8 +107,10 @@ void GradientSync::start(runtime::Handler done) {
   expect(missing_ == 0, "gradients of one batch are synchronised at a time");
   done_ = std::move(done);
   missing_ = units_.size();
+  next_in_order_ = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].uses_missing = static_cast<int>(states_->all()[u].gradients.size());
+    units_[u].ready = false;
   }
   if (missing_ == 0) loop_->post(std::exchange(done_, nullptr));
 }
@@ -123,9 +134,9 @@ void GradientSync::uses_complete(std::size_t u) {
     for (std::size_t s = 0; s < at_once; ++s) exchange_next(u, s);
   } else if (state.gradients.size() > 1) {
     runtime::add(compute_, state.gradients[0], state.gradients[1], states_->precision().gradient, state.elements);
-    after_compute([this, u] { reduce(u); });
+    after_compute([this, u] { summed(u); });
   } else {
-    reduce(u);
+    summed(u);
   }
 }
 
@@ -144,7 +155,7 @@ void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
     if (--*halves > 0) return;
     runtime::add(compute_, mine, exchange_staging_[staging], dtype, count);
     after_compute([this, u, staging] {
-      if (--units_[u].exchanges_missing == 0) return reduce(u);
+      if (--units_[u].exchanges_missing == 0) return summed(u);
       const std::size_t chunks = (states_->all()[u].elements + exchange_elements_ - 1) / exchange_elements_;
       if (units_[u].exchanges_begun < chunks) exchange_next(u, staging);
     });
@@ -153,16 +164,15 @@ void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
   transport_->send(peer, tag, runtime::ConstBytes(mine, bytes), half_done);
 }
 
-void GradientSync::reduce(std::size_t u) {
+void GradientSync::summed(std::size_t u) {
   if (options_.column.size() == 1) return reduced(u);
-  waiting_.push_back(u);
-  reduce_waiting();
+  units_[u].ready = true;
+  reduce_ready();
 }
 
-void GradientSync::reduce_waiting() {
-  while (!waiting_.empty() && !free_staging_.empty()) {
-    const std::size_t u = waiting_.front();
-    waiting_.pop_front();
+void GradientSync::reduce_ready() {
+  while (next_in_order_ < order_.size() && units_[order_[next_in_order_]].ready && !free_staging_.empty()) {
+    const std::size_t u = order_[next_in_order_++];
     std::byte* staging = free_staging_.back();
     free_staging_.pop_back();
     const auto begin = Trace::Clock::now();
@@ -180,7 +190,7 @@ void GradientSync::reduce_waiting() {
                                  static_cast<int>(states_->all()[u].global_index));
                      free_staging_.push_back(staging);
                      reduced(u);
-                     reduce_waiting();
+                     reduce_ready();
                    });
   }
 }

@@ -12,7 +12,6 @@
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -54,6 +53,7 @@ class GradientSync {
   struct Unit {
     Plans plans;  ///< one per chunk; shared by units of one size
     int uses_missing = 0;
+    bool ready = false;  ///< for the column
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
     std::uint32_t first_tag = 0;
@@ -61,8 +61,8 @@ class GradientSync {
 
   void uses_complete(std::size_t unit);
   void exchange_next(std::size_t unit, std::size_t staging);
-  void reduce(std::size_t unit);
-  void reduce_waiting();
+  void summed(std::size_t unit);
+  void reduce_ready();
   void reduced(std::size_t unit);
   /// Calls `next` on the loop after what the compute stream has queued.
   void after_compute(runtime::Handler next);
@@ -81,7 +81,9 @@ class GradientSync {
   std::vector<std::byte*> exchange_staging_;
   std::vector<double*> squares_;
   std::vector<Unit> units_;
-  std::deque<std::size_t> waiting_;  // for a staging buffer
+  // Units are reduced in this order on every row, whatever is ready first: from the back, tied ones last.
+  std::vector<std::size_t> order_;
+  std::size_t next_in_order_ = 0;
   std::size_t missing_ = 0;
   runtime::Handler done_;
 };
