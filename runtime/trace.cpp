@@ -67,7 +67,12 @@ void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_p
   };
   const Span span{kind, lane, index, since_start(begin), since_start(end)};
   const std::lock_guard lock(mutex_);
-  seconds_[static_cast<std::size_t>(kind)] += static_cast<double>(span.end_ns - span.begin_ns) * 1e-9;
+  auto& covered = covered_until_ns_[static_cast<std::size_t>(kind)];
+  const std::int64_t begin_ns = std::max(span.begin_ns, covered);
+  if (span.end_ns > begin_ns) {
+    seconds_[static_cast<std::size_t>(kind)] += static_cast<double>(span.end_ns - begin_ns) * 1e-9;
+    covered = span.end_ns;
+  }
   if (ring_.size() < capacity_) {
     ring_.push_back(span);
   } else {
@@ -111,6 +116,7 @@ void Trace::restart() {
   ring_.clear();
   next_ = 0;
   seconds_.fill(0);
+  covered_until_ns_.fill(0);
 }
 
 std::vector<Trace::Span> Trace::spans() const {

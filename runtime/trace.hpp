@@ -44,7 +44,8 @@ class Trace {
   void begin(StreamView stream, SpanKind kind, int index = -1);
   void end(StreamView stream, SpanKind kind, Lane lane, int index = -1);
 
-  /// Seconds spent in spans of `kind` since the start or the last restart().
+  /// Seconds since the start or the last restart() that spans of `kind` cover, which are taken in the order
+  /// of their ends: time that several of them share counts once.
   [[nodiscard]] double seconds(SpanKind kind) const;
   /// Times count from here, and what was recorded is gone. Ranks that call it together share a time axis.
   void restart();
@@ -73,6 +74,7 @@ class Trace {
   std::size_t capacity_;
   std::size_t next_ = 0;  // where the oldest span is once the ring is full
   std::array<double, span_kinds> seconds_{};
+  std::array<std::int64_t, span_kinds> covered_until_ns_{};
   std::vector<Open> open_;
 };
 
