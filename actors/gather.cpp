@@ -30,7 +30,7 @@ void gather(runtime::Transport& transport, std::string mine, std::function<void(
   if (transport.rank() != 0) {
     state->blocks.push_back(std::move(mine));
     state->lengths.push_back(state->blocks[0].size());
-    transport.send(0, length_tag, std::as_bytes(std::span(state->lengths)), [] {});
+    transport.send(0, length_tag, std::as_bytes(std::span(state->lengths)), [state] {});
     transport.send(0, content_tag, std::as_bytes(std::span(state->blocks[0])), [state] { state->done({}); });
     return;
   }

@@ -66,8 +66,8 @@ Reporter::~Reporter() { clear_bar(); }
 void Reporter::start() { last_ = Clock::now(); }
 
 double Reporter::median_step_seconds() const {
-  if (step_seconds_.empty()) return 0;
-  std::vector<double> sorted = step_seconds_;
+  if (recent_seconds_.empty()) return 0;
+  std::vector<double> sorted = recent_seconds_;
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
   return sorted[sorted.size() / 2];
 }
@@ -76,7 +76,9 @@ void Reporter::step(const StepResult& result) {
   const auto now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - last_).count();
   last_ = now;
-  step_seconds_.push_back(elapsed);
+  ++steps_;
+  if (recent_seconds_.size() == recent_steps) recent_seconds_.erase(recent_seconds_.begin());
+  recent_seconds_.push_back(elapsed);
   if (!first_loss_) first_loss_ = result.loss;
   last_loss_ = result.loss;
 

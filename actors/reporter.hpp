@@ -1,5 +1,6 @@
 // What people and their scripts see of a run, on rank 0: a line per step, a progress bar on a terminal, one
-// JSON object per step in the metrics file. It reacts to results and never asks anybody. Loop thread only.
+// JSON object per step in the metrics file. It reacts to results and never asks anybody. Writing may block, so
+// it lives on a stream of its own beside the loop. One thread at a time.
 #pragma once
 
 #include "actors/trainer.hpp"
@@ -39,11 +40,13 @@ class Reporter {
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
   [[nodiscard]] double last_loss() const noexcept { return last_loss_; }
-  [[nodiscard]] std::size_t steps() const noexcept { return step_seconds_.size(); }
+  [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+  /// Of the last steps, at most recent_steps of them.
   [[nodiscard]] double median_step_seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t recent_steps = 64;
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
@@ -60,7 +63,8 @@ class Reporter {
   bool bar_drawn_ = false;
   std::string held_;  // the step's JSON object but for its closing brace, in case an evaluation follows
   Clock::time_point last_;
-  std::vector<double> step_seconds_;
+  std::size_t steps_ = 0;
+  std::vector<double> recent_seconds_;
   std::optional<double> first_loss_;
   double last_loss_ = 0;
 };

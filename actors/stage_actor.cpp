@@ -11,6 +11,12 @@ using runtime::SpanKind;
 using runtime::Tag;
 using runtime::Trace;
 
+namespace {
+
+constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a span
+
+}  // namespace
+
 StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
                        models::Stage& stage, Loader& loader, runtime::Trace& trace, const Neighbours& neighbours,
                        Policy policy, int microbatch_size)
@@ -101,7 +107,10 @@ void StageActor::next() {
                               : progress.forward_ready ? Direction::forward
                                                        : Direction::none;
   if (direction == Direction::none) return;
-  if (idle_since_) trace_->add(SpanKind::wait, Trace::Lane::loop, *idle_since_, Trace::Clock::now(), forwards_);
+  const auto now = Trace::Clock::now();
+  if (idle_since_ && now - *idle_since_ > shortest_wait) {
+    trace_->add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
+  }
   idle_since_.reset();
   computing_ = true;
   if (direction == Direction::forward) {

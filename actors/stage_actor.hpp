@@ -2,8 +2,8 @@
 // the right, samples that were loaded and work that its stream completed, and starts the next forward or
 // backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
 //
-// Receives are posted as soon as their buffer is free, `slots` ahead in each direction, so that every send
-// finds its receive. Messages of one direction may arrive in any order; they are used in microbatch order.
+// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the
+// activation that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order; they are used in microbatch order.
 // Loop thread only.
 #pragma once
 

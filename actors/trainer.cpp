@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace ranvier::actors {
 
@@ -95,13 +96,13 @@ void Trainer::load_weights(const WeightSource& weights) {
   compute_->synchronize();
 }
 
-void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out) {
+void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   runtime::copy(*compute_, out.data(), plan_.states->all()[unit].master + begin, out.size_bytes());
-  compute_->synchronize();
+  compute_->call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
 }
 
 bool Trainer::computing() const noexcept {
-  return stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
+  return optimizing_ || stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
 }
 
 void Trainer::start(TrainerHooks hooks) {
@@ -134,6 +135,7 @@ void Trainer::begin_step() {
                      .done =
                          [this](double loss) {
                            row_loss_ = loss;
+                           passes_done_ = Trace::Clock::now();
                            phase_done();
                          }});
 }
@@ -161,6 +163,7 @@ void Trainer::phase_done() {
 }
 
 void Trainer::conclude_step() {
+  trace_.add(SpanKind::wait, Trace::Lane::loop, passes_done_, Trace::Clock::now(), static_cast<int>(step_));
   StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
   double squares = 0;
   for (std::size_t u = 0; u < unit_count_; ++u) squares += agreed_[u];
@@ -170,7 +173,9 @@ void Trainer::conclude_step() {
   result.gradient_norm = std::sqrt(squares) / loss_scale_.scale;
   result.learning_rate = learning_rate(options_.learning_rate, step_);
   const bool finite = std::isfinite(result.gradient_norm);
-  if (!finite && !loss_scale_.dynamic) {
+  // A smaller loss scale helps only where one is used, and only if the forward pass itself did not overflow.
+  const bool scale_helps = loss_scale_.dynamic && loss_scale_.scale > 1 && std::isfinite(result.loss);
+  if (!finite && !scale_helps) {
     fail(ErrorCode::numeric,
          "step {}: the gradient's norm is {} at loss {}: lower --learning-rate, or use --precision fp32 or bf16",
          step_, result.gradient_norm, result.loss);
@@ -182,7 +187,7 @@ void Trainer::conclude_step() {
     ++applied_steps_;
     // The small addend is PyTorch's, so that a clipped step is the same there.
     const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (result.gradient_norm + 1e-6)) : 1.0;
-    options_.adamw.learning_rate = static_cast<float>(result.learning_rate);
+    options_.adamw.learning_rate = result.learning_rate;
     apply(factor / loss_scale_.scale);
   }
   result.skips = skips_;
@@ -198,7 +203,7 @@ void Trainer::conclude_step() {
 void Trainer::apply(double gradient_scale) {
   runtime::AdamWOptions adamw = options_.adamw;
   adamw.step = applied_steps_;
-  adamw.gradient_scale = static_cast<float>(gradient_scale);
+  adamw.gradient_scale = gradient_scale;
   const models::Precision& precision = plan_.states->precision();
   trace_.begin(*compute_, SpanKind::optimizer, static_cast<int>(step_));
   for (const UnitState& unit : plan_.states->all()) {
@@ -213,6 +218,8 @@ void Trainer::apply(double gradient_scale) {
                    unit.segments, adamw);
   }
   trace_.end(*compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(step_));
+  optimizing_ = true;
+  compute_->call_back([this] { loop_->post([this] { optimizing_ = false; }); });
 }
 
 void Trainer::after_step(bool evaluates) {
@@ -240,10 +247,16 @@ void Trainer::evaluate(int batch) {
                              static_cast<double>(validation_->losses_per_sample()))},
       {.layer_gradients = {},
        .done = [this, batch](double loss) {
-         agreed_.assign(static_cast<std::size_t>(options_.grid.g_data), 0.0);
+         // [rows: loss][wish to stop]
+         agreed_.assign(static_cast<std::size_t>(options_.grid.g_data) + 1, 0.0);
          agreed_[static_cast<std::size_t>(plan_.position.row)] = loss;
+         agreed_.back() = stop_requested_ ? 1 : 0;
          consensus_.agree(agreed_, [this, batch] {
-           for (const double row : agreed_) evaluation_loss_ += row;
+           if (agreed_.back() > 0) {
+             stopped_early_ = true;
+             return hooks_.done();
+           }
+           evaluation_loss_ = std::accumulate(agreed_.begin(), agreed_.end(), evaluation_loss_);
            evaluate(batch + 1);
          });
        }});

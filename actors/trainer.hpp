@@ -62,8 +62,9 @@ class Trainer {
   /// Whether the device has work of a batch, so that silence of others is not what this rank waits for.
   [[nodiscard]] bool computing() const noexcept;
 
-  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage; blocks.
-  void read_weights(std::size_t unit, std::size_t begin, std::span<float> out);
+  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, then calls
+  /// `done` on the loop.
+  void read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
  private:
   void begin_step();
@@ -101,6 +102,8 @@ class Trainer {
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // of a batch: passes, gradients
   double row_loss_ = 0;
+  bool optimizing_ = false;  // queued on the compute stream
+  runtime::Trace::Clock::time_point passes_done_;
   double evaluation_loss_ = 0;
   std::vector<double> agreed_;
   bool stop_requested_ = false;

@@ -37,7 +37,7 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime::Trace& trace, Options options)
     : loop_(&loop), transport_(&transport), trace_(&trace), options_(std::move(options)) {
-  for (const int peer : options_.peers) peers_.emplace(peer, Peer{});
+  for (const int peer : options_.peers) peers_.emplace(peer, std::make_shared<Peer>());
   for (const auto& [peer, state] : peers_) listen(peer);
   tick();
   if (options_.heartbeat) thread_ = std::thread([this] { watch_loop(); });
@@ -50,26 +50,28 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::listen(int peer) {
-  Peer& state = peers_.at(peer);
-  transport_->receive(peer, question_tag, runtime::Bytes(&state.question, 1), [this, peer, alive = alive_] {
+  const auto state = peers_.at(peer);
+  transport_->receive(peer, question_tag, runtime::Bytes(&state->question, 1), [this, peer, state, alive = alive_] {
     if (!*alive) return;
-    Peer& asker = peers_.at(peer);
-    asker.answer_to_send = own_state();
-    transport_->send(peer, answer_tag, std::as_bytes(std::span(&asker.answer_to_send, 1)), [this, peer, alive] {
-      if (*alive) listen(peer);
-    });
+    state->answer_to_send = own_state();
+    transport_->send(peer, answer_tag, std::as_bytes(std::span(&state->answer_to_send, 1)),
+                     [this, peer, state, alive] {
+                       if (*alive) listen(peer);
+                     });
   });
 }
 
 Watchdog::Answer Watchdog::own_state() const {
-  if (options_.computing()) return {State::computing, -1};
+  const std::uint64_t progress = options_.progress();
+  if (options_.computing()) return {State::computing, -1, progress};
   const Transport::Pending* oldest = nullptr;
   const auto pending = transport_->pending();
   for (const Transport::Pending& operation : pending) {
     if (operation.tag.channel == Channel::control) continue;
     if (oldest == nullptr || operation.since < oldest->since) oldest = &operation;
   }
-  return oldest == nullptr ? Answer{} : Answer{State::waiting, oldest->peer};
+  if (oldest == nullptr) return {State::idle, -1, progress};
+  return {State::waiting, oldest->peer, progress};
 }
 
 std::vector<Transport::Pending> Watchdog::overdue() const {
@@ -93,8 +95,8 @@ void Watchdog::tick() {
   for (auto& [peer, state] : peers_) {
     const auto found = std::find_if(late.begin(), late.end(), [&, p = peer](const auto& l) { return l.peer == p; });
     if (found == late.end()) {
-      state.asked = false;
-    } else if (!state.asked) {
+      state->asked = false;
+    } else if (!state->asked) {
       ask(peer);
     } else {
       judge(peer, *found);
@@ -108,21 +110,19 @@ void Watchdog::tick() {
 }
 
 void Watchdog::ask(int peer) {
-  Peer& state = peers_.at(peer);
-  state.asked = true;
-  state.asked_at = loop_->now();
-  if (state.answer_pending) return;  // the last question is still open
-  state.answer_pending = true;
+  const auto state = peers_.at(peer);
+  state->asked = true;
+  state->asked_at = loop_->now();
+  if (state->answer_pending) return;  // the last question is still open
+  state->answer_pending = true;
   static constexpr std::byte question{1};
-  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state.answer, 1)),
-                      [this, peer, alive = alive_] {
-                        if (*alive) peers_.at(peer).answer_pending = false;
-                      });
+  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)),
+                      [state] { state->answer_pending = false; });
   transport_->send(peer, question_tag, runtime::ConstBytes(&question, 1), [] {});
 }
 
 void Watchdog::judge(int peer, const Transport::Pending& oldest) {
-  Peer& state = peers_.at(peer);
+  Peer& state = *peers_.at(peer);
   const Duration since_question = loop_->now() - state.asked_at;
   const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
                                               std::chrono::seconds(5));
@@ -143,7 +143,12 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
       fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
            what, seconds(options_.timeout));
     case State::waiting:
-      if (loop_->now() - oldest.since < patience * options_.timeout) break;
+      // Others may get their turn first, as long as something moves.
+      if (state.answer.progress != state.progress) {
+        state.progress = state.answer.progress;
+        state.progress_at = loop_->now();
+      }
+      if (loop_->now() - std::max(oldest.since, state.progress_at) < patience * options_.timeout) break;
       fail(ErrorCode::transport, "{} is alive and waits for {}: {} (--timeout {:g})", options_.describe(peer),
            options_.describe(state.answer.waits_for), what, seconds(options_.timeout));
   }

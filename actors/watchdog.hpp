@@ -11,11 +11,11 @@
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,7 +27,8 @@ class Watchdog {
   struct Options {
     runtime::Duration timeout = std::chrono::seconds(60);
     std::vector<int> peers;                       ///< whom this rank exchanges messages with; symmetric
-    std::function<bool()> computing;              ///< whether the device is at work
+    std::function<bool()> computing;              ///< whether the device or a file is at work for this rank
+    std::function<std::uint64_t()> progress;      ///< counts what this rank got done
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
     std::function<std::uint64_t()> heartbeat;     ///< counts while the loop moves; any thread. Null: no thread
   };
@@ -43,13 +44,17 @@ class Watchdog {
   struct Answer {
     State state = State::idle;
     std::int32_t waits_for = -1;
+    std::uint64_t progress = 0;
   };
+  // Shared with the handlers of receives that the transport may still hold when the watchdog is gone.
   struct Peer {
     std::byte question{};           // where the peer's question arrives
     Answer answer_to_send;
     Answer answer;
     bool asked = false;
     runtime::Duration asked_at{};
+    std::uint64_t progress = 0;        // as last answered
+    runtime::Duration progress_at{};   // when it last changed
     bool answer_pending = false;
   };
 
@@ -65,7 +70,7 @@ class Watchdog {
   runtime::Transport* transport_;
   const runtime::Trace* trace_;
   Options options_;
-  std::map<int, Peer> peers_;
+  std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   runtime::Duration computed_at_{};  // the last tick that saw the device at work
   std::atomic<bool> stop_{false};

@@ -37,39 +37,35 @@ void WeightCollector::run(Sink sink, runtime::Handler done) {
 }
 
 void WeightCollector::next() {
-  // Own pieces are handed on at once; the loop ends at the first one that has to travel.
-  while (unit_ < units_.size()) {
-    const Owned& unit = units_[unit_];
-    const std::size_t begin = begin_;
-    const std::size_t count = std::min(piece_elements, unit.spec.elements() - begin);
-    const std::span<float> values(piece_.data(), count);
-    begin_ += count;
-    if (begin_ == unit.spec.elements()) {
-      begin_ = 0;
-      ++unit_;
-    }
-    const bool mine = unit.owner == transport_->rank();
-    const bool collects = transport_->rank() == 0;
-    if (!mine && !collects) continue;
-    if (mine) {
-      const auto& states = trainer_->plan().states->all();
-      const auto state = std::find_if(states.begin(), states.end(),
-                                      [&](const UnitState& s) { return s.spec->name == unit.spec.name; });
-      trainer_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values);
-    }
-    const Tag tag{Channel::weights, 0};
-    if (mine && collects) {
-      sink_(unit.spec, begin, values);
-    } else if (mine) {
-      return transport_->send(0, tag, std::as_bytes(values), [this] { next(); });
-    } else {
-      return transport_->receive(unit.owner, tag, std::as_writable_bytes(values), [this, &unit, begin, values] {
-        sink_(unit.spec, begin, values);
-        next();
-      });
-    }
+  const bool collects = transport_->rank() == 0;
+  while (unit_ < units_.size() && units_[unit_].owner != transport_->rank() && !collects) ++unit_;
+  if (unit_ == units_.size()) return done_();
+  const Owned& unit = units_[unit_];
+  const std::size_t begin = begin_;
+  const std::size_t count = std::min(piece_elements, unit.spec.elements() - begin);
+  const std::span<float> values(piece_.data(), count);
+  begin_ += count;
+  if (begin_ == unit.spec.elements()) {
+    begin_ = 0;
+    ++unit_;
   }
-  done_();
+  const Tag tag{Channel::weights, 0};
+  if (unit.owner != transport_->rank()) {
+    return transport_->receive(unit.owner, tag, std::as_writable_bytes(values),
+                               [this, &unit, begin, values] { store(unit.spec, begin, values); });
+  }
+  const auto& states = trainer_->plan().states->all();
+  const auto state = std::find_if(states.begin(), states.end(),
+                                  [&](const UnitState& s) { return s.spec->name == unit.spec.name; });
+  trainer_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values,
+                         [this, &unit, begin, values, tag, collects] {
+                           if (collects) return store(unit.spec, begin, values);
+                           transport_->send(0, tag, std::as_bytes(values), [this] { next(); });
+                         });
+}
+
+void WeightCollector::store(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values) {
+  sink_(unit, begin, values, [this] { next(); });
 }
 
 }  // namespace ranvier::actors

@@ -13,8 +13,9 @@ namespace ranvier::actors {
 class WeightCollector {
  public:
   /// Rank 0 gets elements [begin, begin + values.size()) of a unit, units in the architecture's order and
-  /// pieces ascending.
-  using Sink = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values)>;
+  /// pieces ascending; the next piece comes after `stored` was called on the loop.
+  using Sink = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
+                                  runtime::Handler stored)>;
 
   WeightCollector(runtime::Transport& transport, Trainer& trainer, const models::Architecture& architecture,
                   const runtime::GridShape& grid);
@@ -29,6 +30,7 @@ class WeightCollector {
   };
 
   void next();
+  void store(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values);
 
   runtime::Transport* transport_;
   Trainer* trainer_;

@@ -9,11 +9,13 @@
 
 namespace ranvier::apps {
 
-/// Thrown on a rank whose job ends because of another rank's error, which that one reports.
-struct EndedByOtherRank {};
+/// Thrown on all ranks when one of them failed: all know of it, so the job ends in order.
+struct FailedTogether {
+  std::optional<Error> error;  ///< on the one rank that reports it
+};
 
-/// Runs `work` on all ranks and waits for all. If it threw anywhere, the lowest such rank throws its own
-/// error here and the others throw EndedByOtherRank.
+/// Runs `work` on all ranks and waits for all. If it threw anywhere, all throw FailedTogether, the lowest
+/// such rank with its error.
 template <typename Work>
 void together(runtime::MpiSession& session, Work&& work) {
   std::optional<Error> error;
@@ -27,8 +29,7 @@ void together(runtime::MpiSession& session, Work&& work) {
   constexpr long long nobody = std::numeric_limits<int>::max();
   const long long first = session.smallest(error ? session.rank() : nobody);
   if (first == nobody) return;
-  if (first != session.rank()) throw EndedByOtherRank{};
-  throw *error;
+  throw FailedTogether{first == session.rank() ? error : std::nullopt};
 }
 
 }  // namespace ranvier::apps

@@ -1,22 +1,13 @@
 #include "apps/launch.hpp"
 
-#include "actors/gather.hpp"
-#include "actors/reporter.hpp"
-#include "actors/watchdog.hpp"
-#include "actors/weight_collector.hpp"
 #include "apps/agreement.hpp"
-#include "apps/report.hpp"
-#include "models/initialize.hpp"
-#include "models/ops/matmul.hpp"
-#include "models/weights/unit_weights.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/atomic_file.hpp"
+#include "apps/run.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -26,117 +17,9 @@ namespace {
 
 using runtime::MpiSession;
 
-actors::TrainerOptions trainer_options(const TrainOptions& options) {
-  actors::TrainerOptions result;
-  result.grid = options.grid.shape;
-  result.batch_size = options.batch.batch_size;
-  result.microbatch_size = options.batch.microbatch_size;
-  result.pipeline_limit = options.batch.pipeline_limit;
-  result.policy = options.batch.policy == PipelinePolicy::gpipe                      ? actors::Policy::gpipe
-                  : options.batch.policy == PipelinePolicy::one_forward_one_backward ? actors::Policy::one_f_one_b
-                                                                                     : actors::Policy::message_driven;
-  result.recompute = options.batch.recompute.mode == Recompute::Mode::every ? options.batch.recompute.interval : 0;
-  result.recompute_auto = options.batch.recompute.mode == Recompute::Mode::automatic;
-  result.precision = options.precision.types;
-  result.steps = options.run.steps;
-  result.seed = options.run.seed;
-
-  const OptimizerOptions& optimizer = options.optimizer;
-  using Decay = actors::LearningRateOptions::Decay;
-  result.learning_rate = {.peak = optimizer.learning_rate,
-                          .least = optimizer.min_learning_rate,
-                          .warmup_steps = optimizer.warmup_steps,
-                          .steps = options.run.steps,
-                          .decay = optimizer.decay == LearningRateDecay::constant ? Decay::constant
-                                   : optimizer.decay == LearningRateDecay::linear ? Decay::linear
-                                                                                  : Decay::cosine};
-  result.adamw = {.beta1 = static_cast<float>(optimizer.beta1),
-                  .beta2 = static_cast<float>(optimizer.beta2),
-                  .epsilon = static_cast<float>(optimizer.epsilon),
-                  .weight_decay = static_cast<float>(optimizer.weight_decay)};
-  result.clip = optimizer.clip;
-  const bool half = result.precision.compute == runtime::DType::f16;
-  result.loss_scale = {.scale = half ? options.precision.loss_scale : 1.0, .dynamic = half};
-  result.eval_every = options.data.eval_every;
-  return result;
-}
-
-/// RANVIER_FAULT=rank:step:throw|fp16-overflow|hang makes a run fail on purpose; see apps/README.md.
-std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
-  const char* text = std::getenv("RANVIER_FAULT");
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  actors::TrainerOptions::Fault fault;
-  char kind[32] = "";
-  long long step = 0;
-  if (std::sscanf(text, "%d:%lld:%31s", &fault.rank, &step, kind) == 3) {
-    fault.step = step;
-    using Kind = actors::TrainerOptions::Fault::Kind;
-    for (const auto& [name, value] : {std::pair{"throw", Kind::throws}, {"fp16-overflow", Kind::overflow}, {"hang", Kind::hangs}}) {
-      if (std::strcmp(kind, name) != 0) continue;
-      fault.kind = value;
-      return fault;
-    }
-  }
-  fail(ErrorCode::usage, "RANVIER_FAULT={}: write rank:step:throw, rank:step:fp16-overflow or rank:step:hang", text);
-}
-
-/// A rank's share of the cores of its node, unless --threads says otherwise.
-int device_threads(const TrainOptions& options, const MpiSession& session) {
-  if (options.device.threads > 0) return options.device.threads;
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / session.local_ranks());
-}
-
-std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int threads) {
-  const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes};
-  return options.device.device == DeviceChoice::cpu ? runtime::make_cpu_device(cpu) : runtime::make_inline_device(cpu);
-}
-
-/// A path without an extension, or of a folder, means that folder's model.safetensors.
-std::filesystem::path weights_path(const std::string& given) {
-  const std::filesystem::path path(given);
-  return path.has_extension() && !std::filesystem::is_directory(path) ? path : path / "model.safetensors";
-}
-
-void make_folder_of(const std::filesystem::path& file, const char* flag) {
-  std::error_code failed;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
-  if (failed) fail(ErrorCode::io, "{} {}: its folder cannot be made: {}", flag, file.string(), failed.message());
-}
-
-/// Ranks that this one exchanges messages with, whoever begins.
-std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
-  std::vector<int> peers;
-  for (int stage : {plan.position.stage - 1, plan.position.stage + 1}) {
-    if (stage >= 0 && stage < static_cast<int>(plan.pipeline.size())) peers.push_back(plan.pipeline[static_cast<std::size_t>(stage)]);
-  }
-  for (const auto& partner : plan.sync_options.partners) {
-    if (partner) peers.push_back(*partner);
-  }
-  const auto& column = plan.sync_options.column;
-  const auto width = static_cast<int>(column.size());
-  for (int row : {plan.position.row + 1, plan.position.row + width - 1}) peers.push_back(column[static_cast<std::size_t>(row % width)]);
-  for (int bit = 1; bit < ranks; bit <<= 1) {  // the binomial tree of the consensus
-    if ((plan.rank & bit) != 0) {
-      peers.push_back(plan.rank - bit);
-      break;
-    }
-    if (plan.rank + bit < ranks) peers.push_back(plan.rank + bit);
-  }
-  std::sort(peers.begin(), peers.end());
-  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  std::erase(peers, plan.rank);
-  return peers;
-}
-
-[[nodiscard]] std::string describe_rank(const TrainOptions& options, int rank) {
-  const auto position = runtime::Grid(options.grid.shape, options.grid.ranks).position(rank);
-  return fmt::format("rank {} (stage {}, row {})", rank, position.stage, position.row);
-}
-
-/// Throws on the first rank whose options differ from rank 0's.
 void compare_options(MpiSession& session, const TrainOptions& options) {
-  const auto hash = static_cast<long long>(options_hash(options) >> 2);
+  const auto request = static_cast<std::uint64_t>(options.run.request);
+  const auto hash = static_cast<long long>((options_hash(options) + request) >> 1);
   const bool equal = session.smallest(hash) == session.largest(hash);
   together(session, [&] {
     if (equal) return;
@@ -145,233 +28,20 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   });
 }
 
-class Run {
- public:
-  Run(MpiSession& session, TrainOptions options, Job job)
-      : session_(session),
-        options_(std::move(options)),
-        job_(std::move(job)),
-        trainer_options_(trainer_options(options_)),
-        speaks_(session.rank() == 0) {}
-
-  void execute() {
-    together(session_, [&] { plan(); });
-    if (speaks_) {
-      fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
-      if (options_.run.request == Request::dry_run) fmt::print("{}", largest_memory_table(stages_));
-      std::fflush(stdout);
-    }
-    if (options_.run.request == Request::dry_run) return;
-    together(session_, [&] { build(); });
-    train();
-    conclude();
-  }
-
-  /// Whether ranks no longer meet at fixed points, so that an error has to end the others.
-  [[nodiscard]] bool training() const noexcept { return training_; }
-
- private:
-  void plan() {
-    trainer_options_.fault = fault_from_environment();
-    trainer_options_.threads = device_threads(options_, session_);
-    if (job_.validation) {
-      const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
-      trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
-    }
-    for (int stage = 0; stage < options_.grid.shape.g_inter; ++stage) {
-      stages_.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer_options_,
-                                          stage * options_.grid.shape.g_data));
-    }
-  }
-
-  void build() {
-    const RunOptions& run = options_.run;
-    if (speaks_) {
-      if (!run.save.empty()) {
-        make_folder_of(weights_path(run.save), "--save");
-        runtime::check_writable(weights_path(run.save), "--save");
-      }
-      if (!run.trace.empty()) runtime::check_writable(run.trace, "--trace");
-    }
-    actors::WeightSource weights = [seed = run.seed](const models::UnitSpec& unit, std::size_t begin,
-                                                     std::span<float> out) {
-      models::initialize(unit, seed, begin, begin + out.size(), out.data());
-    };
-    std::optional<models::Safetensors> file;
-    if (!run.init_from.empty()) {
-      file.emplace(weights_path(run.init_from));
-      models::check_weights(*file, job_.architecture.units());
-      weights = [&file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-        models::read_unit(*file, unit, begin, begin + out.size(), out.data());
-      };
-    }
-    device_ = make_device(options_, trainer_options_.threads);
-    device_->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
-    trainer_.emplace(loop_, transport_, *device_, job_.architecture, *job_.source, job_.validation.get(),
-                     trainer_options_,
-                     actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank()));
-    trainer_->load_weights(weights);
-    if (speaks_) make_reporter();
-  }
-
-  void make_reporter() {
-    const double batch = options_.batch.batch_size;
-    reporter_.emplace(
-        actors::Reporter::Options{
-            .steps = options_.run.steps,
-            .tokens_per_step = batch * static_cast<double>(job_.source->losses_per_sample()),
-            .flops_per_step = batch * job_.architecture.flops_per_sample(),
-            .peak_flops = 0,
-            .shows_loss_scale = trainer_options_.loss_scale.dynamic,
-            .metrics_path = options_.run.metrics},
-        trainer_->plan().memory);
-  }
-
-  void train() {
-    training_ = true;
-    const double peak = measure_peak_flops();
-    if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
-    const auto timeout = std::chrono::duration_cast<runtime::Duration>(
-        std::chrono::duration<double>(options_.run.timeout_seconds));
-    actors::Watchdog watchdog(loop_, transport_, trainer_->trace(),
-                              {.timeout = timeout,
-                               .peers = peers_of(trainer_->plan(), session_.ranks()),
-                               .computing = [this] { return trainer_->computing(); },
-                               .describe = [this](int rank) { return describe(rank); },
-                               .heartbeat = [this] { return loop_.heartbeat(); }});
-    loop_.on_signals([this](int) { trainer_->request_stop(); });
-    session_.barrier();
-    trainer_->trace().restart();
-    if (reporter_) reporter_->start();
-    started_ = std::chrono::steady_clock::now();
-    trainer_->start({.step = [this](const actors::StepResult& result) { if (reporter_) reporter_->step(result); },
-                     .evaluation = [this](std::int64_t step, double loss) { if (reporter_) reporter_->evaluation(step, loss); },
-                     .done = [this] { save(); }});
-    loop_.run();
-  }
-
-  void save() {
-    trained_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    if (reporter_) reporter_->finish();
-    if (options_.run.save.empty()) return collect();
-    const auto units = job_.architecture.units();
-    if (speaks_) {
-      writer_.emplace(weights_path(options_.run.save), models::tensors_of(units, runtime::DType::f32));
-    }
-    collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
-    collector_->run(
-        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values) {
-          models::append_unit(*writer_, unit, begin, begin + values.size(), values.data());
-        },
-        [this] {
-          if (writer_) writer_->commit();
-          collect();
-        });
-  }
-
-  void collect() {
-    const RankTotals totals = totals_of(trainer_->trace(), trained_seconds_, trainer_->plan().memory);
-    actors::gather(transport_, std::string(reinterpret_cast<const char*>(&totals), sizeof totals),
-                   [this](std::vector<std::string> blocks) {
-                     for (const std::string& block : blocks) {
-                       RankTotals& rank = totals_.emplace_back();
-                       std::memcpy(&rank, block.data(), sizeof rank);
-                     }
-                     if (options_.run.trace.empty()) return loop_.stop();
-                     actors::gather(transport_, trainer_->trace().chrome_events(), [this](std::vector<std::string> events) {
-                       if (speaks_) write_trace(events);
-                       loop_.stop();
-                     });
-                   });
-  }
-
-  void write_trace(const std::vector<std::string>& events) const {
-    runtime::AtomicFile file(options_.run.trace);
-    std::string text = "{\"traceEvents\":[\n";
-    for (const std::string& rank : events) {
-      if (rank.empty()) continue;
-      if (text.back() != '\n') text += ",\n";
-      text += rank;
-    }
-    text += "\n]}\n";
-    file.append(text.data(), text.size());
-    file.commit();
-  }
-
-  void conclude() {
-    session_.barrier();
-    if (!reporter_) return;
-    const RunOptions& run = options_.run;
-    fmt::print("\n{}", end_table(totals_, trainer_options_));
-    const double steps = static_cast<double>(reporter_->steps());
-    const double tokens = steps * options_.batch.batch_size * static_cast<double>(job_.source->losses_per_sample());
-    fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
-               trainer_->stopped_early() ? "stopped after" : "trained", steps, actors::format_count(tokens),
-               actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
-               1e3 * reporter_->median_step_seconds());
-    fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
-    if (!run.save.empty()) fmt::print("weights: {}\n", weights_path(run.save).string());
-    if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
-    if (!run.trace.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
-  }
-
-  /// The rate of one matrix product on this rank's device while all ranks do the same, for MFU.
-  double measure_peak_flops() {
-    constexpr std::size_t n = 768;
-    const runtime::DType dtype = trainer_options_.precision.compute;
-    double best = 0;
-    {
-      const auto buffer = device_->allocate(3 * n * n * sizeof(float), runtime::MemorySpace::host);
-      std::byte* a = buffer.data();
-      std::byte* b = a + n * n * sizeof(float);
-      std::byte* c = b + n * n * sizeof(float);
-      session_.barrier();
-      for (int i = 0; i < 4; ++i) {
-        const auto begin = std::chrono::steady_clock::now();
-        models::matmul(trainer_->compute(), {.m = n, .n = n, .k = n}, {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype});
-        trainer_->compute().synchronize();
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        best = std::max(best, 2.0 * n * n * n / seconds);
-      }
-    }
-    return best;
-  }
-
-  [[nodiscard]] std::string describe(int rank) const { return describe_rank(options_, rank); }
-
-  static constexpr std::int64_t most_eval_batches = 20;
-
-  MpiSession& session_;
-  TrainOptions options_;
-  Job job_;
-  actors::TrainerOptions trainer_options_;
-  bool speaks_;
-  runtime::AsioLoop loop_;
-  runtime::MpiTransport transport_{session_, loop_};
-  std::vector<actors::RankPlan> stages_;
-  std::unique_ptr<runtime::Device> device_;
-  std::optional<actors::Trainer> trainer_;
-  std::optional<actors::Reporter> reporter_;
-  std::optional<models::SafetensorsWriter> writer_;
-  std::optional<actors::WeightCollector> collector_;
-  std::vector<RankTotals> totals_;
-  std::chrono::steady_clock::time_point started_;
-  double trained_seconds_ = 0;
-  bool training_ = false;
-};
-
 /// Prints what ended this rank's run and ends all others.
-[[noreturn]] void end_all(const char* program, MpiSession& session, const std::string& who, const std::exception& error) {
+[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, const std::exception& error) {
+  using namespace std::chrono_literals;
   const auto* known = dynamic_cast<const Error*>(&error);
-  // Several ranks may have seen the same failure: those that speak later are usually ended before they do.
-  const bool all_failed = known != nullptr && known->code() == ErrorCode::numeric;
-  const bool others_see_it = known != nullptr && known->code() == ErrorCode::transport;
-  if (all_failed && session.rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
-  if (others_see_it) std::this_thread::sleep_for(std::chrono::milliseconds(std::min(2000, 250 * session.rank())));
-  // A message about a silent peer says itself who waited.
-  const bool says_who = all_failed || others_see_it;
-  fmt::print(stderr, "{}: error: {}{}\n", program, says_who ? "" : who + ": ", error.what());
-  std::fflush(stderr);
+  // Several ranks may see the same failure. Each rank waits longer than the one before it could need to be
+  // heard, and is usually ended meanwhile. Such messages say themselves who was where.
+  const bool seen_by_others =
+      known != nullptr && (known->code() == ErrorCode::numeric || known->code() == ErrorCode::transport);
+  if (seen_by_others) {
+    const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
+  }
+  fmt::print(stderr, "{}: error: {}{}\n", program,
+             seen_by_others ? "" : describe_rank(options, session.rank()) + ": ", error.what());
   session.abort(EXIT_FAILURE);
 }
 
@@ -379,30 +49,28 @@ class Run {
 
 int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
   std::optional<MpiSession> session;
+  TrainOptions options;
   try {
     session.emplace(argc, argv);
-    TrainOptions options;
     together(*session, [&] { options = parse_train_options(argc, argv, session->ranks()); });
+    compare_options(*session, options);
     if (options.run.request == Request::help || options.run.request == Request::version) {
       if (session->rank() == 0) {
         fmt::print("{}\n", options.run.request == Request::help ? train_help() : fmt::format("{} {}", program, RANVIER_VERSION));
       }
       return EXIT_SUCCESS;
     }
-    compare_options(*session, options);
+    // Reading weights may take one rank much longer than another.
+    session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
     Job job;
     together(*session, [&] { job = build(options); });
-    Run run(*session, options, std::move(job));
-    try {
-      run.execute();
-    } catch (const std::exception& error) {
-      if (run.training()) end_all(program, *session, describe_rank(options, session->rank()), error);
-      throw;
-    }
+    Run(*session, options, std::move(job)).execute();
     return EXIT_SUCCESS;
-  } catch (const EndedByOtherRank&) {
+  } catch (const FailedTogether& failure) {
+    if (failure.error) fmt::print(stderr, "{}: error: {}\n", program, failure.error->what());
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
+    if (session) end_all(program, *session, options, error);
     fmt::print(stderr, "{}: error: {}\n", program, error.what());
     return EXIT_FAILURE;
   }

@@ -142,7 +142,7 @@ OptionTable declare(Asked& asked) {
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(data.eval_every, 0),
+  table.add({"eval-every", "STEPS", "validate so often, on at most 20 batches; 0: never", whole(data.eval_every, 0),
              "0, or at the end with --validation-split"});
 
   table.concern("Optimizer");
@@ -189,7 +189,7 @@ OptionTable declare(Asked& asked) {
   table.add({"save", "FILE", "where to write the weights at the end", text(run.save)});
   table.add({"metrics", "FILE", "where to write one JSON line per step", text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
-  table.add({"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0)});
+  table.add({"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
   table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});

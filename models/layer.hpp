@@ -4,7 +4,7 @@
 //
 // Letters: B samples of a microbatch, T positions of a sample, C channels.
 //
-// Everything of a call lies in device memory. A layer's input and output have B · output_elements() elements
+// Everything of a call lies in device memory, but `loss`, which the host reads too and is pinned. A layer's input and output have B · output_elements() elements
 // of the run's dtype, sample by sample. The first layer of a model reads what the sample source gives
 // (tokens, int32 [B, T], or values) and has no input gradient; the last one writes the microbatch's loss and
 // has no output gradient.

@@ -226,7 +226,7 @@ void AsioLoop::on_signals(std::function<void(int signal)> handler) {
   State& state = *state_;
   state.signal_handler = std::move(handler);
   if (state.signals) return;
-  state.signals = std::make_unique<boost::asio::signal_set>(state.context, SIGINT, SIGTERM);
+  state.signals = std::make_unique<boost::asio::signal_set>(state.context, SIGINT, SIGTERM, SIGUSR1);
   struct Wait {
     State* state;
     void operator()(const boost::system::error_code& code, int signal) const {

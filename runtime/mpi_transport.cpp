@@ -37,18 +37,26 @@ int to_mpi(Tag tag) {
 }
 
 /// Waits without keeping a core from ranks that compute.
-void wait(MPI_Request request) {
+void wait(MPI_Request request, std::chrono::duration<double> patience) {
+  const auto begin = std::chrono::steady_clock::now();
   for (int done = 0; done == 0;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (done != 0) break;
+    if (std::chrono::steady_clock::now() - begin > patience) {
+      fail(ErrorCode::transport,
+           "other ranks have not come as far as this one for {:.0f} s while the job was being set up: one of them is "
+           "silent or very slow (--timeout)",
+           patience.count());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
 
-long long reduce(long long value, MPI_Op operation) {
+long long reduce(long long value, MPI_Op operation, std::chrono::duration<double> patience) {
   MPI_Request request = MPI_REQUEST_NULL;
   long long result = 0;
   check(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
-  wait(request);
+  wait(request, patience);
   return result;
 }
 
@@ -128,11 +136,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check(MPI_Comm_free(&node), "MPI_Comm_free");
 }
 
-MpiSession::~MpiSession() {
-  // MPI_Finalize waits for all ranks. One that leaves because of an exception must not; mpirun sees it go
-  // without MPI_Finalize and ends the job.
-  if (std::uncaught_exceptions() == 0) MPI_Finalize();
-}
+MpiSession::~MpiSession() { MPI_Finalize(); }
 
 void MpiSession::abort(int status) {
   std::fflush(stdout);
@@ -144,11 +148,11 @@ void MpiSession::abort(int status) {
 void MpiSession::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
-  wait(request);
+  wait(request, patience_);
 }
 
-long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN); }
-long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX); }
+long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN, patience_); }
+long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX, patience_); }
 
 struct MpiTransport::State {
   struct Operation {

@@ -14,6 +14,7 @@ class MpiSession {
  public:
   /// MPI may change argc and argv. Throws ErrorCode::transport.
   MpiSession(int& argc, char**& argv);
+  /// Waits for all ranks in MPI_Finalize.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -27,7 +28,9 @@ class MpiSession {
   /// Ends every rank of the job at once with this exit status. Does not return.
   [[noreturn]] void abort(int status);
 
-  // Blocking collectives over all ranks, for before and after training; never while the loop runs.
+  // Blocking collectives over all ranks, for before training; never while the loop runs. Each throws
+  // ErrorCode::transport when other ranks keep this one waiting for longer than set_patience() says.
+  void set_patience(std::chrono::duration<double> patience) { patience_ = patience; }
   void barrier();
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
@@ -37,6 +40,7 @@ class MpiSession {
   int ranks_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  std::chrono::duration<double> patience_ = std::chrono::minutes(10);
 };
 
 class MpiTransport final : public Transport, public PollSource {

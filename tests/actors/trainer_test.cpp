@@ -171,6 +171,16 @@ TEST_CASE("a wish to stop on any rank ends the job on all of them after the same
   }
 }
 
+TEST_CASE("fp16 that overflows at the smallest loss scale ends the run") {
+  auto gpt = small_gpt();
+  gpt.precision = {runtime::DType::f16, runtime::DType::f32};
+  auto options = small_run();
+  options.precision = gpt.precision;
+  options.loss_scale = {.scale = 1, .dynamic = true};
+  options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
+  CHECK_THROWS_WITH_AS(run_simulated(gpt, options, 1), doctest::Contains("step 2: the gradient's norm"), Error);
+}
+
 TEST_CASE("gradients that are not finite end a run that has no loss scale") {
   auto options = small_run();
   options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};

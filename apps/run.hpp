@@ -1,0 +1,71 @@
+// One run of one rank, from its plan to what it leaves behind. Files and the terminal are written on a stream
+// of their own, so that a slow disk never holds up the loop.
+#pragma once
+
+#include "actors/reporter.hpp"
+#include "actors/weight_collector.hpp"
+#include "apps/launch.hpp"
+#include "apps/report.hpp"
+#include "models/weights/safetensors_writer.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+class Run {
+ public:
+  Run(runtime::MpiSession& session, TrainOptions options, Job job);
+  ~Run();
+
+  /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what
+  /// goes wrong before training, and Error on the rank where training fails.
+  void execute();
+
+ private:
+  void plan();
+  void build();
+  void make_reporter();
+  void train();
+  void save();
+  void collect();
+  void conclude() const;
+  void write_trace(const std::vector<std::string>& events) const;
+  /// Hands `what` to the files' stream: on rank 0, about the run, nobody waits for it.
+  void report(std::function<void()> what);
+  /// Likewise on any rank, then calls `done` on the loop.
+  void write(std::function<void()> what, runtime::Handler done);
+  /// The rate of one matrix product on this rank's device while all ranks do the same, for MFU.
+  [[nodiscard]] double measure_peak_flops();
+
+  static constexpr std::int64_t most_eval_batches = 20;
+
+  runtime::MpiSession& session_;
+  TrainOptions options_;
+  Job job_;
+  actors::TrainerOptions trainer_options_;
+  bool speaks_;
+  runtime::AsioLoop loop_;
+  runtime::MpiTransport transport_{session_, loop_};
+  std::vector<actors::RankPlan> stages_;
+  std::unique_ptr<runtime::Device> device_, host_;
+  std::optional<actors::Trainer> trainer_;
+  std::optional<actors::Reporter> reporter_;
+  std::optional<models::SafetensorsWriter> writer_;
+  std::optional<actors::WeightCollector> collector_;
+  std::unique_ptr<runtime::Stream> files_;  // ends before what it writes with
+  int writes_ = 0;                          // under way
+  std::uint64_t progress_ = 0;              // steps and writes
+  std::vector<RankTotals> totals_;
+  std::chrono::steady_clock::time_point started_;
+  double trained_seconds_ = 0;
+};
+
+/// "rank 1 (stage 1, row 0)".
+[[nodiscard]] std::string describe_rank(const TrainOptions& options, int rank);
+
+}  // namespace ranvier::apps

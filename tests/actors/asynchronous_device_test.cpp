@@ -1,0 +1,63 @@
+// The simulation computes inline; here one rank trains on the asynchronous CPU device under a real loop, so that
+// streams, pool and loop run beside each other and a sanitizer can watch them.
+#include "runtime/asio_loop.hpp"
+#include "tests/actors/simulated_job.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+
+namespace {
+
+/// For a job of one rank, which has nobody to talk to.
+class Alone final : public runtime::Transport {
+ public:
+  int rank() const noexcept override { return 0; }
+  int ranks() const noexcept override { return 1; }
+  void send(int, runtime::Tag, std::span<const runtime::ConstBytes>, runtime::Handler) override {
+    fail(ErrorCode::internal, "a lone rank sent a message");
+  }
+  void receive(int, runtime::Tag, std::span<const runtime::Bytes>, runtime::Handler) override {
+    fail(ErrorCode::internal, "a lone rank waits for a message");
+  }
+  std::vector<Pending> pending() const override { return {}; }
+};
+
+}  // namespace
+
+TEST_CASE("the asynchronous device computes the bits of the inline one, with any threads") {
+  auto gpt = tests::small_gpt();
+  gpt.dropout = 0.1f;
+  auto options = tests::small_run();
+  options.steps = 4;
+  options.eval_every = 2;
+  options.eval_batches = 1;
+  options.recompute = 2;
+  const auto reference = tests::run_simulated(gpt, options, 1);
+  for (const int threads : {1, 3}) {
+    CAPTURE(threads);
+    options.threads = threads;
+    const auto architecture = models::make_gpt(gpt);
+    const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+    runtime::AsioLoop loop;
+    Alone transport;
+    const auto device = runtime::make_cpu_device({.threads = threads});
+    device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
+    actors::Trainer trainer(loop, transport, *device, architecture, tokens, &tokens, options,
+                            actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
+    trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+    std::vector<double> losses;
+    trainer.start({.step = [&](const actors::StepResult& step) { losses.push_back(step.loss); },
+                   .evaluation = [&](std::int64_t, double loss) { losses.push_back(loss); },
+                   .done = [&] { loop.stop(); }});
+    loop.run();
+    std::vector<double> expected;
+    for (std::size_t s = 0; s < reference.steps.size(); ++s) {
+      expected.push_back(reference.steps[s].loss);
+      if (s % 2 == 1) expected.push_back(reference.evaluations[s / 2]);
+    }
+    CHECK(losses == expected);
+  }
+}
