@@ -1,7 +1,7 @@
-// The time that a GPT's matrix products alone take: what a training step cannot beat on this machine while all
-// its arithmetic goes through the library. Every product of a step is cut into tiles whose operands lie ready
-// without gaps, in the layout and size that the library multiplies fastest; nothing is copied, converted or
-// added between them.
+// The time that a GPT's matrix products alone take: what would remain of a training step if everything else took
+// none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
+// that caches hold what they would hold there. Each is cut into the tiles that the library multiplies fastest, and
+// every operand lies ready in the layout that those tiles want: nothing is copied, converted or added in between.
 //
 // Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions.
 #pragma once
@@ -27,11 +27,13 @@ class ProductCeiling {
   struct Product {
     std::string name;
     std::size_t m = 0, n = 0, k = 0;
-    std::size_t count = 1;      ///< in a step, of which one is measured at a time
     std::size_t instances = 1;  ///< independent products of this size, shared among the threads
     runtime::DType c_dtype = runtime::DType::f32;
+    bool accumulates = false;    ///< from the second microbatch on
     models::LibraryMatmul tile;  ///< the fastest
-    double seconds = 0;          ///< of one, as last measured
+    std::size_t a = 0, b = 0, c = 0;  ///< arrays
+    double seconds = 0;               ///< of all calls in the last step
+    std::size_t calls = 0;            ///< in the last step
 
     [[nodiscard]] double flops() const {
       return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
@@ -42,45 +44,68 @@ class ProductCeiling {
   /// For `microbatches` of `samples` each. Looks for the best tiles, which takes seconds.
   ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::GptOptions& options, int samples,
                  int microbatches)
-      : stream_(stream), dtype_(options.precision.compute) {
-    list(options, static_cast<std::size_t>(samples), static_cast<std::size_t>(microbatches));
-    std::size_t a = 0, b = 0, c = 0;
-    for (const Product& product : products_) {
-      a = std::max(a, product.m * product.k * product.instances);
-      b = std::max(b, product.n * product.k * product.instances);
-      c = std::max(c, product.m * product.n * product.instances);
+      : stream_(stream),
+        dtype_(options.precision.compute),
+        layers_(static_cast<std::size_t>(options.layers)),
+        microbatches_(static_cast<std::size_t>(microbatches)) {
+    list(options, static_cast<std::size_t>(samples), static_cast<std::size_t>(device.threads()));
+    for (Array& array : arrays_) {
+      array.memory = device.allocate(array.bytes * (array.per_layer ? layers_ : 1), runtime::MemorySpace::device);
+      if (array.holds_values) fill(array.memory.data(), array.bytes * (array.per_layer ? layers_ : 1));
     }
-    a_ = values(device, a, dtype_);
-    b_ = values(device, b, dtype_);
-    c_ = device.allocate(c * sizeof(float), runtime::MemorySpace::device);
     launch([this](runtime::ComputePool& pool) {
-      for (Product& product : products_) choose_tile(pool, product);
-    });
-  }
-
-  /// Seconds that all products of a step take now: means over as many rounds as fit into `seconds`, one at least.
-  double measure(double seconds) {
-    double all_rounds = 0;
-    launch([&](runtime::ComputePool& pool) {
-      for (Product& product : products_) product.seconds = 0;
-      const auto begin = Clock::now();
-      int rounds = 0;
-      do {
-        for (Product& product : products_) product.seconds += seconds_of([&] { multiply(pool, product, product.tile); });
-        ++rounds;
-      } while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds);
-      for (Product& product : products_) {
-        product.seconds /= rounds;
-        all_rounds += product.seconds * static_cast<double>(product.count);
+      for (auto* products : {&forward_, &head_, &backward_}) {
+        for (Product& product : *products) choose_tile(pool, product);
       }
     });
-    return all_rounds;
   }
 
-  [[nodiscard]] const std::vector<Product>& products() const { return products_; }
+  /// Seconds that the products of one step take.
+  double measure() {
+    double sum = 0;
+    launch([&](runtime::ComputePool& pool) {
+      for (auto* products : {&forward_, &head_, &backward_}) {
+        for (Product& product : *products) {
+          product.seconds = 0;
+          product.calls = 0;
+        }
+      }
+      for (std::size_t microbatch = 0; microbatch < microbatches_; ++microbatch) {
+        const auto all = [&](std::vector<Product>& products, std::size_t layer) {
+          for (Product& product : products) {
+            const double seconds = seconds_of([&] {
+              multiply(pool, product, product.tile, layer, product.accumulates && microbatch > 0);
+            });
+            product.seconds += seconds;
+            ++product.calls;
+            sum += seconds;
+          }
+        };
+        for (std::size_t layer = 0; layer < layers_; ++layer) all(forward_, layer);
+        all(head_, 0);
+        for (std::size_t layer = layers_; layer-- > 0;) all(backward_, layer);
+      }
+    });
+    return sum;
+  }
+
+  [[nodiscard]] std::vector<Product> products() const {
+    std::vector<Product> all = forward_;
+    all.insert(all.end(), head_.begin(), head_.end());
+    all.insert(all.end(), backward_.begin(), backward_.end());
+    return all;
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  struct Array {
+    std::size_t bytes = 0;  // of one layer
+    bool per_layer = false;
+    bool per_thread = false;   // an instance uses its thread's part
+    bool holds_values = true;  // others are written before they are read
+    runtime::Buffer memory = {};
+  };
 
   template <typename Work>
   static double seconds_of(const Work& work) {
@@ -95,43 +120,91 @@ class ProductCeiling {
     stream_.synchronize();
   }
 
-  static runtime::Buffer values(runtime::Device& device, std::size_t elements, runtime::DType dtype) {
-    runtime::Buffer buffer = device.allocate(elements * size_of(dtype), runtime::MemorySpace::device);
-    runtime::with_float_type(dtype, [&](auto type) {
-      auto* to = reinterpret_cast<decltype(type)*>(buffer.data());
+  void fill(std::byte* memory, std::size_t bytes) const {
+    runtime::with_float_type(dtype_, [&](auto type) {
+      auto* to = reinterpret_cast<decltype(type)*>(memory);
       std::uint32_t state = 1;
-      for (std::size_t i = 0; i < elements; ++i) {
+      for (std::size_t i = 0; i < bytes / sizeof *to; ++i) {
         state = state * 1664525u + 1013904223u;
-        to[i] = runtime::from_float<decltype(type)>(static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+        to[i] = runtime::from_float<decltype(type)>((static_cast<float>(state >> 8) * 0x1p-24f - 0.5f) * 0.1f);
       }
     });
-    return buffer;
   }
 
-  void list(const models::GptOptions& options, std::size_t samples, std::size_t microbatches) {
+  void list(const models::GptOptions& options, std::size_t samples, std::size_t threads) {
+    using runtime::DType;
     const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden),
                H = static_cast<std::size_t>(options.heads), D = C / H, N = samples * T,
                P = models::gpt_stored_rows(options);
-    const auto add = [&](const std::string& name, std::size_t m, std::size_t n, std::size_t k, std::size_t layers,
-                         std::size_t instances, runtime::DType c_dtype) {
-      products_.push_back({name, m, n, k, layers * microbatches, instances, c_dtype, {}, 0});
+    const auto array = [&](Array added) {
+      arrays_.push_back(std::move(added));
+      return arrays_.size() - 1;
     };
-    const auto linear = [&](const std::string& name, std::size_t in, std::size_t out, std::size_t layers) {
-      add(name, N, out, in, layers, 1, dtype_);
-      add(name + " input gradient", N, in, out, layers, 1, dtype_);
-      add(name + " weight gradient", in, out, N, layers, 1, runtime::DType::f32);
+    const auto shared = [&](std::size_t elements) { return array({.bytes = elements * size_of(dtype_)}); };
+    const auto of_layer = [&](std::size_t elements) {
+      return array({.bytes = elements * size_of(dtype_), .per_layer = true});
     };
-    const auto layers = static_cast<std::size_t>(options.layers);
-    linear("attn.c_attn", C, 3 * C, layers);
-    linear("attn.c_proj", C, C, layers);
-    linear("mlp.c_fc", C, 4 * C, layers);
-    linear("mlp.c_proj", 4 * C, C, layers);
-    linear("head", C, P, 1);
-    // Whole T × T products, as the customary count of operations has them: causality spares nothing here.
-    add("q kᵀ, d_out vᵀ", T, T, D, 2 * layers, samples * H, dtype_);
-    add("p v, pᵀ d_out, s k, sᵀ q", T, D, T, 4 * layers, samples * H, dtype_);
-  }
+    const auto add = [](std::vector<Product>& to, const std::string& name, std::size_t m, std::size_t n, std::size_t k,
+                        std::size_t a, std::size_t b, std::size_t c, DType c_dtype, bool accumulates) {
+      to.push_back({.name = name, .m = m, .n = n, .k = k, .c_dtype = c_dtype, .accumulates = accumulates, .tile = {}, .a = a, .b = b, .c = c});
+      return &to.back();
+    };
+    const auto normal = shared(N * C), wide = shared(N * 4 * C), stream = of_layer(N * C),
+               d_stream = shared(N * C), d_wide = shared(N * 4 * C), d_normal = shared(N * C);
+    const auto qkv = of_layer(N * 3 * C), attention = of_layer(N * C), fc = of_layer(N * 4 * C);
 
+    struct Linear {
+      const char* name;
+      std::size_t in, out;
+      std::size_t x, y, dx, dy;  // arrays
+      std::size_t kept;          // x as the weight gradient finds it
+      std::size_t weight = 0, gradient = 0;
+    };
+    std::vector<Linear> linears = {{"attn.c_attn", C, 3 * C, normal, qkv, d_normal, d_wide, normal},
+                                   {"attn.c_proj", C, C, attention, stream, d_normal, d_stream, attention},
+                                   {"mlp.c_fc", C, 4 * C, normal, fc, d_normal, d_wide, normal},
+                                   {"mlp.c_proj", 4 * C, C, wide, stream, d_wide, d_stream, fc}};
+    for (Linear& linear : linears) {
+      linear.weight = of_layer(linear.in * linear.out);
+      linear.gradient = array({.bytes = linear.in * linear.out * sizeof(float), .per_layer = true, .holds_values = false});
+    }
+    // Whole T × T products, as the customary count of operations has them: causality spares nothing here.
+    const auto square = array({.bytes = T * T * threads * size_of(dtype_), .per_thread = true});
+    const auto attend = [&](std::vector<Product>& to, const char* name, std::size_t n, std::size_t k, std::size_t a,
+                            std::size_t b, std::size_t c) {
+      add(to, name, T, n, k, a, b, c, dtype_, false)->instances = samples * H;
+    };
+
+    const auto forward = [&](const Linear& linear) {
+      add(forward_, linear.name, N, linear.out, linear.in, linear.x, linear.weight, linear.y, dtype_, false);
+    };
+    forward(linears[0]);
+    attend(forward_, "q kᵀ", T, D, qkv, qkv, square);
+    attend(forward_, "p v", D, T, square, qkv, attention);
+    for (std::size_t i = 1; i < 4; ++i) forward(linears[i]);
+
+    const auto table = shared(P * C), logits = shared(N * P),
+               d_table = array({.bytes = P * C * sizeof(float), .holds_values = false});
+    add(head_, "head", N, P, C, normal, table, logits, dtype_, false);
+    add(head_, "head input gradient", N, C, P, logits, table, d_normal, dtype_, false);
+    add(head_, "head weight gradient", P, C, N, logits, normal, d_table, DType::f32, true);
+
+    const auto backward = [&](const Linear& linear) {
+      add(backward_, std::string(linear.name) + " input gradient", N, linear.in, linear.out, linear.dy, linear.weight,
+          linear.dx, dtype_, false);
+    };
+    for (std::size_t i = 4; i-- > 1;) backward(linears[i]);
+    attend(backward_, "d_out vᵀ", T, D, d_normal, qkv, square);
+    attend(backward_, "pᵀ d_out", D, T, square, d_normal, d_wide);
+    attend(backward_, "s k", D, T, square, qkv, d_wide);
+    attend(backward_, "sᵀ q", D, T, square, qkv, d_wide);
+    backward(linears[0]);
+    for (std::size_t i = 4; i-- > 0;) {
+      const Linear& linear = linears[i];
+      add(backward_, std::string(linear.name) + " weight gradient", linear.in, linear.out, N, linear.kept, linear.dy,
+          linear.gradient, DType::f32, true);
+    }
+  }
   /// Lengths of pieces that whole may be cut into. A row of a piece takes an odd number of cache lines, so that
   /// rows spread over the sets of the caches.
   [[nodiscard]] std::vector<std::size_t> lengths(std::size_t whole) const {
@@ -151,10 +224,11 @@ class ProductCeiling {
     if (product.instances > 1) {
       m = {product.m};
     } else {
-      const std::size_t share = (product.m + static_cast<std::size_t>(pool.threads()) - 1) / static_cast<std::size_t>(pool.threads());
-      for (const std::size_t parts : {1, 2, 4, 8}) {
-        const std::size_t rows = (share + parts - 1) / parts;
-        if (rows <= 1024 && rows >= 128) m.push_back((rows + 15) / 16 * 16);
+      const auto threads = static_cast<std::size_t>(pool.threads());
+      const std::size_t share = (product.m + threads - 1) / threads;
+      for (const std::size_t wanted : {1024, 512, 256}) {
+        const std::size_t pieces = (share + wanted - 1) / wanted, rows = ((share + pieces - 1) / pieces + 15) / 16 * 16;
+        if (m.empty() || rows < m.back()) m.push_back(rows);
       }
       n = lengths(product.n);
       k = lengths(product.k);
@@ -167,10 +241,10 @@ class ProductCeiling {
                                        .transpose_b = i % 2 == 1,
                                        .dtype = dtype_,
                                        .c_dtype = product.c_dtype};
-      multiply(pool, product, tile, 1);  // makes what the library keeps
+      multiply(pool, product, tile, 0, false, 1);  // makes what the library keeps
       for (int repeat = 0; repeat < 2; ++repeat) {
         double flops = 0;
-        const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, 2.5e8); });
+        const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, 0, false, 2.5e8); });
         if (flops / seconds <= best) continue;
         best = flops / seconds;
         product.tile = tile;
@@ -180,14 +254,23 @@ class ProductCeiling {
 
   /// All tiles, or of each thread's share those of the first `most_flops` operations. Returns the operations done.
   double multiply(runtime::ComputePool& pool, const Product& product, const models::LibraryMatmul& tile,
-                  double most_flops = 1e300) const {
+                  std::size_t layer, bool accumulates, double most_flops = 1e300) const {
     const std::size_t rows = (product.m + tile.m - 1) / tile.m, columns = (product.n + tile.n - 1) / tile.n;
     std::vector<double> flops(static_cast<std::size_t>(pool.threads()));
     pool.run([&](int thread, int threads) {
       const auto [begin, end] = runtime::share_of(product.instances * rows * columns, thread, threads);
+      const auto address = [&](std::size_t which, std::size_t instance, std::size_t elements, std::size_t element) {
+        const Array& array = arrays_[which];
+        const std::size_t part = array.per_thread ? static_cast<std::size_t>(thread) : instance;
+        return array.memory.data() + (array.per_layer ? layer : 0) * array.bytes + part * elements * element;
+      };
       double done = 0;
       for (std::size_t i = begin; i < end && done < most_flops; ++i) {
-        done += multiply_tile(product, tile, i / columns / rows, i / columns % rows * tile.m, i % columns * tile.n,
+        const std::size_t instance = i / columns / rows;
+        const Operands operands{address(product.a, instance, product.m * product.k, size_of(dtype_)),
+                                address(product.b, instance, product.k * product.n, size_of(dtype_)),
+                                address(product.c, instance, product.m * product.n, size_of(product.c_dtype))};
+        done += multiply_tile(product, operands, tile, i / columns % rows * tile.m, i % columns * tile.n, accumulates,
                               most_flops - done);
       }
       flops[static_cast<std::size_t>(thread)] = done;
@@ -195,20 +278,25 @@ class ProductCeiling {
     return std::accumulate(flops.begin(), flops.end(), 0.0);
   }
 
+  struct Operands {
+    const std::byte* a;
+    const std::byte* b;
+    std::byte* c;
+  };
+
   /// The tile that begins at row m, column n of a product's result.
-  double multiply_tile(const Product& product, models::LibraryMatmul tile, std::size_t instance, std::size_t m,
-                       std::size_t n, double most_flops) const {
+  double multiply_tile(const Product& product, const Operands& at, models::LibraryMatmul tile, std::size_t m,
+                       std::size_t n, bool accumulates, double most_flops) const {
     tile.m = std::min(tile.m, product.m - m);
     tile.n = std::min(tile.n, product.n - n);
     const std::size_t depth = tile.k;
     double done = 0;
     for (std::size_t k = 0; k < product.k && done < most_flops; k += depth) {
       tile.k = std::min(depth, product.k - k);
-      tile.accumulate = k > 0;
-      models::library_matmul(
-          tile, c_.data() + ((instance * product.m + m) * product.n + tile.m * n) * size_of(product.c_dtype),
-          a_.data() + ((instance * product.m + m) * product.k + tile.m * k) * size_of(dtype_),
-          b_.data() + ((instance * product.n + n) * product.k + tile.n * k) * size_of(dtype_), nullptr);
+      tile.accumulate = accumulates || k > 0;
+      models::library_matmul(tile, at.c + (m * product.n + tile.m * n) * size_of(product.c_dtype),
+                             at.a + (m * product.k + tile.m * k) * size_of(dtype_),
+                             at.b + (n * product.k + tile.n * k) * size_of(dtype_), nullptr);
       done += 2.0 * static_cast<double>(tile.m * tile.n) * static_cast<double>(tile.k);
     }
     return done;
@@ -216,8 +304,9 @@ class ProductCeiling {
 
   runtime::StreamView stream_;
   runtime::DType dtype_;
-  std::vector<Product> products_;
-  runtime::Buffer a_, b_, c_;
+  std::size_t layers_, microbatches_;
+  std::vector<Array> arrays_;
+  std::vector<Product> forward_, head_, backward_;  // of a layer, of the head, of a layer; in order
 };
 
 }  // namespace ranvier::bench

@@ -146,7 +146,7 @@ class Run {
       backward_.push_back(trainer_->trace().seconds(SpanKind::backward));
       optimizer_.push_back(trainer_->trace().seconds(SpanKind::optimizer));
     }
-    const double products = ceiling_->measure(seconds / 2);
+    const double products = ceiling_->measure();
     if (steps_ > warm_up_steps) product_seconds_.push_back(products);
     if (steps_ == warm_up_steps) measuring_since_ = Clock::now();
     const bool enough = steps_ >= warm_up_steps + 3 &&
@@ -181,10 +181,9 @@ class Run {
         fmt::print(R"({{"bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
                    R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {}}})"
                    "\n",
-                   case_.name, product.name, product.m, product.n, product.k, product.count * product.instances,
-                   product.seconds * static_cast<double>(product.count) * 1e3,
-                   product.flops() / product.seconds * 1e-9, product.tile.m, product.tile.n, product.tile.k,
-                   product.tile.transpose_b);
+                   case_.name, product.name, product.m, product.n, product.k, product.calls * product.instances,
+                   product.seconds * 1e3, product.flops() * static_cast<double>(product.calls) / product.seconds * 1e-9,
+                   product.tile.m, product.tile.n, product.tile.k, product.tile.transpose_b);
       }
     }
     std::fflush(stdout);
