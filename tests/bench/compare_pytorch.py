@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 MODELS = {"6x384": (6, 384, 6, 256, 256, 16), "gpt2-small": (12, 768, 12, 50257, 256, 4)}
 CASES = [f"{model}-{precision}" for model in MODELS for precision in ("fp32", "bf16")]
 TRIAL_SECONDS = 3
-TRIAL_LIMIT_SECONDS = 120
+TRIAL_LIMIT_SECONDS = 60
 
 
 def tunings():
