@@ -2,6 +2,8 @@
 
 #include "models/ops/vector_math.hpp"
 
+#include <type_traits>
+
 namespace ranvier::models {
 namespace {
 
@@ -17,10 +19,13 @@ struct Sigmoid {
   Floats rest;  ///< 1 - s
 };
 
+/// For results that are stored as T.
+template <typename T>
 Sigmoid sigmoid(Floats x) {
   const Floats exponent = x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x));  // e^-2u = 2^this
   const Floats bound = simd::broadcast(125.0f);
-  const Floats e = simd::exp2(simd::max(simd::min(exponent, bound), -bound));
+  const Floats bounded = simd::max(simd::min(exponent, bound), -bound);
+  const Floats e = std::is_same_v<T, float> ? simd::exp2(bounded) : simd::exp2_for_half(bounded);
   const Floats s = 1.0f / (1.0f + e);
   return {s, e * s};
 }
@@ -36,7 +41,7 @@ void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y,
       const auto share = runtime::share_of(n, thread, threads, 64);
       simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
         const Floats value = simd::load(from + i, count);
-        simd::store(to + i, value * sigmoid(value).s, count);
+        simd::store(to + i, value * sigmoid<T>(value).s, count);
       });
     });
   });
@@ -51,7 +56,7 @@ void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d
       const auto share = runtime::share_of(n, thread, threads, 64);
       simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
         const Floats value = simd::load(values + i, count);
-        const auto [s, rest] = sigmoid(value);
+        const auto [s, rest] = sigmoid<T>(value);
         const Floats slope = twice_root + 3.0f * twice_root * cubic * (value * value);  // of 2u
         const Floats derivative = s + value * slope * (s * rest);
         simd::store(gradient + i, simd::load(gradient + i, count) * derivative, count);

@@ -223,4 +223,13 @@ struct Rounded {
   return detail::scale(((high * square + middle) * square + low) * r + 1.0f, rounded);
 }
 
+/// 2^x within 4e-6 of itself, for -125 <= x <= 125: for results that are rounded to half precision.
+[[nodiscard]] inline Floats exp2_for_half(Floats x) {
+  const detail::Rounded rounded = detail::round(x);
+  const Floats r = x - rounded.n;
+  const Floats high = 9.78291255402253e-3f * r + 5.597688362864e-2f;
+  const Floats low = 2.4020711078859e-1f * r + 6.9311360440359e-1f;
+  return detail::scale((high * (r * r) + low) * r + 1.0f, rounded);
+}
+
 }  // namespace ranvier::models::simd

@@ -29,6 +29,16 @@ TEST_CASE("the vectorised power of two is within two units in the last place") {
   CHECK(worst < 2 * 0x1p-24);
 }
 
+TEST_CASE("the power of two for half precision is good enough to be rounded to it") {
+  double worst = 0;
+  for (double at = -125; at <= 125; at += 3.1e-4) {
+    const auto x = static_cast<float>(at);
+    const double exact = std::exp2(static_cast<double>(x));
+    worst = worse(worst, std::abs(static_cast<double>(simd::exp2_for_half(simd::broadcast(x))[0]) - exact) / exact);
+  }
+  CHECK(worst < 4e-6);
+}
+
 TEST_CASE("the vectorised exponential ends in zero, infinity and NaN") {
   const auto exp = [](float x) { return simd::exp(simd::broadcast(x))[simd::lanes - 1]; };
   constexpr float infinity = std::numeric_limits<float>::infinity();
