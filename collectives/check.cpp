@@ -44,6 +44,7 @@ class Propagation {
   /// `bounds` are those of the claim, added to the plan's own.
   Propagation(const Plan& plan, std::vector<std::size_t> bounds)
       : plan_(plan), count_(static_cast<int>(plan.ranks.size())), cuts_(std::move(bounds)), ranks_(count_) {
+    check_pieces();
     check_form();
     cuts_.insert(cuts_.end(), {0, plan.elements});
     for (const auto& steps : plan.ranks) {
@@ -118,6 +119,16 @@ class Propagation {
 
   [[nodiscard]] std::size_t cell_at(std::size_t element) const {
     return std::lower_bound(cuts_.begin(), cuts_.end(), element) - cuts_.begin();
+  }
+
+  /// Each piece has one owner.
+  void check_pieces() const {
+    if (plan_.pieces.empty()) return;
+    std::vector<int> sorted = plan_.pieces;
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<int> all(count_);
+    std::iota(all.begin(), all.end(), 0);
+    expect(sorted == all, "{}: the pieces of its {} ranks are not each of them once", plan_.name, count_);
   }
 
   /// Peers and ranges exist; within a step nothing is written that the step also reads or writes elsewhere.
@@ -258,14 +269,17 @@ void check_reduce_scatter(const Plan& plan, int chunks, int chunk) {
   const auto all = all_ranks(plan);
   check_slices(plan, static_cast<int>(all.size()), chunks, chunk,
                [&](const Propagation& propagation, int rank, int piece, const Range& slice) {
-                 if (piece == rank) propagation.check_result(rank, slice, all);
+                 if (piece == plan.piece(rank)) propagation.check_result(rank, slice, all);
                });
 }
 
 void check_all_gather(const Plan& plan, int chunks, int chunk) {
-  check_slices(plan, static_cast<int>(plan.ranks.size()), chunks, chunk,
-               [](const Propagation& propagation, int rank, int piece, const Range& slice) {
-                 propagation.check_result(rank, slice, {piece});
+  const auto all = all_ranks(plan);
+  check_slices(plan, static_cast<int>(all.size()), chunks, chunk,
+               [&](const Propagation& propagation, int rank, int piece, const Range& slice) {
+                 const auto owner = std::find_if(all.begin(), all.end(),
+                                                 [&](int candidate) { return plan.piece(candidate) == piece; });
+                 propagation.check_result(rank, slice, {*owner});
                });
 }
 

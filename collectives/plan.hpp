@@ -2,9 +2,10 @@
 // no clock; any thread. check_*() prove a plan, an Executor (executor.hpp) runs it.
 //
 // Words used throughout: a *buffer* of `elements` is what the operation works on, each rank has one. A
-// *piece* is the part that one rank owns (piece r of P: [r·E/P, (r+1)·E/P), E divisible by P). A *chunk*
-// slices every piece, so that an operation can go through the links in several plans at a time while each
-// element keeps its owner, and with it the rank that its sum starts from: sums are the same for any chunks.
+// *piece* is the part that one rank owns (piece p of P: [p·E/P, (p+1)·E/P), E divisible by P; rank r owns piece
+// r unless the plan says otherwise). A *chunk* slices every piece, so that an operation can go through the links
+// in several plans at a time while each element keeps its owner, and with it the rank that its sum starts from:
+// sums are the same for any chunks.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,9 @@ struct Plan {
   std::string name;
   std::size_t elements = 0;
   std::vector<std::vector<Step>> ranks;  ///< [rank][step]
+  std::vector<int> pieces = {};          ///< [rank] the piece that it owns; empty: rank r owns piece r
 
+  [[nodiscard]] int piece(int rank) const { return pieces.empty() ? rank : pieces.at(rank); }
   /// The most elements that the receive_adds of one step bring, which need a place to arrive.
   [[nodiscard]] std::size_t staging_elements(int rank) const;
 };

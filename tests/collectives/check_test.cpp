@@ -177,6 +177,25 @@ TEST_CASE("a plan passes only the check of what it does") {
   CHECK(fault(tree_all_reduce(ranks, elements), [](const Plan& right) { check_reduce_scatter(right); }) == "");
 }
 
+TEST_CASE("a plan says which piece each rank owns, and is held to it") {
+  Plan plan = ring_all_gather(Topology::regular(2, 2), elements);
+  CHECK(plan.pieces == std::vector{0, 2, 1, 3});
+  check_all_gather(plan);
+  const auto gathers = [](const Plan& wrong) { check_all_gather(wrong); };
+  plan.pieces = {};
+  contains(fault(plan, gathers), "contributions of rank");
+  plan.pieces = {0, 1, 2, 2};
+  contains(fault(plan, gathers), "not each of them once");
+  plan.pieces = {0, 1, 2};
+  contains(fault(plan, gathers), "not each of them once");
+
+  Plan scatter = ring_reduce_scatter(Topology::regular(2, 2), elements);
+  const auto scatters = [](const Plan& wrong) { check_reduce_scatter(wrong); };
+  CHECK(fault(scatter, scatters) == "");
+  std::swap(scatter.pieces[1], scatter.pieces[2]);
+  contains(fault(scatter, scatters), "contributions of rank");
+}
+
 TEST_CASE("every single operation of a ring and a tree is needed") {
   for (const Plan& good : {ring(), tree_all_reduce(5, 3)}) {
     for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {

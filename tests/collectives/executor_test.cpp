@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 using namespace ranvier::collectives;
@@ -20,8 +21,10 @@ namespace {
 template <typename T>
 void run_case(const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(seed);
-  CAPTURE(static_cast<int>(c.algorithm));
-  CAPTURE(c.ranks);
+  CAPTURE(to_string(c.collective));
+  CAPTURE(c.algorithm);
+  CAPTURE(c.topology.inner);
+  CAPTURE(c.topology.outer);
   CAPTURE(c.elements);
   CAPTURE(c.chunks);
   CAPTURE(c.depth);
@@ -29,10 +32,10 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto plans = std::make_shared<const std::vector<Plan>>(plans_of(c));
   // Ranks in the reverse order and one that takes no part, so that a member is not its rank.
-  Simulation simulation(c.ranks + 1, {.seed = seed});
-  simulation.loop(c.ranks).stop();
+  Simulation simulation(c.ranks() + 1, {.seed = seed});
+  simulation.loop(c.ranks()).stop();
   std::vector<int> members;
-  for (int rank = c.ranks - 1; rank >= 0; --rank) members.push_back(rank);
+  for (int rank = c.ranks() - 1; rank >= 0; --rank) members.push_back(rank);
 
   const auto device = make_inline_device();
   const auto stream = device->make_stream("add", StreamWidth::one);
@@ -43,8 +46,8 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
   }
   std::vector<std::unique_ptr<Executor>> executors;
   std::vector<std::vector<std::byte>> staging;
-  std::vector<int> left(c.ranks, operations);
-  for (int me = 0; me < c.ranks; ++me) {
+  std::vector<int> left(c.ranks(), operations);
+  for (int me = 0; me < c.ranks(); ++me) {
     EventLoop& loop = simulation.loop(members[me]);
     executors.push_back(std::make_unique<Executor>(loop, simulation.transport(members[me]), *stream));
     for (int operation = 0; operation < operations; ++operation) {
@@ -66,7 +69,7 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
   }
   simulation.run();
   for (int operation = 0; operation < operations; ++operation) {
-    for (int rank = 0; rank < c.ranks; ++rank) CHECK(as_promised(c, before[operation], after[operation], rank));
+    for (int rank = 0; rank < c.ranks(); ++rank) CHECK(as_promised(c, before[operation], after[operation], rank));
   }
 }
 
@@ -78,26 +81,29 @@ void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed) {
 }  // namespace
 
 TEST_CASE("every plan, size and element type gives the bits of its order of sums") {
-  for (const Algorithm algorithm :
-       {Algorithm::reduce_scatter, Algorithm::all_gather, Algorithm::all_reduce, Algorithm::tree}) {
+  for (const auto& [collective, algorithm] : all_algorithms()) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      for (const std::size_t length : {0, 1, 7, 33}) {
-        for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-          run_case_of_any_type({algorithm, ranks, length * ranks, 3, 2, dtype}, 1, 17);
+      for (const Topology& topology : topologies_of(ranks)) {
+        for (const std::size_t length : {0, 1, 7, 33}) {
+          for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+            run_case_of_any_type({collective, algorithm, topology, length * ranks, 3, 2, dtype}, 1, 17);
+          }
         }
       }
     }
   }
 }
 
-TEST_CASE("a thousand seeded orders of messages give the same bits") {
-  for (const std::uint64_t seed : seeds(1000)) {
+TEST_CASE("thousands of seeded orders of messages give the same bits") {
+  const auto algorithms = all_algorithms();
+  for (const std::uint64_t seed : seeds(4000)) {
     std::mt19937_64 random(seed);
-    const auto up_to = [&](int most) { return static_cast<int>(random() % (most + 1)); };
+    const auto up_to = [&](std::size_t most) { return static_cast<int>(random() % (most + 1)); };
     Case c;
-    c.algorithm = static_cast<Algorithm>(up_to(3));
-    c.ranks = 1 + up_to(8);
-    c.elements = static_cast<std::size_t>(c.ranks) * up_to(40);
+    std::tie(c.collective, c.algorithm) = algorithms[up_to(algorithms.size() - 1)];
+    const auto topologies = topologies_of(1 + up_to(8));
+    c.topology = topologies[up_to(topologies.size() - 1)];
+    c.elements = static_cast<std::size_t>(c.ranks()) * up_to(40);
     c.chunks = 1 + up_to(5);
     c.depth = 1 + up_to(3);
     c.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
@@ -107,7 +113,11 @@ TEST_CASE("a thousand seeded orders of messages give the same bits") {
 
 TEST_CASE("sums are the same bits for any chunks and any depth") {
   // Follows from the order of sums being one for all: the reference above knows of no chunks.
-  for (const int chunks : {1, 2, 5, 50}) {
-    for (const int depth : {1, 2, 60}) run_case<float>({Algorithm::all_reduce, 3, 36, chunks, depth}, 1, 5);
+  for (const auto& [collective, algorithm] : all_algorithms()) {
+    for (const int chunks : {1, 2, 5, 50}) {
+      for (const int depth : {1, 2, 60}) {
+        run_case<float>({collective, algorithm, Topology::regular(3, 2), 6 * 12, chunks, depth}, 1, 5);
+      }
+    }
   }
 }

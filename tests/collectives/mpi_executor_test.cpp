@@ -1,15 +1,15 @@
-#include "collectives/executor.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/mpi_transport.hpp"
-#include "tests/collectives/reference.hpp"
-#include "tests/mpi_session.hpp"
-
 #include <doctest/doctest.h>
 
 #include <array>
 #include <memory>
 #include <numeric>
 #include <random>
+
+#include "collectives/executor.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/mpi_session.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
@@ -33,7 +33,9 @@ struct Rank {
 /// Runs the case `operations` times at once. All ranks draw the same numbers.
 template <typename T>
 void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
-  CAPTURE(static_cast<int>(c.algorithm));
+  CAPTURE(to_string(c.collective));
+  CAPTURE(c.algorithm);
+  CAPTURE(c.topology.inner);
   CAPTURE(c.elements);
   CAPTURE(c.chunks);
   CAPTURE(c.depth);
@@ -41,7 +43,7 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const int me = rank.transport.rank();
   const auto plans = std::make_shared<const std::vector<Plan>>(plans_of(c));
-  std::vector<int> members(c.ranks);
+  std::vector<int> members(c.ranks());
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::vector<std::vector<T>>> before;
   for (int operation = 0; operation < operations; ++operation) before.push_back(random_buffers<T>(c, random));
@@ -74,23 +76,30 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
 TEST_CASE("collectives between processes give the bits of their order of sums") {
   Rank rank;
   const int ranks = rank.transport.ranks();
-  for (const Algorithm algorithm :
-       {Algorithm::reduce_scatter, Algorithm::all_gather, Algorithm::all_reduce, Algorithm::tree}) {
-    for (const std::size_t length : {0, 1, 1000, 20011}) {
-      for (const int chunks : {1, 4}) {
-        const Case c{algorithm, ranks, length * ranks, chunks, 2, DType::f32};
-        run_case<float>(rank, c, 2, length);
+  for (const auto& [collective, algorithm] : all_algorithms()) {
+    for (const Topology& topology : topologies_of(ranks)) {
+      for (const std::size_t length : {0, 1, 1000, 9001}) {
+        for (const int chunks : {1, 4}) {
+          run_case<float>(rank, {collective, algorithm, topology, length * ranks, chunks, 2, DType::f32}, 2,
+                          length);
+        }
       }
+      run_case<Bf16>(rank, {collective, algorithm, topology, 777u * ranks, 3, 3, DType::bf16}, 3, 1);
+      run_case<F16>(rank, {collective, algorithm, topology, 777u * ranks, 3, 1, DType::f16}, 3, 2);
+      run_case<double>(rank, {collective, algorithm, topology, 777u * ranks, 3, 2, DType::f64}, 3, 3);
     }
-    run_case<Bf16>(rank, {algorithm, ranks, 777u * ranks, 3, 3, DType::bf16}, 3, 1);
-    run_case<F16>(rank, {algorithm, ranks, 777u * ranks, 3, 1, DType::f16}, 3, 2);
-    run_case<double>(rank, {algorithm, ranks, 777u * ranks, 3, 2, DType::f64}, 3, 3);
   }
 }
 
 TEST_CASE("two hundred collectives after one another leave nothing outstanding") {
   Rank rank;
-  const Case c{Algorithm::all_reduce, rank.transport.ranks(), 60u * rank.transport.ranks(), 2, 2, DType::f32};
-  for (std::uint64_t seed = 0; seed < 200; ++seed) run_case<float>(rank, c, 1, seed);
+  const int ranks = rank.transport.ranks();
+  const auto algorithms = all_algorithms();
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const auto& [collective, algorithm] = algorithms[seed % algorithms.size()];
+    const auto topologies = topologies_of(ranks);
+    run_case<float>(rank, {collective, algorithm, topologies[seed % topologies.size()], 60u * ranks, 2, 2}, 1,
+                    seed);
+  }
   CHECK(rank.transport.pending().empty());
 }

@@ -1,48 +1,60 @@
-// What collectives must give, computed plainly: the sum of every element in the order of the algorithm.
+// What collectives must give, computed plainly: the sum of every element in the order that the algorithm's header
+// promises.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <random>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "collectives/ring.hpp"
+#include "collectives/algorithms.hpp"
 #include "collectives/tree.hpp"
 #include "runtime/dtype.hpp"
 
 namespace ranvier::test {
 
+using collectives::Collective;
 using collectives::Plan;
+using collectives::Topology;
 using runtime::DType;
 
-enum class Algorithm { reduce_scatter, all_gather, all_reduce, tree };
-
 struct Case {
-  Algorithm algorithm = Algorithm::all_reduce;
-  int ranks = 1;
+  Collective collective = Collective::all_reduce;
+  std::string_view algorithm = "ring";  ///< or "tree", an all-reduce that is not in the list
+  Topology topology = Topology::regular(1, 1);
   std::size_t elements = 0;
   int chunks = 1;
   int depth = 1;
   DType dtype = DType::f32;
+
+  [[nodiscard]] int ranks() const { return topology.ranks(); }
 };
 
-inline std::vector<Plan> plans_of(const Case& c) {
-  if (c.algorithm == Algorithm::tree) return {collectives::tree_all_reduce(c.ranks, c.elements)};
-  std::vector<Plan> plans;
-  for (int chunk = 0; chunk < c.chunks; ++chunk) {
-    switch (c.algorithm) {
-      case Algorithm::reduce_scatter:
-        plans.push_back(collectives::ring_reduce_scatter(c.ranks, c.elements, c.chunks, chunk));
-        break;
-      case Algorithm::all_gather:
-        plans.push_back(collectives::ring_all_gather(c.ranks, c.elements, c.chunks, chunk));
-        break;
-      default:
-        plans.push_back(collectives::ring_all_reduce(c.ranks, c.elements, c.chunks, chunk));
-    }
+/// Every algorithm of every collective, the tree too.
+inline std::vector<std::pair<Collective, std::string_view>> all_algorithms() {
+  std::vector<std::pair<Collective, std::string_view>> all = {{Collective::all_reduce, "tree"}};
+  for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const auto& algorithm : collectives::algorithms(collective)) all.emplace_back(collective, algorithm.name);
   }
-  return plans;
+  return all;
+}
+
+/// Every way to put that many ranks into rows.
+inline std::vector<Topology> topologies_of(int ranks) {
+  std::vector<Topology> all;
+  for (int inner = 1; inner <= ranks; ++inner) {
+    if (ranks % inner == 0) all.push_back(Topology::regular(inner, ranks / inner));
+  }
+  return all;
+}
+
+inline std::vector<Plan> plans_of(const Case& c) {
+  if (c.algorithm == "tree") return {collectives::tree_all_reduce(c.ranks(), c.elements)};
+  return collectives::algorithm(c.collective, c.algorithm).plans(c.topology, c.elements, c.chunks);
 }
 
 template <typename T>
@@ -54,29 +66,107 @@ template <typename T>
   }
 }
 
-/// The sum over all ranks of one element, in the order of the algorithm.
+/// One per rank. No vector: there are many, and AddressSanitizer makes allocations slow.
 template <typename T>
-T sum_of(const Case& c, const std::vector<std::vector<T>>& values, std::size_t element) {
-  if (c.algorithm == Algorithm::tree) {
-    std::array<T, 64> partial;
-    for (int rank = 0; rank < c.ranks; ++rank) partial[rank] = values[rank][element];
-    for (int stride = 1; stride < c.ranks; stride *= 2) {
-      for (int rank = 0; rank + stride < c.ranks; rank += 2 * stride) {
-        partial[rank] = plus(partial[rank], partial[rank + stride]);
-      }
-    }
-    return partial[0];
+class Values {
+ public:
+  Values() = default;
+  template <typename Iterator>
+  Values(Iterator begin, Iterator end) {
+    for (; begin != end; ++begin) push_back(*begin);
   }
-  const int owner = static_cast<int>(element / (c.elements / c.ranks));
-  T sum = values[(owner + 1) % c.ranks][element];
-  for (int hop = 2; hop <= c.ranks; ++hop) sum = plus(sum, values[(owner + hop) % c.ranks][element]);
+
+  void push_back(T value) { values_.at(size_++) = value; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] const T* begin() const { return values_.data(); }
+  [[nodiscard]] T& operator[](std::size_t index) { return values_[index]; }
+  [[nodiscard]] const T& operator[](std::size_t index) const { return values_[index]; }
+
+ private:
+  std::array<T, 64> values_{};
+  std::size_t size_ = 0;
+};
+
+/// owner + 1, owner + 2, … owner.
+template <typename T>
+T sum_round_ring(const Values<T>& values, int owner) {
+  const int count = static_cast<int>(values.size());
+  T sum = values[(owner + 1) % count];
+  for (int hop = 2; hop <= count; ++hop) sum = plus(sum, values[(owner + hop) % count]);
   return sum;
+}
+
+template <typename T>
+T sum_by_halving(const Values<T>& values, int owner) {
+  const int count = static_cast<int>(values.size());
+  Values<T> behind;
+  for (int x = 0; x < count; ++x) behind.push_back(values[(owner - x + count) % count]);
+  for (int d = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1))); d > 0; d /= 2) {
+    for (int x = 0; x < d && x + d < count; ++x) behind[x] = plus(behind[x], behind[x + d]);
+  }
+  return behind[0];
+}
+
+template <typename T>
+T sum_by_tree(Values<T> values) {
+  const std::size_t ranks = values.size();
+  for (std::size_t stride = 1; stride < ranks; stride *= 2) {
+    for (std::size_t rank = 0; rank + stride < ranks; rank += 2 * stride) {
+      values[rank] = plus(values[rank], values[rank + stride]);
+    }
+  }
+  return values[0];
+}
+
+/// First the sums inside the nodes, for the owner's place; then over these.
+template <typename T, typename Sum>
+T sum_inside_then_across(const Topology& topology, const Values<T>& values, int owner, Sum sum) {
+  Values<T> nodes;
+  for (int o = 0; o < topology.outer; ++o) {
+    const auto row = values.begin() + topology.rank(0, o);
+    nodes.push_back(sum(Values<T>(row, row + topology.inner), owner % topology.inner));
+  }
+  return sum(nodes, owner / topology.inner);
+}
+
+template <typename T>
+T sum_of_ho_ring(const Topology& topology, const Values<T>& values, int owner) {
+  const auto& [inner, outer, nodes] = topology;
+  if (inner == 1 || outer == 1) return sum_round_ring(values, owner);
+  const int i = owner % inner, o = owner / inner;
+  T sum{};
+  for (int hop = 1; hop <= outer; ++hop) {
+    const int m = (o + hop) % outer;
+    const auto value = [&](int distance) { return values[topology.rank((i + distance) % inner, m)]; };
+    T others = value(1);
+    for (int distance = 2; distance < inner; ++distance) others = plus(others, value(distance));
+    sum = plus(hop == 1 ? value(0) : plus(value(0), sum), others);
+  }
+  return sum;
+}
+
+/// The sum of one element, given each rank's value of it and the rank that owns its piece.
+template <typename T>
+T sum_of(const Case& c, const Values<T>& values, int owner) {
+  if (c.ranks() == 1) return values[0];
+  if (c.algorithm == "tree") return sum_by_tree(values);
+  if (c.algorithm == "ring") return sum_round_ring(values, owner);
+  if (c.algorithm == "ho-ring") return sum_of_ho_ring(c.topology, values, owner);
+  if (c.algorithm == "recursive") {
+    Values<T> by_piece;
+    for (int piece = 0; piece < c.ranks(); ++piece) by_piece.push_back(values[c.topology.rank_of_piece(piece)]);
+    return sum_by_halving(by_piece, c.topology.piece(owner));
+  }
+  if (c.algorithm == "hierarchical") {
+    return sum_inside_then_across(c.topology, values, owner, sum_by_halving<T>);
+  }
+  return sum_inside_then_across(c.topology, values, owner, sum_round_ring<T>);
 }
 
 template <typename T>
 std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
-  std::vector<std::vector<T>> buffers(c.ranks, std::vector<T>(c.elements));
+  std::vector<std::vector<T>> buffers(c.ranks(), std::vector<T>(c.elements));
   for (auto& buffer : buffers) {
     for (T& value : buffer) {
       if constexpr (std::is_same_v<T, double>) {
@@ -93,11 +183,13 @@ std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& rando
 template <typename T>
 bool as_promised(const Case& c, const std::vector<std::vector<T>>& before, const std::vector<std::vector<T>>& after,
                  int rank) {
-  const std::size_t length = c.elements / c.ranks;
+  const std::size_t length = c.elements / c.ranks();
   for (std::size_t i = 0; i < c.elements; ++i) {
-    const int owner = length == 0 ? 0 : static_cast<int>(i / length);
-    if (c.algorithm == Algorithm::reduce_scatter && owner != rank) continue;
-    const T expected = c.algorithm == Algorithm::all_gather ? before[owner][i] : sum_of(c, before, i);
+    const int owner = length == 0 ? 0 : c.topology.rank_of_piece(static_cast<int>(i / length));
+    if (c.collective == Collective::reduce_scatter && owner != rank) continue;
+    Values<T> values;
+    for (const auto& buffer : before) values.push_back(buffer[i]);
+    const T expected = c.collective == Collective::all_gather ? values[owner] : sum_of(c, values, owner);
     if (std::memcmp(&after[rank][i], &expected, sizeof(T)) != 0) return false;
   }
   return true;

@@ -1,0 +1,77 @@
+#include "collectives/algorithms.hpp"
+
+#include <fmt/ranges.h>
+
+#include "collectives/h_ring.hpp"
+#include "collectives/hierarchical.hpp"
+#include "collectives/ho_ring.hpp"
+#include "collectives/recursive.hpp"
+#include "collectives/ring.hpp"
+#include "collectives/torus.hpp"
+#include "runtime/error.hpp"
+
+namespace ranvier::collectives {
+
+namespace {
+
+constexpr Algorithm all_gathers[] = {{"ring", ring_all_gather},
+                                     {"recursive", recursive_all_gather},
+                                     {"hierarchical", hierarchical_all_gather},
+                                     {"h-ring", h_ring_all_gather},
+                                     {"ho-ring", ho_ring_all_gather}};
+constexpr Algorithm reduce_scatters[] = {{"ring", ring_reduce_scatter},
+                                         {"recursive", recursive_reduce_scatter},
+                                         {"hierarchical", hierarchical_reduce_scatter},
+                                         {"h-ring", h_ring_reduce_scatter},
+                                         {"ho-ring", ho_ring_reduce_scatter}};
+constexpr Algorithm all_reduces[] = {{"ring", ring_all_reduce},
+                                     {"recursive", recursive_all_reduce},
+                                     {"hierarchical", hierarchical_all_reduce},
+                                     {"torus", torus_all_reduce},
+                                     {"ho-ring", ho_ring_all_reduce}};
+
+}  // namespace
+
+const char* to_string(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::all_gather: return "all-gather";
+    case Collective::reduce_scatter: return "reduce-scatter";
+    case Collective::all_reduce: return "all-reduce";
+  }
+  return "?";
+}
+
+std::vector<Plan> Algorithm::plans(const Topology& topology, std::size_t elements, int chunks) const {
+  std::vector<Plan> made;
+  for (int chunk = 0; chunk < chunks; ++chunk) made.push_back(plan(topology, elements, chunks, chunk));
+  return made;
+}
+
+std::span<const Algorithm> algorithms(Collective collective) {
+  switch (collective) {
+    case Collective::all_gather: return all_gathers;
+    case Collective::reduce_scatter: return reduce_scatters;
+    case Collective::all_reduce: return all_reduces;
+  }
+  return {};
+}
+
+const Algorithm& algorithm(Collective collective, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Algorithm& each : algorithms(collective)) {
+    if (each.name == name) return each;
+    names.push_back(each.name);
+  }
+  fail(ErrorCode::usage, "--{} {}: there is no such algorithm: choose from {}", to_string(collective), name,
+       fmt::join(names, ", "));
+}
+
+void check(Collective collective, const Plan& plan, int chunks, int chunk) {
+  switch (collective) {
+    case Collective::all_gather: return check_all_gather(plan, chunks, chunk);
+    case Collective::reduce_scatter: return check_reduce_scatter(plan, chunks, chunk);
+    case Collective::all_reduce: return check_all_reduce(plan, chunks, chunk);
+  }
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,34 @@
+// The list of the algorithms, by name, for options. Pure; any thread.
+#pragma once
+
+#include "collectives/plan.hpp"
+#include "collectives/topology.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::collectives {
+
+enum class Collective { all_gather, reduce_scatter, all_reduce };
+[[nodiscard]] const char* to_string(Collective collective) noexcept;  ///< "all-gather"
+
+struct Algorithm {
+  std::string_view name;  ///< "ho-ring"
+  Plan (*plan)(const Topology&, std::size_t elements, int chunks, int chunk);
+
+  /// All chunks' plans.
+  [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
+};
+
+/// Those of a collective, the simplest first.
+[[nodiscard]] std::span<const Algorithm> algorithms(Collective collective);
+
+/// Throws ErrorCode::usage, with the flag (`--all-gather`) and all names, if there is none of that name.
+[[nodiscard]] const Algorithm& algorithm(Collective collective, std::string_view name);
+
+// What a plan of a collective must do, see plan.hpp.
+void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0);
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,21 @@
+// H-Ring (PaRO §3.3): rings across the nodes, and when they are through, rings inside the nodes; for a
+// reduce-scatter the other way round. Only neighbours talk. n nodes (rows) of k ranks, P = n k, E elements, all
+// divisible.
+//
+//   operation        steps          sent per rank   between nodes   out of a node
+//   all-gather       (n-1) + (k-1)  E (P-1)/P       E (n-1)         E (P-k)/P
+//   reduce-scatter   (k-1) + (n-1)  E (P-1)/P       E (n-1)         E (P-k)/P
+//
+// The sum of the piece of rank (i, o): in each node ranks i+1, i+2, …, i; of these sums, nodes o+1, o+2, …, o.
+#pragma once
+
+#include "collectives/plan.hpp"
+#include "collectives/topology.hpp"
+
+namespace ranvier::collectives {
+
+[[nodiscard]] Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0);
+[[nodiscard]] Plan h_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
+                                         int chunk = 0);
+
+}  // namespace ranvier::collectives

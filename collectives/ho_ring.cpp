@@ -1,0 +1,83 @@
+#include "collectives/ho_ring.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/stages.hpp"
+
+namespace ranvier::collectives {
+
+namespace {
+
+/// Forwards a piece travels to the next rank and to the next node; backwards to those before.
+///
+/// A *round* passes the pieces of one node round the rings inside: k-1 hops of `lanes` steps, each step moves one
+/// lane (an equal share of each piece). It has as many steps as a piece has parts for the way across. With two
+/// lanes, the ways across begin a step later, so that a rank sends each element inside before it sends it across:
+/// backwards, the sums of two sides then reach it in one order, whatever the lane and the chunk.
+Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int lanes,
+            bool backwards) {
+  Plan plan = empty_plan(name, topology, elements, chunks, chunk);
+  const int inner = topology.inner, outer = topology.outer;
+  const int hops = std::max(1, inner - 1), lag = lanes - 1, parts = lanes * hops;
+  const std::size_t length = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk).count;
+  if (length == 0) return plan;
+
+  const auto wrap = [](int index, int size) { return (index % size + size) % size; };
+  // Parts [first, first + count) of the piece of rank (i, o), both taken cyclically.
+  const auto range = [&](int i, int o, int first, int count) {
+    const int owner = topology.rank(wrap(i, inner), wrap(o, outer));
+    const std::size_t slice = chunk_of_piece(elements, topology.ranks(), plan.piece(owner), chunks, chunk).begin;
+    const std::size_t begin = length * first / parts, end = length * (first + count) / parts;
+    return Range{slice + begin, end - begin};
+  };
+  const auto add = [](Step& step, Action action, int peer, const Range& moved) {
+    if (moved.count > 0) step.push_back({action, peer, moved});
+  };
+
+  const int way = backwards ? -1 : 1;
+  const int steps = inner > 1 ? outer * parts : outer - 1;
+  for (int i = 0; i < inner; ++i) {
+    for (int o = 0; o < outer; ++o) {
+      const int rank = topology.rank(i, o);
+      const auto inside = [&](int distance) { return topology.rank(wrap(i + distance, inner), o); };
+      const auto across = [&](int distance) { return topology.rank(i, wrap(o + distance, outer)); };
+      for (int s = 0; s < steps; ++s) {
+        Step step;
+        if (inner > 1) {
+          const int round = s / parts, hop = s % parts / lanes, lane = s % lanes;
+          const int sent = i - way * hop, node = o - way * round;
+          add(step, Action::receive, inside(-way), range(sent - way, node, lane * hops, hops));
+          add(step, Action::send, inside(way), range(sent, node, lane * hops, hops));
+        }
+        if (s >= lag && (s - lag) / parts < outer - 1) {
+          const int node = o - way * ((s - lag) / parts), part = (s - lag) % parts;
+          add(step, Action::receive, across(-way), range(i, node - way, part, 1));
+          add(step, Action::send, across(way), range(i, node, part, 1));
+        }
+        plan.ranks[rank].push_back(std::move(step));
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+  return gather("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false);
+}
+
+Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+  const int lanes = topology.inner > 1 && topology.outer > 1 ? 2 : 1;
+  return mirrored(gather("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true));
+}
+
+Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+  Plan plan = empty_plan("HO-Ring all-reduce", topology, elements, chunks, chunk);
+  append(plan, ho_ring_reduce_scatter(topology, elements, chunks, chunk));
+  append(plan, ho_ring_all_gather(topology, elements, chunks, chunk));
+  return plan;
+}
+
+}  // namespace ranvier::collectives

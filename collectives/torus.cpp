@@ -1,0 +1,16 @@
+#include "collectives/torus.hpp"
+
+#include "collectives/h_ring.hpp"
+#include "collectives/stages.hpp"
+
+namespace ranvier::collectives {
+
+Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+  // The two halves of the all-reduce across the nodes are the last stage of one and the first of the other.
+  Plan plan = empty_plan("torus all-reduce", topology, elements, chunks, chunk);
+  append(plan, h_ring_reduce_scatter(topology, elements, chunks, chunk));
+  append(plan, h_ring_all_gather(topology, elements, chunks, chunk));
+  return plan;
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,178 @@
+#include "collectives/algorithms.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <string>
+
+#include "collectives/hierarchical.hpp"
+#include "collectives/ho_ring.hpp"
+#include "collectives/recursive.hpp"
+#include "collectives/traffic.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace ranvier::collectives;
+using namespace ranvier::test;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+
+namespace {
+
+constexpr Collective every_collective[] = {Collective::all_gather, Collective::reduce_scatter,
+                                           Collective::all_reduce};
+
+std::size_t steps_of(const Plan& plan) {
+  const std::size_t steps = plan.ranks[0].size();
+  for (const auto& of_rank : plan.ranks) CHECK(of_rank.size() == steps);
+  return steps;
+}
+
+unsigned log2_up(int count) { return std::bit_width(static_cast<unsigned>(count - 1)); }
+
+/// As in the tables of the headers.
+std::size_t promised_steps(Collective collective, std::string_view name, int k, int n) {
+  const int ranks = k * n;
+  const bool reduces = collective != Collective::all_gather, gathers = collective != Collective::reduce_scatter;
+  const auto twice = static_cast<std::size_t>(reduces && gathers ? 2 : 1);
+  if (name == "ring") return twice * (ranks - 1);
+  if (name == "recursive") return twice * log2_up(ranks);
+  if (name == "hierarchical") return twice * (log2_up(k) + log2_up(n));
+  if (name != "ho-ring") return twice * (k - 1 + n - 1);
+  if (k == 1 || n == 1) return twice * (ranks - 1);
+  return static_cast<std::size_t>((reduces ? 2 : 0) + (gathers ? 1 : 0)) * n * (k - 1);
+}
+
+}  // namespace
+
+TEST_CASE("every plan of 1 to 9 ranks in any rows passes the checker for any size and any chunk") {
+  for (const Collective collective : every_collective) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      for (int ranks = 1; ranks <= 9; ++ranks) {
+        for (const Topology& topology : topologies_of(ranks)) {
+          for (const std::size_t length : {0, 1, 2, 5, 17, 48}) {
+            for (const int chunks : {1, 2, 3, 7}) {
+              for (int chunk = 0; chunk < chunks; ++chunk) {
+                check(collective, algorithm.plan(topology, ranks * length, chunks, chunk), chunks, chunk);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("larger clusters pass the checker too") {
+  for (const auto& [inner, outer] : {std::pair{8, 4}, {4, 8}, {8, 3}, {5, 6}, {7, 5}}) {
+    const Topology topology = Topology::regular(inner, outer);
+    for (const Collective collective : every_collective) {
+      for (const Algorithm& algorithm : algorithms(collective)) {
+        check(collective, algorithm.plan(topology, 13u * inner * outer, 2, 1), 2, 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("plans take the steps and move the elements that their headers say") {
+  for (int k = 1; k <= 8; ++k) {
+    for (int n = 1; n <= 5; ++n) {
+      const Topology topology = Topology::regular(k, n);
+      const std::size_t ranks = k * n, length = 84,
+                        elements = ranks * length;  // 84 divides by all parts of a piece
+      for (const Collective collective : every_collective) {
+        for (const Algorithm& algorithm : algorithms(collective)) {
+          CAPTURE(k);
+          CAPTURE(n);
+          CAPTURE(to_string(collective));
+          CAPTURE(algorithm.name);
+          const Plan plan = algorithm.plan(topology, elements, 1, 0);
+          const std::size_t times = collective == Collective::all_reduce ? 2 : 1;
+          CHECK(steps_of(plan) == promised_steps(collective, algorithm.name, k, n));
+          const Traffic traffic = traffic_of(plan, topology);
+          CHECK(traffic.intra_node + traffic.inter_node == times * elements * (ranks - 1));
+          if (algorithm.name == "ring") {
+            CHECK(traffic.inter_node == (n > 1 ? times * n * length * (ranks - 1) : 0));
+            CHECK(traffic.most_inter_of_node == (n > 1 ? times * length * (ranks - 1) : 0));
+          } else if (algorithm.name != "recursive") {
+            CHECK(traffic.inter_node == times * elements * (n - 1));
+            CHECK(traffic.most_inter_of_node == times * length * (ranks - k));
+            CHECK(traffic.most_inter_of_rank == times * length * (n - 1));
+            CHECK(traffic.most_intra_of_rank == times * length * n * (k - 1));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("recursive plans cross the nodes as little as hierarchical ones where sizes are powers of two") {
+  const Topology topology = Topology::regular(4, 4);
+  CHECK(traffic_of(recursive_all_gather(topology, 1600), topology).inter_node == 1600 * 3);
+}
+
+TEST_CASE("contiguous pieces go in one message: no piece is put in order") {
+  for (const Algorithm& algorithm : algorithms(Collective::all_gather)) {
+    // A ring's step has a send and a receive. Of the others, HO-Ring has two rings, runs that double may wrap.
+    const std::size_t most = algorithm.name.ends_with("ring") && algorithm.name != "ho-ring" ? 2 : 4;
+    for (const auto& of_rank : algorithm.plan(Topology::regular(4, 2), 800, 1, 0).ranks) {
+      for (const Step& step : of_rank) CHECK(step.size() <= most);
+    }
+  }
+  for (const auto& of_rank : hierarchical_all_gather(Topology::regular(2, 4), 800).ranks) {
+    CHECK(of_rank.back().size() == 2);
+    CHECK(of_rank.back()[1].range.count == 400);
+  }
+}
+
+TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces are in") {
+  const Topology topology = Topology::regular(4, 3);
+  const Plan plan = ho_ring_all_gather(topology, 1200);
+  for (std::size_t rank = 0; rank < 12; ++rank) {
+    for (std::size_t step = 0; step < 9; ++step) {
+      bool intra = false, inter = false;
+      for (const auto& [action, peer, range] : plan.ranks[rank][step]) {
+        (topology.same_node(static_cast<int>(rank), peer) ? intra : inter) = true;
+      }
+      CHECK(intra);
+      CHECK(inter == (step < 6));
+    }
+  }
+}
+
+TEST_CASE("every single operation of every plan is needed") {
+  const Topology topology = Topology::regular(3, 2);
+  for (const Collective collective : every_collective) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      CAPTURE(algorithm.name);
+      const Plan good = algorithm.plan(topology, 24, 1, 0);
+      for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {
+        for (std::size_t step = 0; step < good.ranks[rank].size(); ++step) {
+          for (std::size_t index = 0; index < good.ranks[rank][step].size(); ++index) {
+            Plan plan = good;
+            plan.ranks[rank][step].erase(plan.ranks[rank][step].begin() + static_cast<std::ptrdiff_t>(index));
+            CHECK_THROWS_AS(check(collective, plan), ranvier::Error);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("one rank and no elements take no steps") {
+  for (const Collective collective : every_collective) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      CHECK(algorithm.plan(Topology::regular(1, 1), 10, 1, 0).ranks[0].empty());
+      CHECK(algorithm.plan(Topology::regular(2, 3), 0, 1, 0).ranks[4].empty());
+      CHECK(algorithm.plan(Topology::regular(3, 2), 6, 2, 0).ranks[5].empty());
+    }
+  }
+}
+
+TEST_CASE("an unknown algorithm is refused with the flag and all names") {
+  CHECK(algorithm(Collective::all_gather, "ho-ring").name == "ho-ring");
+  const auto error = error_of([] { (void)algorithm(Collective::reduce_scatter, "torus"); });
+  CHECK(error.code() == ranvier::ErrorCode::usage);
+  CHECK(says(error, "--reduce-scatter torus"));
+  CHECK(says(error, "ring, recursive, hierarchical, h-ring, ho-ring"));
+}

@@ -1,0 +1,101 @@
+#include "collectives/traffic.hpp"
+
+#include <doctest/doctest.h>
+
+#include "collectives/algorithms.hpp"
+#include "collectives/ring.hpp"
+
+using namespace ranvier::collectives;
+
+namespace {
+
+// PaRO's Figure 5 in small: N ranks in g groups of M, a node each.
+constexpr int N = 64, g = 8, M = N / g;
+constexpr std::size_t psi = 64 * 56 * 3;
+
+// The quantities of PaRO's Table 2, flat rings: per edge of a ring over all; inside all groups; across all
+// replicas.
+constexpr std::size_t A = psi / N * (N - 1), I = psi / M * N * (M - 1), X = psi * (g - 1);
+
+Groups groups() {
+  std::vector<int> node_of;
+  for (int rank = 0; rank < N; ++rank) node_of.push_back(rank / M);
+  return {node_of, M};
+}
+
+}  // namespace
+
+TEST_CASE("a flat ring over all ranks moves Table 2's A over each of its edges") {
+  const Team column = groups().column();
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    const Traffic traffic =
+        traffic_of(algorithm(collective, "ring").plan(column.topology, psi, 1, 0), column.topology);
+    CHECK(traffic.inter_node == g * A);
+    CHECK(traffic.intra_node == (N - g) * A);
+    CHECK(traffic.most_inter_of_rank == A);
+    CHECK(traffic.most_intra_of_rank == A);
+    CHECK(traffic.most_inter_of_node == A);
+  }
+}
+
+TEST_CASE("gathers inside all groups move Table 2's I, those across all replicas its X") {
+  const Groups cut = groups();
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      std::size_t inside = 0, across = 0;
+      for (int group = 0; group < g; ++group) {
+        const Team team = cut.group_of(group * M);
+        const Traffic traffic = traffic_of(algorithm.plan(team.topology, psi, 1, 0), team.topology);
+        CHECK(traffic.inter_node == 0);
+        inside += traffic.intra_node;
+      }
+      for (int place = 0; place < M; ++place) {
+        const Team team = cut.replicas_of(place);
+        const Traffic traffic = traffic_of(algorithm.plan(team.topology, psi / M, 1, 0), team.topology);
+        CHECK(traffic.intra_node == 0);
+        across += traffic.inter_node;
+      }
+      CHECK(inside == I);
+      CHECK(across == X);
+    }
+  }
+}
+
+TEST_CASE("plans that know the groups move I and X over all ranks") {
+  const Team column = groups().column();
+  for (const char* name : {"recursive", "hierarchical", "h-ring", "ho-ring"}) {
+    CAPTURE(name);
+    const Plan plan = algorithm(Collective::all_gather, name).plan(column.topology, psi, 1, 0);
+    const Traffic traffic = traffic_of(plan, column.topology);
+    CHECK(traffic.intra_node == I);
+    CHECK(traffic.inter_node == X);
+  }
+}
+
+TEST_CASE("a hierarchical gather takes (p - k)/p of the buffer over a node's link instead of (p - 1)/p") {
+  // MiCS §3.3: a partition group of p ranks on nodes of k.
+  for (const auto& [k, nodes] : {std::pair{8, 2}, {8, 4}, {4, 3}, {2, 2}}) {
+    const int p = k * nodes;
+    std::vector<int> node_of;
+    for (int rank = 0; rank < 2 * p; ++rank) node_of.push_back(rank / k);
+    const Team group = Groups(node_of, p).group_of(p);
+    const std::size_t elements = 1000u * p;
+    const auto out_of_node = [&](const char* name) {
+      return traffic_of(algorithm(Collective::all_gather, name).plan(group.topology, elements, 1, 0),
+                        group.topology)
+          .most_inter_of_node;
+    };
+    CHECK(out_of_node("hierarchical") == elements / p * (p - k));
+    CHECK(out_of_node("ring") == elements / p * (p - 1));
+  }
+}
+
+TEST_CASE("chunks together move what the whole does") {
+  const Topology topology = Topology::regular(3, 2);
+  const Algorithm& gather = algorithm(Collective::all_gather, "ho-ring");
+  const Traffic whole = traffic_of(gather.plan(topology, 600, 1, 0), topology);
+  const Traffic chunks = traffic_of(gather.plans(topology, 600, 7), topology);
+  CHECK(chunks.intra_node == whole.intra_node);
+  CHECK(chunks.inter_node == whole.inter_node);
+  CHECK(chunks.most_inter_of_node == whole.most_inter_of_node);
+}
