@@ -66,6 +66,15 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
        fmt::join(names, ", "));
 }
 
+const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
+                        const Conditions& conditions) {
+  std::vector<Plan> largest;  // the last chunk is no smaller than the others
+  for (const Algorithm& each : algorithms(collective)) {
+    largest.push_back(each.plan(topology, elements, conditions.chunks, conditions.chunks - 1));
+  }
+  return algorithms(collective)[choose(largest, topology, conditions)];
+}
+
 void check(Collective collective, const Plan& plan, int chunks, int chunk) {
   switch (collective) {
     case Collective::all_gather: return check_all_gather(plan, chunks, chunk);

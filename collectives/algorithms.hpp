@@ -1,6 +1,7 @@
-// The list of the algorithms, by name, for options. Pure; any thread.
+// The list of the algorithms, by name, for options and for the choice of the cheapest. Pure; any thread.
 #pragma once
 
+#include "collectives/cost.hpp"
 #include "collectives/plan.hpp"
 #include "collectives/topology.hpp"
 
@@ -27,6 +28,10 @@ struct Algorithm {
 
 /// Throws ErrorCode::usage, with the flag (`--all-gather`) and all names, if there is none of that name.
 [[nodiscard]] const Algorithm& algorithm(Collective collective, std::string_view name);
+
+/// The cheapest for `conditions.chunks` chunks of `elements`; the same on all ranks that have the same links.
+[[nodiscard]] const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
+                                      const Conditions& conditions);
 
 // What a plan of a collective must do, see plan.hpp.
 void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0);

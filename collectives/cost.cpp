@@ -1,0 +1,88 @@
+#include "collectives/cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <vector>
+
+#include "runtime/error.hpp"
+
+namespace ranvier::collectives {
+
+namespace {
+
+/// What goes through one rank or node in one step over one class of links.
+struct Load {
+  double messages_out = 0, messages_in = 0;
+  double bytes_out = 0, bytes_in = 0;
+
+  void count(Action action, double bytes) {
+    (action == Action::send ? messages_out : messages_in) += 1;
+    (action == Action::send ? bytes_out : bytes_in) += bytes;
+  }
+  [[nodiscard]] double messages() const { return std::max(messages_out, messages_in); }
+  [[nodiscard]] double bytes() const { return std::max(bytes_out, bytes_in); }
+};
+
+/// Indices of ranks come first, then those of nodes; both once for each class.
+struct Estimate {
+  double total = 0;          ///< all steps after one another
+  std::vector<double> busy;  ///< by rank or node and class
+};
+
+Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& conditions) {
+  const std::array<const Link*, 2> links = {&conditions.links.intra_node, &conditions.links.inter_node};
+  const auto ranks = static_cast<std::size_t>(topology.ranks());
+  std::map<int, std::size_t> node_index;
+  for (const int node : topology.node_of) node_index.emplace(node, node_index.size());
+  std::size_t steps = 0;
+  for (const auto& of_rank : plan.ranks) steps = std::max(steps, of_rank.size());
+
+  Estimate result;
+  result.busy.resize(links.size() * (ranks + node_index.size()));
+  for (std::size_t s = 0; s < steps; ++s) {
+    std::vector<Load> loads(result.busy.size());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (s >= plan.ranks.at(rank).size()) continue;
+      for (const auto& [action, peer, range] : plan.ranks[rank][s]) {
+        const std::size_t link = topology.same_node(static_cast<int>(rank), peer) ? 0 : 1;
+        const auto bytes = static_cast<double>(range.count * conditions.element_bytes);
+        for (const std::size_t place : {rank, ranks + node_index.at(topology.node_of[rank])}) {
+          loads[place * links.size() + link].count(action, bytes);
+        }
+      }
+    }
+    double longest = 0;
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      const Link& link = *links[i % links.size()];
+      if (loads[i].messages() == 0) continue;
+      const bool of_rank = i / links.size() < ranks;
+      const double time =
+          of_rank ? link.latency_seconds * loads[i].messages() + loads[i].bytes() / link.bytes_per_second
+                  : link.latency_seconds + loads[i].bytes() / link.node_bytes_per_second;
+      result.busy[i] += time;
+      longest = std::max(longest, time);
+    }
+    result.total += longest;
+  }
+  return result;
+}
+
+}  // namespace
+
+double seconds(const Plan& plan, const Topology& topology, const Conditions& conditions) {
+  expect(conditions.chunks > 0 && conditions.depth > 0, "{} chunks of {}, {} at a time", conditions.chunks,
+         plan.name, conditions.depth);
+  const Estimate chunk = estimate(plan, topology, conditions);
+  const double busiest = chunk.busy.empty() ? 0 : *std::max_element(chunk.busy.begin(), chunk.busy.end());
+  return chunk.total + (conditions.chunks - 1) * std::max(busiest, chunk.total / conditions.depth);
+}
+
+std::size_t choose(std::span<const Plan> plans, const Topology& topology, const Conditions& conditions) {
+  expect(!plans.empty(), "there is no plan to choose");
+  std::vector<double> times;
+  for (const Plan& plan : plans) times.push_back(seconds(plan, topology, conditions));
+  return std::min_element(times.begin(), times.end()) - times.begin();
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,39 @@
+// What the links of a cluster were measured to do, and the file that says so: a JSON object such as
+//
+//   {"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9},
+//    "inter_node": {"latency_seconds": 4e-5, "bytes_per_second": 2.5e7, "node_bytes_per_second": 2.5e7}}
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace ranvier::collectives {
+
+/// One class of links. Each carries both directions at once; figures are for one direction.
+struct Link {
+  double latency_seconds = 0;        ///< what a message costs before its first byte
+  double bytes_per_second = 0;       ///< of one rank
+  double node_bytes_per_second = 0;  ///< of all ranks of a node together
+
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+struct Links {
+  Link intra_node;  ///< between ranks of one node
+  Link inter_node;  ///< between nodes
+
+  friend bool operator==(const Links&, const Links&) = default;
+};
+
+/// Exactly the form above. Throws ErrorCode::usage that begins with `source` and names the class and key that is
+/// missing, unknown, or not a number that makes sense (latency 0 or more, rates above 0).
+[[nodiscard]] Links parse_links(std::string_view json, std::string_view source);
+
+/// Throws ErrorCode::usage as parse_links does, also if the file cannot be read.
+[[nodiscard]] Links read_links(const std::filesystem::path& path);
+
+/// What parse_links reads, to all digits that count.
+[[nodiscard]] std::string to_json(const Links& links);
+
+}  // namespace ranvier::collectives

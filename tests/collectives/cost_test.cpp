@@ -1,0 +1,121 @@
+#include "collectives/cost.hpp"
+
+#include <doctest/doctest.h>
+
+#include "collectives/algorithms.hpp"
+#include "collectives/h_ring.hpp"
+#include "collectives/hierarchical.hpp"
+#include "collectives/ho_ring.hpp"
+#include "collectives/ring.hpp"
+#include "runtime/error.hpp"
+
+using namespace ranvier::collectives;
+using doctest::Approx;
+
+namespace {
+
+constexpr double unlimited = 1e30;
+
+/// No latency; rates in elements of a byte.
+Conditions rates(Link intra, Link inter) { return {.links = {intra, inter}, .element_bytes = 1}; }
+
+}  // namespace
+
+TEST_CASE("a step takes what its busiest rank or node needs") {
+  // Two nodes of two. Rank 0 sends 6 inside and 4 out, rank 1 sends 5 out.
+  const Topology topology = Topology::regular(2, 2);
+  Plan plan{"a step", 20, std::vector<std::vector<Step>>(4, std::vector<Step>(1))};
+  const auto move = [&](int from, int to, Range range) {
+    plan.ranks[from][0].push_back({Action::send, to, range});
+    plan.ranks[to][0].push_back({Action::receive, from, range});
+  };
+  move(0, 1, {0, 6});
+  move(0, 2, {6, 4});
+  move(1, 3, {10, 5});
+  CHECK(seconds(plan, topology, rates({0, 1, unlimited}, {0, unlimited, unlimited})) == Approx(6));
+  CHECK(seconds(plan, topology, rates({0, unlimited, unlimited}, {0, 1, unlimited})) == Approx(5));
+  CHECK(seconds(plan, topology, rates({0, unlimited, unlimited}, {0, 1, 1})) == Approx(9));
+  CHECK(seconds(plan, topology, rates({0, unlimited, 2}, {0, 1, unlimited})) == Approx(5));
+  CHECK(seconds(plan, topology, rates({100, 1, unlimited}, {7, 1, 1})) == Approx(106));
+  Conditions wide = rates({0, unlimited, unlimited}, {0, 1, 1});
+  wide.element_bytes = 4;
+  CHECK(seconds(plan, topology, wide) == Approx(36));
+}
+
+TEST_CASE("a ring takes its steps times latency and a piece") {
+  const Conditions conditions = rates({2, 10, unlimited}, {2, 10, unlimited});
+  CHECK(seconds(ring_all_gather(5, 500), Topology::regular(5, 1), conditions) == Approx(4 * (2 + 10)));
+  CHECK(seconds(ring_all_gather(1, 500), Topology::regular(1, 1), conditions) == 0);
+  CHECK(seconds(ring_all_gather(5, 0), Topology::regular(5, 1), conditions) == 0);
+}
+
+TEST_CASE("chunks in flight overlap until the busiest link is full") {
+  // A piece inside takes 1, across 2: H-Ring's link across is busy for 2 of 4, those inside for 2 of 4.
+  const Topology topology = Topology::regular(2, 2);
+  Conditions conditions = rates({0, 1, unlimited}, {0, 0.5, unlimited});
+  const Plan plan = h_ring_all_gather(topology, 4);
+  CHECK(seconds(plan, topology, conditions) == Approx(4));
+  conditions.chunks = 10;
+  CHECK(seconds(plan, topology, conditions) == Approx(4 + 9 * 4));
+  conditions.depth = 2;
+  CHECK(seconds(plan, topology, conditions) == Approx(4 + 9 * 2));
+  conditions.depth = 9;
+  CHECK(seconds(plan, topology, conditions) == Approx(4 + 9 * 2));
+}
+
+TEST_CASE("HO-Ring takes two thirds of H-Ring's time on two nodes of 8 where both kinds take equal time") {
+  const Topology topology = Topology::regular(8, 2);
+  // Seven pieces go inside while one goes across.
+  const Conditions conditions = rates({0, 7, unlimited}, {0, 1, unlimited});
+  const auto ratio = [&](const Plan& left, const Plan& right) {
+    return seconds(left, topology, conditions) / seconds(right, topology, conditions);
+  };
+  constexpr std::size_t elements = 16 * 7 * 8 * 2;
+  CHECK(ratio(ho_ring_all_gather(topology, elements), h_ring_all_gather(topology, elements)) == Approx(2.0 / 3));
+  CHECK(ratio(ho_ring_reduce_scatter(topology, elements), h_ring_reduce_scatter(topology, elements)) ==
+        Approx(2.0 / 3).epsilon(0.05));  // half a hop inside more, before the way across begins
+}
+
+TEST_CASE("HO-Ring takes the paper's share of a ring's time on the paper's links") {
+  // PaRO §3.3, §4.2: one GPU across nodes 10-18 GB/s, eight together 56 GB/s. 100 GB in all over 16 ranks in 459 ms
+  // are 13.6 GB/s of the one that crosses, and in 309 ms 18.9 GB/s inside, which is then what limits HO-Ring.
+  const Topology topology = Topology::regular(8, 2);
+  const Conditions conditions = rates({0, 18.9e9, unlimited}, {0, 13.6e9, 56e9});
+  constexpr std::size_t elements = 100'000'000'000 / 15 / (16 * 7) * (16 * 7);
+  CHECK(seconds(ring_all_gather(topology, elements), topology, conditions) == Approx(0.459).epsilon(0.01));
+  CHECK(seconds(ho_ring_all_gather(topology, elements), topology, conditions) == Approx(0.309).epsilon(0.01));
+}
+
+TEST_CASE("where the ranks of a node share its link, plans by node come near (p - k)/(p - 1) of a ring's time") {
+  for (const auto& [k, n] : {std::pair{2, 2}, {8, 2}, {8, 4}}) {
+    const Topology topology = Topology::regular(k, n);
+    const int p = k * n;
+    const std::size_t elements = 100u * p * (k - 1);
+    const Conditions conditions = rates({0, 1e6, 1e7}, {0, 1, 1});
+    const double ring = seconds(ring_all_gather(topology, elements), topology, conditions);
+    for (const Plan& plan : {hierarchical_all_gather(topology, elements), ho_ring_all_gather(topology, elements)}) {
+      CHECK(seconds(plan, topology, conditions) / ring == Approx(double(p - k) / (p - 1)).epsilon(0.001));
+    }
+  }
+}
+
+TEST_CASE("the choice is the plan with the least time, the first of equals") {
+  const Topology topology = Topology::regular(4, 2);
+  const Links links = {{2e-6, 6e9, 12e9}, {4e-5, 2.5e7, 2.5e7}};
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const std::size_t elements : {0, 8, 80'000, 8'000'000}) {
+      const Conditions conditions{.links = links, .chunks = 3, .depth = 2};
+      const Algorithm& best = choose(collective, topology, elements, conditions);
+      const double least = seconds(best.plan(topology, elements, 3, 2), topology, conditions);
+      for (const Algorithm& other : algorithms(collective)) {
+        CHECK(seconds(other.plan(topology, elements, 3, 2), topology, conditions) >= least);
+        if (elements == 0) CHECK(best.name == algorithms(collective).front().name);
+      }
+    }
+  }
+  // Few steps for little, both kinds of links at once for much.
+  CHECK(choose(Collective::all_gather, topology, 8, {.links = links}).name == "hierarchical");
+  const Links even = {{2e-6, 6e9, unlimited}, {2e-6, 2e9, unlimited}};
+  CHECK(choose(Collective::all_gather, topology, 80'000'000, {.links = even}).name == "ho-ring");
+  CHECK_THROWS_AS((void)choose(std::span<const Plan>(), topology, {}), ranvier::Error);
+}

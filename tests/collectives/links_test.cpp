@@ -1,0 +1,82 @@
+#include "collectives/links.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "tests/temporary_folder.hpp"
+
+using namespace ranvier::collectives;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+const std::string intra =
+    R"("intra_node": {"latency_seconds": 0, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9})";
+const std::string inter =
+    R"("inter_node": {"latency_seconds": 4e-05, "bytes_per_second": 25000000, "node_bytes_per_second": 5e7})";
+
+/// The message of the refusal that `json` meets.
+ranvier::Error refusal(const std::string& json) {
+  const auto error = error_of([&] { (void)parse_links(json, "--links cluster.json"); });
+  CHECK(error.code() == ranvier::ErrorCode::usage);
+  CHECK(says(error, "--links cluster.json: "));
+  return error;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a links file says latency and rates of both classes") {
+  const TemporaryFolder folder;
+  const Links links = read_links(folder.write("links.json", "{" + inter + ",\n" + intra + "}\n"));
+  CHECK(links.intra_node == Link{0, 6e9, 12e9});
+  CHECK(links.inter_node == Link{4e-5, 2.5e7, 5e7});
+}
+
+TEST_CASE("what is written is read back") {
+  const Links links{{1.0 / 3e6, 1e10 / 7, 2e10 / 7}, {5.1e-5, 123456789.123456789, 1e300}};
+  const Links read = parse_links(to_json(links), "a test");
+  for (const auto link : {&Links::intra_node, &Links::inter_node}) {
+    for (const auto field : {&Link::latency_seconds, &Link::bytes_per_second, &Link::node_bytes_per_second}) {
+      CHECK(read.*link.*field == doctest::Approx(links.*link.*field).epsilon(1e-14));
+    }
+  }
+}
+
+TEST_CASE("a links file that lacks something says what") {
+  CHECK(says(refusal("{" + intra + "}"), "lacks the class 'inter_node'"));
+  CHECK(says(refusal("{" + inter + "}"), "lacks the class 'intra_node'"));
+  CHECK(says(refusal("{}"), "lacks the class 'intra_node'"));
+  CHECK(says(refusal("{" + intra + R"(, "inter_node": {"latency_seconds": 1, "bytes_per_second": 1}})"),
+             "lacks 'node_bytes_per_second' in 'inter_node'"));
+}
+
+TEST_CASE("a links file that is malformed says how") {
+  for (const char* text : {"", "{", "links", "{\"intra_node\": }", "{} {}", "\xff\xfe"}) {
+    CHECK(says(refusal(text), "is not JSON"));
+  }
+  for (const char* text : {"[]", "1", "null", "\"intra_node\""}) CHECK(says(refusal(text), "is not a JSON object"));
+  CHECK(says(refusal("{" + intra + R"(, "inter_node": 3})"), "a class 'inter_node' that is not an object"));
+  CHECK(says(refusal("{" + intra + ", " + replaced(inter, "inter_node", "inter-node") + "}"),
+             "perhaps 'inter_node'"));
+  CHECK(says(refusal("{" + intra + ", " + replaced(inter, "latency_seconds", "latency") + "}"),
+             "unknown key 'latency' in 'inter_node'"));
+  for (const char* value : {"-1", "\"fast\"", "null", "[1]", "1e999"}) {
+    refusal("{" + intra + ", " + replaced(inter, "4e-05", value) + "}");
+    CHECK(says(refusal("{" + intra + ", " + replaced(inter, "25000000", value) + "}"), "inter_node"));
+  }
+  CHECK(says(refusal("{" + intra + ", " + replaced(inter, "25000000", "0") + "}"),
+             "'bytes_per_second' in 'inter_node' that is not a number above 0"));
+}
+
+TEST_CASE("a links file that is not there is named") {
+  const auto error = error_of([] { (void)read_links("/nowhere/links.json"); });
+  CHECK(error.code() == ranvier::ErrorCode::usage);
+  CHECK(says(error, "--links /nowhere/links.json"));
+}
