@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace ranvier::apps {
@@ -17,14 +19,25 @@ namespace {
 
 using runtime::MpiSession;
 
+/// Fails on all ranks if some were asked for something else than others, naming the first flag that differs.
 void compare_options(MpiSession& session, const TrainOptions& options) {
-  const auto request = static_cast<std::uint64_t>(options.run.request);
-  const auto hash = static_cast<long long>((options_hash(options) + request) >> 1);
-  const bool equal = session.smallest(hash) == session.largest(hash);
+  const auto equal_everywhere = [&](std::uint64_t value) {
+    const auto comparable = static_cast<long long>(value >> 1);
+    return session.smallest(comparable) == session.largest(comparable);
+  };
+  const bool same_request = equal_everywhere(2 * static_cast<std::uint64_t>(options.run.request));
+  if (same_request && equal_everywhere(options_hash(options))) return;
+  std::string difference = "what to do (--help, --version or --dry-run on some ranks only)";
+  if (same_request) {
+    for (const runtime::ResolvedOption& option : resolved(options)) {
+      if (option.per_rank || equal_everywhere(std::hash<std::string>()(option.value))) continue;
+      difference = fmt::format("--{} (here '{}')", option.name, option.value);
+      break;
+    }
+  }
   together(session, [&] {
-    if (equal) return;
-    fail(ErrorCode::usage,
-         "the ranks were started with different options: give every rank of mpirun the same flags and the same --config");
+    fail(ErrorCode::usage, "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and the same --config",
+         difference);
   });
 }
 

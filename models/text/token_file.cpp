@@ -58,9 +58,9 @@ TokenFormat recognise(const std::filesystem::path& path, std::span<const std::by
   if (header_word(bytes, 0) == llmc_magic) return TokenFormat::llmc;
   if (path.extension() == ".bin")
     fail(ErrorCode::data,
-         "{}: a .bin that does not begin with llm.c's magic number {}: give --token-format uint16 for "
+         "{}: a .bin that begins with {}, not with llm.c's magic number {}: give --token-format uint16 for "
          "tokens without a header, or text",
-         path.string(), llmc_magic);
+         path.string(), header_word(bytes, 0), llmc_magic);
   return TokenFormat::text;
 }
 
