@@ -45,16 +45,6 @@ struct Sizes {
   std::size_t T, H, D, C, padded_D;
 };
 
-/// Whether the kernels multiply pairs of bf16, or floats: copies of what is not stored in float.
-bool multiplies_pairs(const Sizes& sizes, DType dtype, AttentionArithmetic arithmetic) {
-#if defined(__AVX512BF16__)
-  return arithmetic == AttentionArithmetic::quickest && dtype == DType::bf16 && sizes.D % 2 == 0;
-#else
-  static_cast<void>(sizes), static_cast<void>(dtype), static_cast<void>(arithmetic);
-  return false;
-#endif
-}
-
 /// Hands out a thread's workspace piece by piece.
 class Carver {
  public:
@@ -71,6 +61,45 @@ class Carver {
  private:
   std::byte* begin_;
   std::size_t bytes_ = 0;
+};
+
+/// Fetches rows into the cache while others are computed: those of a head lie far apart in the arrays, so that
+/// the processor does not foresee them.
+class Ahead {
+ public:
+  Ahead(std::size_t rows, std::size_t row_bytes, std::size_t parts)
+      : rows_(rows), row_bytes_(row_bytes), parts_(parts) {}
+
+  /// `rows` rows from `first` on, `row_stride` bytes from one to the next.
+  void add(const void* first, std::size_t row_stride, bool writes = false) {
+    regions_[count_++] = {first, row_stride, writes};
+  }
+
+  /// Fetches the next of `parts` parts of them all.
+  void fetch() {
+    const std::size_t begin = rows_ * part_ / parts_, end = rows_ * (part_ + 1) / parts_;
+    ++part_;
+    for (std::size_t r = 0; r < count_; ++r)
+      for (std::size_t row = begin; row < end; ++row)
+        for (std::size_t at = 0; at < row_bytes_; at += 64) {
+          const auto* place = static_cast<const std::byte*>(regions_[r].first) + row * regions_[r].row_stride + at;
+          if (regions_[r].writes) {
+            __builtin_prefetch(place, 1, 2);
+          } else {
+            __builtin_prefetch(place, 0, 2);
+          }
+        }
+  }
+
+ private:
+  struct Region {
+    const void* first;
+    std::size_t row_stride;
+    bool writes;
+  };
+
+  std::size_t rows_, row_bytes_, parts_, part_ = 0, count_ = 0;
+  Region regions_[8] = {};
 };
 
 /// What a thread needs beside the arrays. Units are 32 bits each, whether a float or a pair of bf16.
@@ -228,9 +257,11 @@ struct KeepScores {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t v = 0; v < vectors; ++v) {
       const std::size_t at = column + v * lanes;
       Floats greatest = simd::load(maxima + at);
+#pragma GCC unroll 8
       for (std::size_t r = 0; r < rows; ++r) {
         Floats score = sums[r][v];
         if (diagonal) score = below_diagonal(score, row + r, at, -std::numeric_limits<float>::infinity());
@@ -286,7 +317,7 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
 /// Queries i0 … of one head.
 template <typename Units, typename E>
 void forward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, const Workspace& w, KeptBits* kept,
-                   E* out, float* logsumexp) {
+                   Ahead ahead, E* out, float* logsumexp) {
   using Unit = typename Units::Unit;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
@@ -300,6 +331,7 @@ void forward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, cons
   for (std::size_t j0 = 0; j0 <= i0; j0 += block) {
     const bool diagonal = j0 == i0;
     const std::size_t keys = diagonal ? queries : block;
+    ahead.fetch();
     const Left<Unit> k{head.k + j0 * head.row_stride, head.row_stride, 1};
     const Left<Unit> v{head.v_pairs + j0 / Units::width * head.pair_stride, 1, head.pair_stride};
     std::fill(w.block_maxima, w.block_maxima + block, -std::numeric_limits<float>::infinity());
@@ -356,9 +388,11 @@ struct KeepWeights {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t v = 0; v < vectors; ++v) {
       const std::size_t at = first + column + v * lanes;
       const Floats offset = simd::load(offsets + at);
+#pragma GCC unroll 8
       for (std::size_t r = 0; r < rows; ++r) {
         const std::size_t j = first + row + r;
         Floats weight = exp2(sums[r][v] * log2_scale - offset);
@@ -383,6 +417,7 @@ struct KeepGradients {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t v = 0; v < vectors; ++v) {
       const std::size_t at = first + column + v * lanes;
       const Floats delta = simd::load(deltas + at);
@@ -392,6 +427,7 @@ struct KeepGradients {
         if (kept != nullptr) sum = kept->apply(sum, j, at);
         return simd::load(scores + j * block + at) * (sum - delta);
       };
+#pragma GCC unroll 8
       for (std::size_t r = 0; r < rows; r += 2) {
         const std::size_t j = first + row + r;
         const Floats one = gradient(r);
@@ -412,7 +448,7 @@ struct KeepGradients {
 /// Queries i0 … of one head: writes their d_q, adds to w.d_k and w.d_v. Blocks come in ascending order.
 template <typename Units, typename E>
 void backward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, const Workspace& w, KeptBits* kept,
-                    E* d_q, const E* q, const E* out, const E* d_out, const float* logsumexp) {
+                    Ahead ahead, E* d_q, const E* q, const E* out, const E* d_out, const float* logsumexp) {
   using Unit = typename Units::Unit;
   constexpr std::size_t width = Units::width;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
@@ -459,6 +495,7 @@ void backward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, con
   for (std::size_t j0 = 0; j0 <= i0; j0 += block) {
     const bool diagonal = j0 == i0;
     const std::size_t keys = diagonal ? queries : block;
+    ahead.fetch();
     if (kept != nullptr) kept->draw(i0, queries, j0);
     const auto keys_at = [&](const Unit* rows, std::size_t first) {
       return Left<Unit>{rows + (j0 + first) * head.row_stride, head.row_stride, 1};
@@ -515,47 +552,49 @@ void backward_block(const Sizes& s, const Head<Units>& head, std::size_t i0, con
 
 // Heads ---------------------------------------------------------------------------------------------------
 
-/// Views of one head in the layouts that the kernels want, made in w where the arrays do not have them.
-/// `positions` are read, of d_out too if there is one.
+/// Views of one head, of d_out too if there is one: of the arrays where they have the layout that the kernels
+/// want, otherwise of copies in w, which copy_rows makes.
 template <typename Units, typename E>
-Head<Units> prepare(const Sizes& s, const E* qkv, const E* d_out, std::size_t positions, const Workspace& w) {
+Head<Units> view(const Sizes& s, const E* qkv, const E* d_out, const Workspace& w) {
+  using Unit = typename Units::Unit;
   Head<Units> head;
-  const std::size_t stride = 3 * s.C;
-  const E *q = qkv, *k = qkv + s.C, *v = qkv + 2 * s.C;
-  if constexpr (Units::width > 1) {
-    using Unit = typename Units::Unit;
-    const auto units = [](const E* elements) { return reinterpret_cast<const Unit*>(elements); };
-    head = {.q = units(q), .k = units(k), .v = units(v), .row_stride = stride / Units::width};
-    head.pair_stride = s.D;
-    if (d_out == nullptr) {
-      auto* pairs = reinterpret_cast<Unit*>(w.v);
-      units_along_rows<Units>(pairs, s.D, v, stride, positions, s.D);
-      head.v_pairs = pairs;
-    } else {
-      auto* pairs = reinterpret_cast<Unit*>(w.k);
-      units_along_rows<Units>(pairs, s.D, k, stride, positions, s.D);
-      head.k_pairs = pairs;
-      head.d_out = units(d_out);
-      head.d_out_stride = s.C / Units::width;
-    }
-  } else if constexpr (std::is_same_v<E, float>) {
-    head = {.q = q, .k = k, .v = v, .row_stride = stride, .d_out = d_out, .d_out_stride = s.C};
-    head.k_pairs = k, head.v_pairs = v, head.pair_stride = stride;
+  const auto units = [](const auto* numbers) { return reinterpret_cast<const Unit*>(numbers); };
+  if constexpr (std::is_same_v<E, float> || Units::width > 1) {
+    head.q = units(qkv), head.k = units(qkv + s.C), head.v = units(qkv + 2 * s.C), head.d_out = units(d_out);
+    head.row_stride = 3 * s.C / Units::width, head.d_out_stride = s.C / Units::width;
   } else {
-    widen_rows(w.q, q, stride, positions, s.D);
-    widen_rows(w.k, k, stride, positions, s.D);
-    widen_rows(w.v, v, stride, positions, s.D);
-    head = {.q = w.q, .k = w.k, .v = w.v, .row_stride = s.D};
-    head.k_pairs = w.k, head.v_pairs = w.v, head.pair_stride = s.D;
-    if (d_out != nullptr) {
-      widen_rows(w.d_out, d_out, s.C, positions, s.D);
-      head.d_out = w.d_out, head.d_out_stride = s.D;
-    }
+    head.q = w.q, head.k = w.k, head.v = w.v, head.d_out = w.d_out;
+    head.row_stride = head.d_out_stride = s.D;
+  }
+  if constexpr (Units::width > 1) {
+    head.k_pairs = units(w.k), head.v_pairs = units(w.v);
+    head.pair_stride = s.D;
+  } else {
+    head.k_pairs = head.k, head.v_pairs = head.v;
+    head.pair_stride = head.row_stride;
   }
   return head;
 }
 
-/// Calls work(item, workspace) for every item on whichever thread comes first; which one does not matter.
+/// Makes the copies that view promises, of positions begin … end-1; begin is even.
+template <typename Units, typename E>
+void copy_rows(const Sizes& s, const E* qkv, const E* d_out, std::size_t begin, std::size_t end,
+               const Workspace& w) {
+  const std::size_t stride = 3 * s.C, n = end - begin;
+  const E *q = qkv + begin * stride, *k = q + s.C, *v = k + s.C;
+  if constexpr (Units::width > 1) {
+    auto* pairs = reinterpret_cast<typename Units::Unit*>(d_out == nullptr ? w.v : w.k);
+    units_along_rows<Units>(pairs + begin / Units::width * s.D, s.D, d_out == nullptr ? v : k, stride, n, s.D);
+  } else if constexpr (!std::is_same_v<E, float>) {
+    widen_rows(w.q + begin * s.D, q, stride, n, s.D);
+    widen_rows(w.k + begin * s.D, k, stride, n, s.D);
+    widen_rows(w.v + begin * s.D, v, stride, n, s.D);
+    if (d_out != nullptr) widen_rows(w.d_out + begin * s.D, d_out + begin * s.C, s.C, n, s.D);
+  }
+}
+
+/// Calls work(item, following, workspace) for every item on whichever thread comes first; which one does not
+/// matter. `following` is what the thread will do next, at or beyond `items` if nothing.
 template <typename Work>
 void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& sizes, std::byte* workspace,
                    const Work& work) {
@@ -563,7 +602,10 @@ void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& s
   pool.run([&](int thread, int) {
     const std::size_t bytes = Workspace(nullptr, sizes).bytes;
     const Workspace own(workspace + static_cast<std::size_t>(thread) * bytes, sizes);
-    for (std::size_t item = next++; item < items; item = next++) work(item, own);
+    for (std::size_t item = next++, following; item < items; item = following) {
+      following = next++;
+      work(item, following, own);
+    }
   });
 }
 
@@ -579,20 +621,34 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   const Sizes s(shape);
   const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
   const std::size_t blocks = (s.T + block - 1) / block;
-  // Few heads are shared block by block, the longest first, at the price of preparing a head more than once.
+  // Few heads are shared block by block, the longest first, at the price of copying rows more than once.
   const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
-  const std::size_t parts = shares_heads ? blocks : 1;
-  for_each_item(pool, heads * parts, s, workspace, [&](std::size_t item, const Workspace& w) {
-    const std::size_t b = item % heads / s.H, h = item % heads % s.H;
-    const std::size_t last = blocks - item / heads;  // one past the last block of this item
-    const std::size_t first = shares_heads ? last - 1 : 0;
-    const E* qkv = static_cast<const E*>(arrays.qkv) + b * s.T * 3 * s.C + h * s.D;
-    E* out = static_cast<E*>(arrays.out) + b * s.T * s.C + h * s.D;
-    const auto head = prepare<Units, E>(s, qkv, nullptr, std::min(s.T, last * block), w);
-    KeptBits kept(dropout, static_cast<std::int64_t>(b), h, s.T, w.kept);
-    for (std::size_t i = first; i < last; ++i)
-      forward_block<Units, E>(s, head, i * block, w, dropout.rate > 0 ? &kept : nullptr, out,
-                              arrays.logsumexp + (b * s.H + h) * s.T);
+  const std::size_t items = shares_heads ? heads * blocks : heads;
+  const auto qkv_of = [&](std::size_t head) {
+    return static_cast<const E*>(arrays.qkv) + head / s.H * s.T * 3 * s.C + head % s.H * s.D;
+  };
+  const auto out_of = [&](std::size_t head) {
+    return static_cast<E*>(arrays.out) + head / s.H * s.T * s.C + head % s.H * s.D;
+  };
+  for_each_item(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+    const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
+    const E* qkv = qkv_of(number);
+    const auto head = view<Units, E>(s, qkv, nullptr, w);
+    KeptBits kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+    for (std::size_t i = begin; i < end; ++i) {
+      copy_rows<Units, E>(s, qkv, nullptr, i == begin ? 0 : i * block, std::min(s.T, (i + 1) * block), w);
+      const bool stays = i + 1 < end;
+      const std::size_t next_row = stays ? (i + 1) * block : 0;
+      Ahead ahead(std::min(block, s.T - next_row), s.D * sizeof(E), i + 1);
+      if (stays || following < items) {
+        const std::size_t next = stays ? number : following % heads;
+        const E* row = qkv_of(next) + next_row * 3 * s.C;
+        for (std::size_t part = 0; part < 3; ++part) ahead.add(row + part * s.C, 3 * s.C * sizeof(E));
+        ahead.add(out_of(next) + next_row * s.C, s.C * sizeof(E), true);
+      }
+      forward_block<Units, E>(s, head, i * block, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
+                              arrays.logsumexp + number * s.T);
+    }
   });
 }
 
@@ -609,22 +665,40 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
               const Dropout& dropout, std::byte* workspace) {
   const Sizes s(shape);
   const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
+  const std::size_t wide = 3 * s.C;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
-  for_each_item(pool, heads, s, workspace, [&](std::size_t item, const Workspace& w) {
-    const std::size_t b = item / s.H, h = item % s.H;
-    const std::size_t wide = b * s.T * 3 * s.C + h * s.D, narrow = b * s.T * s.C + h * s.D;
-    const E* qkv = static_cast<const E*>(arrays.qkv) + wide;
-    const E *out = static_cast<const E*>(arrays.out) + narrow,
-            *d_out = static_cast<const E*>(arrays.d_out) + narrow;
-    E* d_qkv = static_cast<E*>(arrays.d_qkv) + wide;
-    const auto head = prepare<Units, E>(s, qkv, d_out, s.T, w);
-    KeptBits kept(dropout, static_cast<std::int64_t>(b), h, s.T, w.kept);
-    for (std::size_t i = 0; i < s.T; i += block)
-      backward_block<Units, E>(s, head, i, w, dropout.rate > 0 ? &kept : nullptr, d_qkv, qkv, out, d_out,
+  const auto place = [&](std::size_t head, std::size_t row, std::size_t stride) {
+    return (head / s.H * s.T + row) * stride + head % s.H * s.D;
+  };
+  const auto *all_qkv = static_cast<const E*>(arrays.qkv), *all_out = static_cast<const E*>(arrays.out),
+             *all_d_out = static_cast<const E*>(arrays.d_out);
+  auto* all_d_qkv = static_cast<E*>(arrays.d_qkv);
+  for_each_item(pool, heads, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+    const E *qkv = all_qkv + place(item, 0, wide), *out = all_out + place(item, 0, s.C),
+            *d_out = all_d_out + place(item, 0, s.C);
+    E* d_qkv = all_d_qkv + place(item, 0, wide);
+    const auto head = view<Units, E>(s, qkv, d_out, w);
+    KeptBits kept(dropout, static_cast<std::int64_t>(item / s.H), item % s.H, s.T, w.kept);
+    for (std::size_t i = 0; i < s.T; i += block) {
+      copy_rows<Units, E>(s, qkv, d_out, i, std::min(s.T, i + block), w);
+      const bool stays = i + block < s.T;
+      const std::size_t next_row = stays ? i + block : 0;
+      Ahead ahead(std::min(block, s.T - next_row), s.D * sizeof(E), i / block + 1);
+      if (stays || following < heads) {
+        const std::size_t next = stays ? item : following;
+        for (std::size_t part = 0; part < 3; ++part) {
+          ahead.add(all_qkv + place(next, next_row, wide) + part * s.C, wide * sizeof(E));
+          ahead.add(all_d_qkv + place(next, next_row, wide) + part * s.C, wide * sizeof(E), true);
+        }
+        ahead.add(all_out + place(next, next_row, s.C), s.C * sizeof(E));
+        ahead.add(all_d_out + place(next, next_row, s.C), s.C * sizeof(E));
+      }
+      backward_block<Units, E>(s, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead, d_qkv, qkv, out, d_out,
                                arrays.logsumexp + item * s.T);
+    }
     for (std::size_t j = 0; j < s.T; ++j)
       for (std::size_t d = 0; d < s.D; d += lanes) {
-        const std::size_t count = std::min(lanes, s.D - d), from = j * s.padded_D + d, to = j * 3 * s.C + d;
+        const std::size_t count = std::min(lanes, s.D - d), from = j * s.padded_D + d, to = j * wide + d;
         simd::store(d_qkv + to + s.C, simd::load(w.d_k + from) * scale, count);
         simd::store(d_qkv + to + 2 * s.C, simd::load(w.d_v + from), count);
       }
@@ -633,11 +707,11 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
 
 /// Calls run(units, element) with values of the types to compute with and to read and write.
 template <typename Run>
-void dispatch(const AttentionShape& shape, DType dtype, AttentionArithmetic arithmetic, const Run& run) {
+void dispatch([[maybe_unused]] const AttentionShape& shape, DType dtype,
+              [[maybe_unused]] AttentionArithmetic arithmetic, const Run& run) {
 #if defined(__AVX512BF16__)
-  if (multiplies_pairs(Sizes(shape), dtype, arithmetic)) return run(tile::Bf16Units{}, runtime::Bf16{});
-#else
-  static_cast<void>(shape), static_cast<void>(arithmetic);
+  if (arithmetic == AttentionArithmetic::quickest && dtype == DType::bf16 && shape.channels % 2 == 0)
+    return run(tile::Bf16Units{}, runtime::Bf16{});
 #endif
   runtime::with_float_type(dtype, [&](auto element) { run(FloatUnits{}, element); });
 }

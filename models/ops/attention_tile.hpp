@@ -22,7 +22,13 @@ struct FloatUnits {
   using Unit = float;
   static constexpr std::size_t width = 1;
 
-  static Floats spread(Unit unit) { return simd::broadcast(unit); }
+  static Floats spread(Unit unit) {
+#if defined(__AVX512F__)
+    return _mm512_set1_ps(unit);
+#else
+    return simd::broadcast(unit);
+#endif
+  }
   static Floats multiply_add(Floats a, Floats b, Floats sum) { return a * b + sum; }
 };
 
@@ -64,9 +70,10 @@ struct Right {
   std::size_t stride = 0;
 };
 
-// As many sums as hide the latency of a multiply-add and still leave registers for the operands.
-inline constexpr std::size_t tile_rows = 6;
-inline constexpr std::size_t tile_vectors = lanes == 16 ? 4 : 2;
+// As many sums as hide the latency of a multiply-add and leave registers for the operands. Blocks of attention
+// divide by both.
+inline constexpr std::size_t tile_rows = lanes == 16 ? 8 : 4;
+inline constexpr std::size_t tile_vectors = 2;
 
 /// The sums of a tile, of which `rows` rows count.
 template <std::size_t vectors>
@@ -74,15 +81,18 @@ using Sums = Floats[tile_rows][vectors];
 
 template <typename Units, std::size_t rows, std::size_t vectors, typename Finish>
 inline void one_tile(std::size_t row, std::size_t column, std::size_t n, const Left<typename Units::Unit>& a,
-                     const Right<typename Units::Unit>& b, const Finish& finish) {
+                     const Right<typename Units::Unit>& b, Finish finish) {
   Sums<vectors> sums = {};
   const auto* left = a.data + row * a.row_stride;
   const auto* right = b.data + column;
   for (std::size_t k = 0; k < n; ++k) {
     Floats factors[vectors];
+#pragma GCC unroll 8
     for (std::size_t v = 0; v < vectors; ++v) factors[v] = simd::load_bits<Floats>(right + v * lanes);
+#pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r) {
       const Floats factor = Units::spread(left[r * a.row_stride]);
+#pragma GCC unroll 8
       for (std::size_t v = 0; v < vectors; ++v) sums[r][v] = Units::multiply_add(factor, factors[v], sums[r][v]);
     }
     left += a.step;
@@ -91,25 +101,13 @@ inline void one_tile(std::size_t row, std::size_t column, std::size_t n, const L
   finish.template operator()<rows, vectors>(row, column, sums);
 }
 
-template <typename Units, std::size_t vectors, typename Finish>
-inline void tile_column(std::size_t rows, std::size_t column, std::size_t n, const Left<typename Units::Unit>& a,
-                        const Right<typename Units::Unit>& b, const Finish& finish) {
-  std::size_t row = 0;
-  for (; row + tile_rows <= rows; row += tile_rows)
-    one_tile<Units, tile_rows, vectors>(row, column, n, a, b, finish);
-  switch (rows - row) {
-    case 1:
-      return one_tile<Units, 1, vectors>(row, column, n, a, b, finish);
-    case 2:
-      return one_tile<Units, 2, vectors>(row, column, n, a, b, finish);
-    case 3:
-      return one_tile<Units, 3, vectors>(row, column, n, a, b, finish);
-    case 4:
-      return one_tile<Units, 4, vectors>(row, column, n, a, b, finish);
-    case 5:
-      return one_tile<Units, 5, vectors>(row, column, n, a, b, finish);
-    default:
-      return;
+/// All rows of `vectors` vectors of columns: tiles of `height` rows, then lower ones for what is left.
+template <typename Units, std::size_t vectors, std::size_t height = tile_rows, typename Finish>
+inline void tile_column(std::size_t row, std::size_t rows, std::size_t column, std::size_t n,
+                        const Left<typename Units::Unit>& a, const Right<typename Units::Unit>& b, Finish finish) {
+  for (; row + height <= rows; row += height) one_tile<Units, height, vectors>(row, column, n, a, b, finish);
+  if constexpr (height > 1) {
+    if (row < rows) tile_column<Units, vectors, height - 1>(row, rows, column, n, a, b, finish);
   }
 }
 
@@ -117,17 +115,11 @@ inline void tile_column(std::size_t rows, std::size_t column, std::size_t n, con
 /// `columns` is a multiple of the vectors' lanes, `n` counts units.
 template <typename Units, typename Finish>
 void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<typename Units::Unit>& a,
-             const Right<typename Units::Unit>& b, const Finish& finish) {
+             const Right<typename Units::Unit>& b, Finish finish) {
   std::size_t column = 0;
   for (; column + tile_vectors * lanes <= columns; column += tile_vectors * lanes)
-    tile_column<Units, tile_vectors>(rows, column, n, a, b, finish);
-  if constexpr (tile_vectors == 4) {
-    if (column + 2 * lanes <= columns) {
-      if (column + 3 * lanes <= columns) return tile_column<Units, 3>(rows, column, n, a, b, finish);
-      return tile_column<Units, 2>(rows, column, n, a, b, finish);
-    }
-  }
-  if (column < columns) tile_column<Units, 1>(rows, column, n, a, b, finish);
+    tile_column<Units, tile_vectors>(0, rows, column, n, a, b, finish);
+  if (column < columns) tile_column<Units, 1>(0, rows, column, n, a, b, finish);
 }
 
 // What may become of the sums ----------------------------------------------------------------------------
@@ -139,7 +131,9 @@ struct Put {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
       for (std::size_t v = 0; v < vectors; ++v)
         simd::store(c + (row + r) * stride + column + v * lanes, sums[r][v]);
   }
@@ -152,7 +146,9 @@ struct Add {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
       for (std::size_t v = 0; v < vectors; ++v) {
         float* place = c + (row + r) * stride + column + v * lanes;
         simd::store(place, simd::load(place) + sums[r][v]);
@@ -168,7 +164,9 @@ struct ScaleAdd {
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const Sums<vectors>& sums) const {
+#pragma GCC unroll 8
     for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
       for (std::size_t v = 0; v < vectors; ++v) {
         float* place = c + (row + r) * stride + column + v * lanes;
         simd::store(place, simd::load(place) * simd::load(factor + column + v * lanes) + sums[r][v]);
