@@ -17,24 +17,27 @@ struct Moments {
   float rstd;
 };
 
+/// Σ f(x[c]) in four parts, none of which waits for another.
+template <typename T, typename F>
+float sum_over(const T* x, std::size_t channels, F f) {
+  constexpr std::size_t parts = 4;
+  Floats total[parts] = {};
+  std::size_t c = 0;
+  for (; c + parts * simd::lanes <= channels; c += parts * simd::lanes) {
+    for (std::size_t part = 0; part < parts; ++part) total[part] += f(simd::load(x + c + part * simd::lanes));
+  }
+  for (; c + simd::lanes <= channels; c += simd::lanes) total[0] += f(simd::load(x + c));
+  float sum = simd::sum((total[0] + total[1]) + (total[2] + total[3]));
+  for (; c < channels; ++c) sum += f(simd::broadcast(runtime::to_float(x[c])))[0];
+  return sum;
+}
+
 template <typename T>
 Moments moments(const T* x, std::size_t channels) {
   const float scale = 1.0f / static_cast<float>(channels);
-  Floats total{};
-  simd::for_lanes(0, channels, [&](std::size_t c, auto count) { total += simd::load(x + c, count); });
-  const float mean = simd::sum(total) * scale;
-  Floats squares{};
-  std::size_t c = 0;
-  for (; c + simd::lanes <= channels; c += simd::lanes) {
-    const Floats centred = simd::load(x + c) - mean;
-    squares += centred * centred;
-  }
-  float variance = simd::sum(squares);
-  for (; c < channels; ++c) {  // the filled-up lanes of a partial load would count as zeros
-    const float centred = runtime::to_float(x[c]) - mean;
-    variance += centred * centred;
-  }
-  return {mean, 1.0f / std::sqrt(variance * scale + layer_norm_epsilon)};
+  const float mean = sum_over(x, channels, [](Floats value) { return value; }) * scale;
+  const float squares = sum_over(x, channels, [mean](Floats value) { return (value - mean) * (value - mean); });
+  return {mean, 1.0f / std::sqrt(squares * scale + layer_norm_epsilon)};
 }
 
 template <typename T>
