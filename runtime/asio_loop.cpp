@@ -7,10 +7,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <utility>
@@ -26,36 +26,30 @@ using Clock = std::chrono::steady_clock;
 /// would cost more than asking MPI.
 constexpr Duration kernel_poll_interval = std::chrono::microseconds(20);
 
-/// Whether other threads of this process compute is asked over windows of this length.
-constexpr Duration computing_window = std::chrono::microseconds(100);
+/// A yield of this length gave a time slice to somebody who computes: no further one for a while.
+constexpr Duration slow_yield = std::chrono::microseconds(500);
+constexpr Duration crowded_time = std::chrono::milliseconds(20);
 
 /// The longest sleep of a loop that waits for nothing, so that its heartbeat goes on.
 constexpr Duration longest_block = std::chrono::milliseconds(50);
 
-/// CPU time that the other threads of this process have used.
-Duration computed_elsewhere() {
-  timespec process{}, thread{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &process);
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &thread);
-  return std::chrono::seconds(process.tv_sec - thread.tv_sec) +
-         std::chrono::nanoseconds(process.tv_nsec - thread.tv_nsec);
-}
-
 }  // namespace
 
 struct AsioLoop::State {
-  explicit State(const IdlePolicy& idle_policy) : policy(idle_policy), sleep_timer(context), start(Clock::now()) {}
+  explicit State(const IdlePolicy& idle_policy) : policy(idle_policy) {}
 
   // Constant.
   const IdlePolicy policy;
+  const Clock::time_point start = Clock::now();
 
   // Any thread; `mutex` guards inbox and error.
   std::mutex mutex;
+  std::condition_variable wake_up;
   std::vector<Handler> inbox;
   std::exception_ptr error;
   std::atomic<bool> posted = false;
   std::atomic<bool> stopped = false;
-  std::atomic<bool> asleep = false;
+  std::atomic<bool> blocked = false;
   std::atomic<std::uint64_t> rounds = 0;
   boost::asio::io_context context{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work = make_work_guard(context);
@@ -63,22 +57,18 @@ struct AsioLoop::State {
   // The loop's thread.
   std::deque<Handler> ready;  ///< taken from the inbox, in order
   std::vector<PollSource*> sources;
-  boost::asio::steady_timer sleep_timer;
-  bool sleep_timer_runs = false;
-  Clock::time_point start;
   Clock::time_point kernel_polled{};
   Clock::time_point idle_since{};
   Duration next_sleep{};
   bool idle = false;
-  Clock::time_point window_start{};
-  Duration window_used{};
-  bool computes = false;
-  std::size_t wake_ups = 0;  ///< handlers of the context that only ended a sleep
+  Clock::time_point crowded_until{};
   std::function<void(int)> signal_handler;
   std::unique_ptr<boost::asio::signal_set> signals;
 
+  /// Ends a rest, after `posted` or `stopped` was set under the lock.
   void wake() {
-    if (asleep.exchange(false)) boost::asio::post(context, [this] { ++wake_ups; });
+    wake_up.notify_one();
+    if (blocked.exchange(false)) boost::asio::post(context, [] {});
   }
 
   bool run_posted() {
@@ -106,10 +96,8 @@ struct AsioLoop::State {
   bool poll_kernel(Clock::time_point time) {
     if (time - kernel_polled < kernel_poll_interval) return false;
     kernel_polled = time;
-    return count_progress(context.poll());
+    return context.poll() > 0;
   }
-
-  bool count_progress(std::size_t handlers) { return handlers > std::exchange(wake_ups, 0); }
 
   [[nodiscard]] bool waits_for_source() const {
     return std::any_of(sources.begin(), sources.end(), [](const PollSource* source) { return source->active(); });
@@ -119,52 +107,31 @@ struct AsioLoop::State {
     if (!waits_for_source()) return block();
     if (!std::exchange(idle, true)) {
       idle_since = time;
-      window_start = {};
-      computes = false;
       next_sleep = policy.sleep_first;
     }
     const Duration waited = time - idle_since;
     if (waited < policy.spin) return;
-    if (waited < policy.spin + policy.yield && !process_computes(time)) {
+    if (waited < policy.spin + policy.yield && time > crowded_until) {
       sched_yield();
+      const auto back = Clock::now();
+      if (back - time > slow_yield) crowded_until = back + crowded_time;
       return;
     }
     sleep(next_sleep);
     next_sleep = std::min(2 * next_sleep, policy.sleep_longest);
   }
 
-  /// Whether other threads of this process used more than half a core during a window since the loop is idle.
-  /// They are better off without a loop that looks to the scheduler as if it had work, too.
-  bool process_computes(Clock::time_point time) {
-    if (computes || time - window_start < computing_window) return computes;
-    const Duration used = computed_elsewhere();
-    computes = window_start != Clock::time_point{} && used - window_used > (time - window_start) / 2;
-    window_start = time;
-    window_used = used;
-    return computes;
-  }
-
-  /// Returns when something was posted, or at a timer or a signal.
+  /// Until something was posted, or a timer or a signal came.
   void block() {
-    asleep = true;
-    if (!posted && !stopped) count_progress(context.run_one_for(longest_block));
-    asleep = false;
+    blocked = true;
+    if (!posted && !stopped) context.run_one_for(longest_block);
+    blocked = false;
   }
 
-  /// Likewise, or after `time`: by a timer, which is exact to the microsecond where run_one_for() is to the
-  /// millisecond. A timer left over from a sleep that ended early serves the next one if it is soon enough.
+  /// Until something was posted, or for `time`. Timers and signals wait.
   void sleep(Duration time) {
-    if (!sleep_timer_runs || sleep_timer.expiry() > Clock::now() + time) {
-      sleep_timer_runs = true;
-      sleep_timer.expires_after(time);
-      sleep_timer.async_wait([this](const boost::system::error_code& code) {
-        if (!code) sleep_timer_runs = false;
-        ++wake_ups;
-      });
-    }
-    asleep = true;
-    if (!posted && !stopped && count_progress(context.run_one())) idle = false;
-    asleep = false;
+    std::unique_lock lock(mutex);
+    wake_up.wait_for(lock, time, [this] { return posted || stopped; });
   }
 };
 
@@ -195,8 +162,8 @@ void AsioLoop::post(Handler handler) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->inbox.push_back(std::move(handler));
+    state_->posted = true;
   }
-  state_->posted = true;
   state_->wake();
 }
 
@@ -217,8 +184,8 @@ void AsioLoop::stop(std::exception_ptr error) {
   {
     const std::lock_guard lock(state_->mutex);
     if (!state_->error) state_->error = std::move(error);
+    state_->stopped = true;
   }
-  state_->stopped = true;
   state_->wake();
 }
 

@@ -13,7 +13,7 @@ namespace ranvier::runtime {
 
 struct IdlePolicy {
   Duration spin = std::chrono::microseconds(20);  ///< ask again at once for this long
-  /// Then between sched_yield calls, unless other threads of this process turn out to compute.
+  /// Then between sched_yield calls; after one that shows that somebody else computes on this core, none for 20 ms.
   Duration yield = std::chrono::milliseconds(5);
   Duration sleep_first = std::chrono::microseconds(20);  ///< then asleep, doubling
   Duration sleep_longest = std::chrono::milliseconds(1);

@@ -311,6 +311,7 @@ void bench_overlap(Process& process) {
       process.loop.run();
     }));
   }
+  process.session.barrier();
   process.transport.send(1 - me, Tag{Channel::user, 1}, ConstBytes(&late, 1), [] {});
   process.loop.run();
   if (!process.first()) return;
