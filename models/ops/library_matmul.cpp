@@ -125,6 +125,11 @@ class Library {
   Scratch scratch_;
 };
 
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
 }  // namespace
 
 void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
@@ -138,10 +143,11 @@ void library_matmul(const LibraryMatmul& product, void* c, const void* a, const 
   }
 }
 
-bool library_has_bf16() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (isa & needed) == needed;
+bool library_sums_rows_alike() {
+  // With AVX-512 all products without gaps go to kernels that cut K by N and K alone; the older ones look at M.
+  return has(dnnl::cpu_isa::avx512_core);
 }
+
+bool library_has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 }  // namespace ranvier::models

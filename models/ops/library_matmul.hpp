@@ -23,9 +23,11 @@ struct LibraryMatmul {
 };
 
 /// c[M, N] = a[M, K] · b + bias, or c += a · b, all without gaps between rows: with gaps oneDNN 2.6 takes slower
-/// kernels, and other ones, which sum in another order. Sums in float, rounds once. A row of c has the same
-/// bits whatever M is.
+/// kernels, and other ones, which sum in another order. Sums in float, rounds once.
 void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias);
+
+/// Whether a row of c has the same bits whatever M is. Otherwise only products of one M agree.
+[[nodiscard]] bool library_sums_rows_alike();
 
 /// Whether the processor has instructions for products of bf16, so that they are faster than in f32.
 [[nodiscard]] bool library_has_bf16();

@@ -33,6 +33,7 @@ struct Cuts {
   bool copies_a = false;  ///< to [rows, K piece], from another layout, a wider row or a narrower type
   bool copies_b = false;
   bool gathers_c = false;  ///< sums are kept in f32 beside c until they are complete
+  std::size_t height = 0;  ///< not 0: the library always gets so many rows, filled up with zeros
 };
 
 /// Pieces of about `wanted` of `size` elements, if it is longer than `longest`. A row of a piece takes an odd
@@ -56,10 +57,12 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   } else {
     cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   }
-  cuts.copies_a = widened || shape.transpose_a || cuts.k.count > 1;
+  if (!library_sums_rows_alike()) cuts.height = 64;
+  cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || cuts.k.count > 1;
   cuts.copies_b = widened;
-  cuts.gathers_c = cuts.n.count > 1 || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
-  cuts.rows = shape.m;
+  cuts.gathers_c =
+      cuts.height != 0 || cuts.n.count > 1 || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
+  cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
   const auto limit = [&](std::size_t row_bytes) {
     cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));
   };
@@ -144,10 +147,10 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   const DType dtype = cuts.widened ? DType::f32 : arrays.dtype;
   const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
-  if (n == 0) return;  // pieces are rounded up: nothing may be left for the last ones
+  const std::size_t height = std::max(m, cuts.height);
   const std::size_t c_begin = rows.begin * shape.n + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
-  auto* sums = cuts.gathers_c ? memory.c.get<float>(m * n) : nullptr;
+  auto* sums = cuts.gathers_c ? memory.c.get<float>(height * n) : nullptr;
 
   const void* bias = arrays.bias == nullptr ? nullptr : at(arrays.bias, arrays.dtype, columns.begin);
   if (bias != nullptr && cuts.widened) {
@@ -158,14 +161,14 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   for (std::size_t k_piece = 0; k_piece < cuts.k.count; ++k_piece) {
     const Share depth = piece_of(shape.k, k_piece, cuts.k);
     const std::size_t k = depth.end - depth.begin;
-    if (k == 0) break;
 
     const std::size_t a_stride = shape.transpose_a ? shape.m : shape.k;
     const void* a =
         at(arrays.a, arrays.dtype,
            shape.transpose_a ? depth.begin * a_stride + rows.begin : rows.begin * a_stride + depth.begin);
     if (cuts.copies_a) {
-      void* copy = memory.a.get(m * k * size_of(dtype));
+      auto* copy = memory.a.get(height * k * size_of(dtype));
+      std::fill(copy + m * k * size_of(dtype), copy + height * k * size_of(dtype), std::byte{});
       copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, a_stride, m,
                  k, memory.strip);
       a = copy;
@@ -180,7 +183,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
                  shape.transpose_b ? n : k, shape.transpose_b ? k : n, memory.strip);
       b = copy;
     }
-    library_matmul({.m = m,
+    library_matmul({.m = height,
                     .n = n,
                     .k = k,
                     .transpose_b = shape.transpose_b,
