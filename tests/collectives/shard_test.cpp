@@ -1,0 +1,243 @@
+#include "collectives/shard.hpp"
+
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::collectives;
+
+namespace {
+
+constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
+
+std::vector<Sharding> all_shardings() {
+  std::vector<Sharding> all;
+  for (Scope p : scopes) {
+    for (Scope g : scopes) {
+      for (Scope o : scopes) all.push_back({p, g, o});
+    }
+  }
+  all.push_back(parse_sharding("zero++"));
+  return all;
+}
+
+struct Column {
+  std::vector<int> node_of;
+  int group_size = 1;
+};
+
+const Column columns[] = {
+    {{0}, 1},
+    {{0, 0, 0, 0}, 2},
+    {{0, 0, 0, 0}, 4},
+    {{0, 0, 1, 1}, 2},
+    {{0, 0, 1, 1}, 1},
+    {{0, 0, 1, 1}, 4},
+    {{0, 1, 0, 1}, 2},
+    {{0, 0, 0, 1, 1, 1}, 3},
+    {{0, 0, 0, 1, 1, 1}, 2},
+    {{0, 0, 1, 1, 2, 2}, 6},
+    {{0, 0, 1, 1, 2, 2, 3, 3}, 4},
+    {{0, 0, 0, 0, 1}, 5},
+};
+
+/// A column whose ranks hold a unit of `elements` each, in plain arrays.
+class Ranks {
+ public:
+  Ranks(const Column& column, std::size_t elements) : elements_(elements) {
+    for (int r = 0; r < static_cast<int>(column.node_of.size()); ++r) {
+      layouts.emplace_back(column.node_of, column.group_size, r);
+      data.emplace_back(elements, 0.0);
+    }
+  }
+
+  /// What MPI would do, on the ranges that the layout names.
+  void run(const Hop& hop) {
+    const auto before = data;
+    for (std::size_t r = 0; r < layouts.size(); ++r) {
+      const Team& team = layouts[r].team(hop.team);
+      const Range mine = layouts[r].range(hop.collective == Collective::reduce_scatter ? hop.piece : hop.whole, elements_);
+      for (std::size_t e = mine.begin; e < mine.begin + mine.count; ++e) {
+        double sum = 0;
+        for (const int member : team.members) {
+          const auto m = static_cast<std::size_t>(member);
+          const Range piece = layouts[m].range(hop.piece, elements_);
+          const bool has = e >= piece.begin && e < piece.begin + piece.count;
+          if (hop.collective != Collective::all_gather || has) sum += before[m][e];
+        }
+        data[r][e] = sum;
+      }
+    }
+  }
+
+  std::vector<ShardLayout> layouts;
+  std::vector<std::vector<double>> data;
+
+ private:
+  std::size_t elements_;
+};
+
+}  // namespace
+
+TEST_CASE("a sharding is a name or three letters, and nothing else") {
+  CHECK(parse_sharding("zero1") == Sharding{Scope::none, Scope::none, Scope::global});
+  CHECK(parse_sharding("paro-iig") == parse_sharding("IIG"));
+  CHECK(parse_sharding("nig") == parse_sharding("paro-nig"));
+  CHECK(parse_sharding("zero++").secondary_parameters);
+  CHECK(to_string(parse_sharding("GIN")) == "GIN");
+  for (const NamedSharding& named : named_shardings()) CHECK(to_string(named.sharding) == named.name);
+  for (const char* wrong : {"", "zero4", "NN", "NNNN", "NXN"}) {
+    try {
+      (void)parse_sharding(wrong);
+      FAIL("accepted " << wrong);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::usage);
+      CHECK(std::string(error.what()).find("paro-nig") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("pieces of a scope cover a unit once per copy, and finer ones lie inside coarser ones") {
+  for (const Column& column : columns) {
+    const auto ranks = column.node_of.size();
+    const std::size_t elements = ranks * 6;
+    for (Scope scope : scopes) {
+      std::vector<int> held(elements, 0);
+      int copies = 0;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        const ShardLayout layout(column.node_of, column.group_size, static_cast<int>(r));
+        copies = layout.ranks() / layout.pieces(scope);
+        const Range range = layout.range(scope, elements);
+        for (std::size_t e = range.begin; e < range.begin + range.count; ++e) ++held[e];
+        const Range global = layout.range(Scope::global, elements);
+        CHECK(global.begin >= range.begin);
+        CHECK(global.begin + global.count <= range.begin + range.count);
+      }
+      CHECK(std::all_of(held.begin(), held.end(), [&](int count) { return count == copies; }));
+    }
+  }
+}
+
+TEST_CASE("the hops of every sharding work on the pieces that their teams own") {
+  for (const Column& column : columns) {
+    for (std::size_t r = 0; r < column.node_of.size(); ++r) {
+      const ShardLayout layout(column.node_of, column.group_size, static_cast<int>(r));
+      const std::size_t elements = column.node_of.size() * 4;
+      for (const Sharding& sharding : all_shardings()) {
+        const ShardFlow flow = layout.flow(sharding);
+        for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch,
+                                 &flow.reduce_batch, &flow.gather_gradient, &flow.refresh}) {
+          for (const Hop& hop : *hops) {
+            const Team& team = layout.team(hop.team);
+            CHECK(team.members.size() > 1);
+            if (hop.collective == Collective::all_reduce) continue;
+            const Range whole = layout.range(hop.whole, elements);
+            const int piece = team.topology.piece(team.index_of(static_cast<int>(r)));
+            const Range owned = chunk_of_piece(whole.count, static_cast<int>(team.members.size()), piece, 1, 0);
+            CHECK(Range{whole.begin + owned.begin, owned.count} == layout.range(hop.piece, elements));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("under every sharding gradients become the column's sum where the optimizer steps, and parameters come back") {
+  for (const Column& column : columns) {
+    const auto count = column.node_of.size();
+    const std::size_t elements = count * 2;
+    for (const Sharding& sharding : all_shardings()) {
+      CAPTURE(to_string(sharding));
+      Ranks gradient(column, elements);
+      std::vector<std::vector<double>> kept(count, std::vector<double>(elements, 0.0));
+      std::vector<double> sum(elements, 0);
+      std::vector<ShardFlow> flows;
+      for (const ShardLayout& layout : gradient.layouts) flows.push_back(layout.flow(sharding));
+      for (int microbatch = 1; microbatch <= 2; ++microbatch) {
+        for (std::size_t r = 0; r < count; ++r) {
+          for (std::size_t e = 0; e < elements; ++e) {
+            gradient.data[r][e] = static_cast<double>((r + 1) * 100 + e * static_cast<std::size_t>(microbatch));
+            sum[e] += gradient.data[r][e];
+          }
+        }
+        for (const Hop& hop : flows[0].reduce_microbatch) gradient.run(hop);
+        for (std::size_t r = 0; r < count; ++r) {
+          for (std::size_t e = 0; e < elements; ++e) kept[r][e] += gradient.data[r][e];
+        }
+      }
+      gradient.data = kept;
+      const auto forget_outside = [&](Ranks& ranks, Scope scope) {
+        for (std::size_t r = 0; r < count; ++r) {
+          const Range range = ranks.layouts[r].range(scope, elements);
+          for (std::size_t e = 0; e < elements; ++e) {
+            if (e < range.begin || e >= range.begin + range.count) ranks.data[r][e] = -1e9;
+          }
+        }
+      };
+      forget_outside(gradient, sharding.gradients);
+      for (const Hop& hop : flows[0].reduce_batch) gradient.run(hop);
+      forget_outside(gradient, flows[0].reduced);
+      for (const Hop& hop : flows[0].gather_gradient) gradient.run(hop);
+      Ranks parameter(column, elements);
+      for (std::size_t r = 0; r < count; ++r) {
+        const Range range = gradient.layouts[r].range(sharding.optimizer, elements);
+        for (std::size_t e = range.begin; e < range.begin + range.count; ++e) {
+          CHECK(gradient.data[r][e] == sum[e]);
+          parameter.data[r][e] = static_cast<double>(e) + 0.5;
+        }
+      }
+      forget_outside(parameter, sharding.optimizer);
+      for (const Hop& hop : flows[0].refresh) parameter.run(hop);
+      forget_outside(parameter, sharding.parameters);
+      auto fresh = parameter.data;
+      for (const Hop& hop : flows[0].gather_forward) parameter.run(hop);
+      for (std::size_t r = 0; r < count; ++r) {
+        for (std::size_t e = 0; e < elements; ++e) CHECK(parameter.data[r][e] == static_cast<double>(e) + 0.5);
+      }
+      if (!sharding.secondary_parameters) continue;
+      forget_outside(parameter, Scope::group);
+      for (const Hop& hop : flows[0].gather_backward) parameter.run(hop);
+      CHECK(parameter.data[0][elements - 1] == static_cast<double>(elements - 1) + 0.5);
+    }
+  }
+}
+
+TEST_CASE("named shardings send what the papers say") {
+  const std::vector<int> node_of{0, 0, 1, 1};
+  const ShardLayout layout(node_of, 2, 0);
+  constexpr auto gather = Collective::all_gather, scatter = Collective::reduce_scatter, reduce = Collective::all_reduce;
+  const auto column = TeamKind::column, group = TeamKind::group, replicas = TeamKind::replicas;
+  const Scope N = Scope::none, I = Scope::group, G = Scope::global;
+  using Hops = std::vector<Hop>;
+
+  const ShardFlow zero1 = layout.flow(parse_sharding("zero1"));
+  CHECK(zero1.reduce_batch == Hops{{scatter, column, N, G}});
+  CHECK(zero1.refresh == Hops{{gather, column, N, G}});
+  const ShardFlow mics = layout.flow(parse_sharding("mics"));
+  CHECK(mics.gather_forward == Hops{{gather, group, N, I}});
+  CHECK(mics.reduce_microbatch == Hops{{scatter, group, N, I}});
+  CHECK(mics.reduce_batch == Hops{{reduce, replicas, I, I}});
+  CHECK(mics.refresh.empty());
+  const ShardFlow igg = layout.flow(parse_sharding("paro-igg"));
+  CHECK(igg.reduce_microbatch == Hops{{scatter, group, N, I}, {scatter, replicas, I, G}});
+  CHECK(igg.reduce_batch.empty());
+  CHECK(igg.refresh == Hops{{gather, replicas, I, G}});
+  const ShardFlow nig = layout.flow(parse_sharding("paro-nig"));
+  CHECK(nig.reduce_batch == Hops{{scatter, replicas, I, G}});
+  CHECK(nig.refresh == Hops{{gather, replicas, I, G}, {gather, group, N, I}});
+  const ShardFlow zeropp = layout.flow(parse_sharding("zero++"));
+  CHECK(zeropp.gather_forward == Hops{{gather, column, N, G}});
+  CHECK(zeropp.gather_backward == Hops{{gather, group, N, I}});
+}
+
+TEST_CASE("rows are neighbours only where they share a node in every column") {
+  // Two columns of four rows on nodes of six ranks.
+  const std::vector<int> node_of{0, 0, 0, 0, 0, 0, 1, 1};
+  CHECK(common_rows(node_of, 2, 4) == std::vector<int>{0, 0, 1, 1});
+  CHECK(common_rows(std::vector<int>{0, 0, 0, 0}, 2, 2) == std::vector<int>{0, 0});
+}
