@@ -1,5 +1,9 @@
 #include "apps/train_options.hpp"
 
+#include "collectives/algorithms.hpp"
+
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace ranvier::apps {
@@ -19,6 +23,7 @@ using runtime::whole;
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
+constexpr int imagined_node_size = 8;
 
 /// Fields that flags set and that become others once everything is known.
 struct Asked {
@@ -92,8 +97,50 @@ OptionBinding device(DeviceChoice& field) {
           .write = binding.write};
 }
 
+OptionBinding sharding(collectives::Sharding& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field = collectives::parse_sharding(given);
+            return {};
+          },
+          .write = [&field] { return collectives::to_string(field); }};
+}
+
+std::string shard_names() {
+  std::vector<std::string_view> names;
+  for (const auto& named : collectives::named_shardings()) names.push_back(named.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// "auto" or one of the collective's algorithms.
+OptionBinding algorithm(std::string& field, collectives::Collective collective) {
+  std::vector<std::pair<std::string, std::string>> words{{"auto", "auto"}};
+  for (const auto& each : collectives::algorithms(collective)) words.emplace_back(each.name, each.name);
+  return choice<std::string>(field, std::move(words));
+}
+
+std::string algorithm_names(collectives::Collective collective) {
+  std::string names;
+  for (const auto& each : collectives::algorithms(collective)) names += fmt::format(", {}", each.name);
+  return names;
+}
+
+OptionBinding prefetch(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int units = 0;
+            if (given == "auto") {
+              field.reset();
+            } else if (!whole(units, 0, most).read(given)) {
+              field = units;
+            } else {
+              return "a number of units, 0 for none, or auto";
+            }
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+}
+
 OptionTable declare(Asked& asked) {
-  auto& [model_options, grid, batch, data, optimizer, precision, device_options, run] = asked.options;
+  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, run] = asked.options;
   auto& gpt = model_options.gpt;
   OptionTable table;
 
@@ -112,6 +159,29 @@ OptionTable declare(Asked& asked) {
   table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(grid.shape.g_inter, 1, most)});
   table.add({"g-data", "N", "data-parallel rows; g-inter times g-data is the number of ranks",
              whole(grid.shape.g_data, 0, most), "ranks / g-inter"});
+
+  using collectives::Collective;
+  table.concern("Sharding");
+  table.add({"shard", "NAME",
+             "how rows share parameters, gradients and optimizer states out: " + shard_names() +
+                 ", or a letter for each: N (whole), I (in a group), G (over all rows)",
+             sharding(shard.sharding)});
+  table.add({"group-size", "N", "rows that hold one copy where the letter is I; divides --g-data",
+             whole(shard.group_size, 0, most), "the rows on one node"});
+  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", whole(shard.node_size, 0, most),
+             "0, or 8 with --world, all of them if fewer"});
+  table.add(
+      {"links", "FILE", "measured latency and bandwidth of links, as JSON, for auto below", text(shard.links)});
+  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &shard.all_gather},
+                                          {Collective::reduce_scatter, &shard.reduce_scatter},
+                                          {Collective::all_reduce, &shard.all_reduce}}) {
+    table.add({to_string(collective), "NAME", "auto: the fastest on these links" + algorithm_names(collective),
+               algorithm(*field, collective)});
+  }
+  table.add({"prefetch", "N",
+             "units whose parameters are gathered ahead of their use; auto: 2, fewer where "
+             "--device-memory leaves no room; 0: none",
+             prefetch(shard.prefetch)});
 
   table.concern("Batch");
   table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",
@@ -189,7 +259,8 @@ OptionTable declare(Asked& asked) {
   table.add({"save", "FILE", "where to write the weights at the end", text(run.save)});
   table.add({"metrics", "FILE", "where to write one JSON line per step", text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
-  table.add({"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
+  table.add(
+      {"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
   table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});
@@ -220,6 +291,23 @@ void resolve_grid(GridOptions& grid, const OptionTable& table) {
        wanted, grid.ranks == 1 ? "is 1" : fmt::format("are {}", grid.ranks),
        table.given("world") ? fmt::format("give --world {}", wanted)
                             : fmt::format("start with mpirun -n {}, or change the grid", wanted));
+}
+
+std::vector<int> divisors(int whole) {
+  std::vector<int> all;
+  for (int n = 1; n <= whole; ++n) {
+    if (whole % n == 0) all.push_back(n);
+  }
+  return all;
+}
+
+void resolve_shard(ShardOptions& shard, const GridOptions& grid, bool imagined) {
+  const int rows = grid.shape.g_data;
+  if (shard.group_size > 0 && rows % shard.group_size != 0)
+    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column (--g-data): choose from {}",
+         shard.group_size, rows, fmt::join(divisors(rows), ", "));
+  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, grid.ranks);
+  if (!shard.links.empty()) shard.measured = collectives::read_links(shard.links);
 }
 
 /// The greatest divisor of `whole` that is not above `wanted`.
@@ -316,7 +404,9 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
     fail(ErrorCode::usage, "--timeout 0 would end every job at once: give seconds, such as 60");
 
   resolve_grid(options.grid, table);
-  if (table.given("hidden") && !table.given("heads")) options.model.gpt.heads = default_heads(options.model.gpt.hidden);
+  resolve_shard(options.shard, options.grid, asked.world > 0);
+  if (table.given("hidden") && !table.given("heads"))
+    options.model.gpt.heads = default_heads(options.model.gpt.hidden);
   check_model(options.model, options.grid);
   resolve_batch(options.batch, options.grid.shape, table);
   resolve_data(options.data, options.model, options.run, table);
@@ -324,6 +414,22 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;
   return options;
+}
+
+std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked) {
+  const int size = options.shard.node_size;
+  if (size == 0) {
+    expect(std::ssize(asked) == options.grid.ranks, "the nodes of {} ranks are known, and {} are needed",
+           asked.size(), options.grid.ranks);
+    return {asked.begin(), asked.end()};
+  }
+  std::vector<int> nodes;
+  for (int rank = 0; rank < options.grid.ranks; ++rank) nodes.push_back(rank / size);
+  return nodes;
+}
+
+int group_size_of(const ShardOptions& options, std::span<const int> node_of_row) {
+  return options.group_size > 0 ? options.group_size : collectives::common_node_size(node_of_row);
 }
 
 std::string train_help() {
@@ -341,6 +447,14 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   asked.dry_run = options.run.request == Request::dry_run;
   auto all = declare(asked).resolved();
   std::erase_if(all, [](const auto& option) { return option.name == "help" || option.name == "version"; });
+  if (options.shard.measured) {
+    // A path may lead to other figures on another node, and ranks that read those would choose other plans.
+    const auto links =
+        std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
+    std::string figures = collectives::to_json(*options.shard.measured);
+    std::erase(figures, '\n');
+    all.insert(links + 1, {links->concern, "links' figures", figures, false});
+  }
   return all;
 }
 

@@ -1,8 +1,10 @@
 // What ranvier-train was asked to do: one struct per concern, filled from flags and a config file, checked as
-// far as that needs no files, with every default resolved. Every rank parses for itself; ranks compare
+// far as that needs no data, with every default resolved. Every rank parses for itself; ranks compare
 // options_hash().
 #pragma once
 
+#include "collectives/links.hpp"
+#include "collectives/shard.hpp"
 #include "models/gpt.hpp"
 #include "models/text/token_file.hpp"
 #include "runtime/grid.hpp"
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,18 @@ struct ModelOptions {
 struct GridOptions {
   int ranks = 1;  ///< of the job, or of the one that --world imagines
   runtime::GridShape shape;
+};
+
+/// How the ranks of a column share its states out, and what carries them. nodes_of() and group_size_of() resolve
+/// what depends on where the ranks are.
+struct ShardOptions {
+  collectives::Sharding sharding;              ///< ddp
+  int group_size = 0;                          ///< ranks of a column that hold one copy; 0: those on one node
+  int node_size = 0;                           ///< rank r is on node r / node_size; 0: ask MPI, never with --world
+  std::string links;                           ///< path; empty: none
+  std::optional<collectives::Links> measured;  ///< what that file says
+  std::string all_gather = "auto", reduce_scatter = "auto", all_reduce = "auto";  ///< or an algorithm's name
+  std::optional<int> prefetch;  ///< units gathered ahead of their use; none: as many as memory allows
 };
 
 enum class PipelinePolicy { message_driven, one_forward_one_backward, gpipe };
@@ -100,6 +115,7 @@ struct RunOptions {
 struct TrainOptions {
   ModelOptions model;
   GridOptions grid;
+  ShardOptions shard;
   BatchOptions batch;
   DataOptions data;
   OptimizerOptions optimizer;
@@ -113,6 +129,12 @@ struct TrainOptions {
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks);
 
 [[nodiscard]] std::string train_help();
+
+/// The node of every rank: as --node-size says, or else as `asked` does, which is what MPI answered.
+[[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
+
+/// Ranks of a group, where the rows of the grid are on these nodes (collectives::common_rows).
+[[nodiscard]] int group_size_of(const ShardOptions& options, std::span<const int> node_of_row);
 
 /// Every option with the value that the run uses, in the order of the help text.
 [[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);

@@ -23,8 +23,8 @@ struct GptOptions {
   Precision precision;
 };
 
-/// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl", and Myelin's Table I: "gpt-12b", "gpt-24b",
-/// "gpt-50b", "gpt-100b". Empty if there is no such preset.
+/// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b", as large as PaRO's smaller model; and Myelin's
+/// Table I: "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b". Empty if there is no such preset.
 [[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> gpt_preset_names();
 

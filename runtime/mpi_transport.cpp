@@ -133,7 +133,11 @@ MpiSession::MpiSession(int& argc, char**& argv) {
         "MPI_Comm_split_type");
   check(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
+  int lowest = rank_;
+  check(MPI_Bcast(&lowest, 1, MPI_INT, 0, node), "MPI_Bcast");
   check(MPI_Comm_free(&node), "MPI_Comm_free");
+  nodes_.resize(static_cast<std::size_t>(ranks_));
+  check(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
 }
 
 MpiSession::~MpiSession() { MPI_Finalize(); }

@@ -5,7 +5,9 @@
 
 #include "runtime/transport.hpp"
 
+#include <chrono>
 #include <memory>
+#include <vector>
 
 namespace ranvier::runtime {
 
@@ -24,6 +26,8 @@ class MpiSession {
   /// Ranks on this machine, and this rank's number among them.
   [[nodiscard]] int local_ranks() const noexcept { return local_ranks_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  /// The machine of every rank, as the lowest rank on it.
+  [[nodiscard]] const std::vector<int>& nodes() const noexcept { return nodes_; }
 
   /// Ends every rank of the job at once with this exit status. Does not return.
   [[noreturn]] void abort(int status);
@@ -40,6 +44,7 @@ class MpiSession {
   int ranks_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  std::vector<int> nodes_;
   std::chrono::duration<double> patience_ = std::chrono::minutes(10);
 };
 

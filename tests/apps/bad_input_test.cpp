@@ -98,6 +98,40 @@ TEST_CASE_FIXTURE(Fixture, "a batch that the rows cannot share is refused") {
   check_refused(2, {"--g-data", "2", "--batch-size", "5"}, {"--batch-size 5", "--g-data 2", "multiple"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "a sharding that is neither a name nor three scopes is refused") {
+  check_refused(2, {"--shard", "zero4"}, {"--shard zero4", "zero++", "IGG"});
+  check_refused(2, {"--shard", "NGX"}, {"--shard NGX", "I (in a group)"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a group size that does not divide the column is refused with those that do") {
+  check_refused(4, {"--shard", "mics", "--group-size", "3"}, {"--group-size 3", "4 ranks", "1, 2, 4"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an algorithm that its collective does not have is refused with those that it has") {
+  check_refused(2, {"--all-gather", "torus"}, {"--all-gather", "'torus'", "auto, ring", "ho-ring"});
+  check_refused(2, {"--reduce-scatter", "tree"}, {"--reduce-scatter", "'tree'", "h-ring"});
+  check_refused(2, {"--all-reduce", "best"}, {"--all-reduce", "'best'", "torus"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a number of ranks of a node, or of units to prefetch, that is none is refused") {
+  check_refused(2, {"--node-size", "two"}, {"--node-size", "'two'"});
+  check_refused(2, {"--prefetch", "some"}, {"--prefetch", "'some'", "auto"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not complete is refused") {
+  check_refused(2, {"--links", file("none.json")}, {"--links", file("none.json"), "cannot be read"});
+  const auto check_links_refused = [&](const std::string& content, Words words) {
+    const std::string path = folder.write("links.json", content).string();
+    words.push_back("--links " + path);
+    check_refused(2, {"--links", path}, words);
+  };
+  const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
+  check_links_refused("{intra", {"is not JSON"});
+  check_links_refused(R"({"inter_node": )" + link + "}", {"lacks the class 'intra_node'", "write {"});
+  check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
+                      {"lacks 'bytes_per_second' in 'intra_node'"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "more stages than layers are refused") {
   check_refused(3, {"--g-inter", "3", "--layers", "2"}, {"--g-inter 3", "--layers 2"});
 }

@@ -102,6 +102,72 @@ TEST_CASE("a dry run may imagine its ranks and needs no data") {
   refused({"--world", "8"}, "add --dry-run");
 }
 
+TEST_CASE("every row holds everything unless --shard says otherwise, by a name or by letters") {
+  CHECK(parse({"--data", "a"}).shard.sharding == collectives::parse_sharding("ddp"));
+  CHECK(parse({"--data", "a", "--shard", "zero3"}).shard.sharding == collectives::parse_sharding("GGG"));
+  CHECK(parse({"--data", "a", "--shard", "igg"}).shard.sharding == collectives::parse_sharding("paro-igg"));
+  CHECK(parse({"--data", "a", "--shard", "zero++"}).shard.sharding.secondary_parameters);
+  CHECK(resolved_map(parse({"--data", "a", "--shard", "INI"}))["shard"] == "INI");
+  refused({"--shard", "zero4"}, "--shard zero4: take ddp, zero1");
+  refused({"--shard", "IXG"}, "three letters of N (whole), I (in a group), G (global)");
+}
+
+TEST_CASE("a group is the rows on one node, or a divisor of them all") {
+  const std::vector<int> six_on_two{0, 0, 0, 1, 1, 1}, uneven{0, 0, 0, 0, 1, 1};
+  const auto automatic = parse({"--data", "a"}, 6).shard;
+  CHECK(group_size_of(automatic, six_on_two) == 3);
+  CHECK(group_size_of(automatic, uneven) == 2);
+  CHECK(group_size_of(parse({"--data", "a", "--group-size", "6"}, 6).shard, six_on_two) == 6);
+  refused({"--group-size", "3"},
+          "--group-size 3 does not divide the 4 ranks of a column (--g-data): choose from 1, 2, 4");
+  refused({"--group-size", "-1"}, "--group-size: '-1'");
+}
+
+TEST_CASE("ranks are on the nodes that MPI names, unless --node-size imagines some") {
+  const std::vector<int> asked{0, 0, 2, 2};
+  CHECK(nodes_of(parse({"--data", "a"}), asked) == asked);
+  CHECK(nodes_of(parse({"--data", "a", "--node-size", "3"}), asked) == std::vector{0, 0, 0, 1});
+  CHECK(parse({"--dry-run", "--world", "64"}).shard.node_size == 8);
+  CHECK(parse({"--dry-run", "--world", "6"}).shard.node_size == 6);
+  CHECK(nodes_of(parse({"--dry-run", "--world", "4", "--node-size", "2"}, 1), std::vector{0}) ==
+        std::vector{0, 0, 1, 1});
+}
+
+TEST_CASE("algorithms are auto or one of their collective's") {
+  const auto automatic = parse({"--data", "a"}).shard;
+  CHECK(automatic.all_gather == "auto");
+  CHECK_FALSE(automatic.prefetch);
+  const auto shard = parse({"--data", "a", "--all-gather", "ho-ring", "--reduce-scatter", "hierarchical",
+                            "--all-reduce", "torus", "--prefetch", "0"})
+                         .shard;
+  CHECK(shard.all_gather == "ho-ring");
+  CHECK(shard.reduce_scatter == "hierarchical");
+  CHECK(shard.all_reduce == "torus");
+  CHECK(shard.prefetch == 0);
+  refused({"--all-gather", "torus"}, "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
+  refused({"--all-reduce", "h-ring"}, "one of auto, ring, recursive, hierarchical, torus, ho-ring");
+  refused({"--prefetch", "-1"}, "a number of units, 0 for none, or auto");
+}
+
+TEST_CASE("ranks that read other figures of links have another hash") {
+  const TemporaryFolder folder;
+  const auto path = (folder.path() / "links.json").string();
+  const auto hash_with = [&](const char* latency) {
+    const std::string link = fmt::format(
+        R"({{"latency_seconds": {}, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})", latency);
+    folder.write("links.json", fmt::format(R"({{"intra_node": {}, "inter_node": {}}})", link, link));
+    const auto options = parse({"--data", "a", "--links", path.c_str()});
+    REQUIRE(options.shard.measured);
+    CHECK(options.shard.measured->intra_node.bytes_per_second == 6e9);
+    return options_hash(options);
+  };
+  CHECK(hash_with("1e-6") == hash_with("1e-6"));
+  CHECK(hash_with("1e-6") != hash_with("2e-6"));
+  refused({"--links", (folder.path() / "none.json").c_str()}, "none.json: cannot be read");
+  folder.write("links.json", "{}");
+  refused({"--links", path.c_str()}, "lacks the class 'intra_node'");
+}
+
 TEST_CASE("the batch is divisible by the rows") {
   refused({"--batch-size", "6"}, "--batch-size 6 is not divisible by --g-data 4: choose a multiple, such as 8");
   CHECK(parse({"--data", "a", "--batch-size", "8"}).batch.microbatch_size == 2);
@@ -159,9 +225,11 @@ TEST_CASE("validation has both a share of the data and a time") {
 
 TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
   const TemporaryFolder folder;
-  const auto options = parse({"--data", "a b.txt", "--model", "gpt2-small", "--g-inter", "2", "--recompute", "auto",
-                              "--precision", "fp16", "--gradient-dtype", "half", "--eval-every", "5", "--dropout",
-                              "0.1", "--learning-rate", "0.00025"});
+  const auto options =
+      parse({"--data",       "a b.txt", "--model",     "gpt2-small", "--g-inter",        "2",
+             "--recompute",  "auto",    "--precision", "fp16",       "--gradient-dtype", "half",
+             "--eval-every", "5",       "--dropout",   "0.1",        "--shard",          "IGN",
+             "--all-gather", "ring",    "--prefetch",  "3",          "--learning-rate",  "0.00025"});
   std::string config;
   for (const auto& [name, value] : resolved_map(options))
     if (!value.empty() && name != "world") config += name + " = " + value + "\n";

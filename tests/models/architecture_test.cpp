@@ -118,6 +118,7 @@ TEST_CASE("the presets have the sizes that their papers give") {
   CHECK(parameters("gpt2-medium") == 354823168);
   CHECK(parameters("gpt2-large") == 774030080);
   CHECK(parameters("gpt2-xl") == 1557611200);
+  CHECK(parameters("gpt-7b") / 7e9 == doctest::Approx(1).epsilon(0.05));
   CHECK(parameters("gpt-12b") / 12e9 == doctest::Approx(1).epsilon(0.02));
   CHECK(parameters("gpt-24b") / 24e9 == doctest::Approx(1).epsilon(0.03));
   CHECK(parameters("gpt-50b") / 50e9 == doctest::Approx(1).epsilon(0.03));

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <numeric>
@@ -259,4 +260,7 @@ TEST_CASE("smallest and largest are over all ranks") {
   CHECK(session.smallest(session.rank() + 5) == 5);
   CHECK(session.largest(session.rank()) == session.ranks() - 1);
   CHECK(session.local_rank() < session.local_ranks());
+  REQUIRE(session.nodes().size() == static_cast<std::size_t>(session.ranks()));
+  CHECK(std::count(session.nodes().begin(), session.nodes().end(),
+                   session.nodes()[static_cast<std::size_t>(session.rank())]) == session.local_ranks());
 }
