@@ -8,7 +8,7 @@
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
 
-packages=(cmake g++ ninja-build pkg-config
+packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev liburing-dev openmpi-bin)
 
 [ -r /etc/os-release ] && . /etc/os-release

@@ -1,0 +1,334 @@
+// The emulated cluster of run.sh: who shares memory, what crosses which link, and that nothing stays behind.
+// Exits with 77, ctest's "skipped", where the machine does not allow network namespaces.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <net/if.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Outcome {
+  int status = 0;
+  std::string output;
+};
+
+/// A shell's command line, to its end.
+Outcome shell(const std::string& command) {
+  std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) throw std::runtime_error("no process for: " + command);
+  Outcome outcome;
+  char buffer[4096];
+  for (std::size_t got = 0; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    outcome.output.append(buffer, got);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+Outcome cluster(const std::string& arguments) { return shell(RANVIER_CLUSTER " --timeout 120 " + arguments); }
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+/// What follows each `"key": ` of a JSON text, up to the next comma, brace or line end.
+std::vector<std::string> values(const std::string& text, const std::string& key) {
+  std::vector<std::string> found;
+  const std::string mark = '"' + key + "\":";
+  for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    const std::size_t begin = text.find_first_not_of(" \"", at + mark.size());
+    found.push_back(text.substr(begin, text.find_first_of(",}\"\n", begin) - begin));
+  }
+  return found;
+}
+
+struct Link {
+  double in = 0;
+  double out = 0;
+};
+
+/// Bytes of each link of a counters file, under "host0 between" and the like.
+std::map<std::string, Link> links(const std::string& counters) {
+  const auto names = values(counters, "name"), kinds = values(counters, "link");
+  const auto in = values(counters, "bytes_in"), out = values(counters, "bytes_out");
+  std::map<std::string, Link> result;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    result[names[i] + ' ' + kinds.at(i)] = {std::stod(in.at(i)), std::stod(out.at(i))};
+  }
+  return result;
+}
+
+/// Runs ranvier_move_bytes; the links' bytes, and in `nodes` which ranks share memory.
+std::map<std::string, Link> moved(const std::string& flags, const std::string& moves,
+                                  std::string* nodes = nullptr) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "counters.json").string();
+  const Outcome run = cluster(fmt::format("{} --counters {} -- {} {}", flags, file, RANVIER_MOVE_BYTES, moves));
+  CAPTURE(run.output);
+  REQUIRE(run.status == 0);
+  MESSAGE(flags << ", " << moves << ": " << run.output);  // the time is told, never judged
+  if (nodes) {
+    const std::size_t begin = run.output.find("[[");
+    *nodes = run.output.substr(begin, run.output.find("]]") + 2 - begin);
+  }
+  return links(folder.read("counters.json"));
+}
+
+constexpr double mebibyte = 1024 * 1024;
+
+/// Payload, and at most 3 % of headers and acknowledgements.
+void check_payload(double counted, double payload) {
+  CHECK(counted >= payload);
+  CHECK(counted <= 1.03 * payload);
+}
+
+/// What MPI says to start and to end, and the acknowledgements of what came in.
+constexpr double small_talk = 0.02 * 16 * mebibyte;
+
+std::set<std::string> interfaces() {
+  std::set<std::string> names;
+  struct if_nameindex* all = ::if_nameindex();
+  for (const struct if_nameindex* i = all; i && i->if_index != 0; ++i) names.insert(i->if_name);
+  ::if_freenameindex(all);
+  return names;
+}
+
+/// True if a process lives in one of these network namespaces, named "net:[4026531840]".
+bool inhabited(const std::set<std::string>& namespaces) {
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::error_code gone;
+    const auto place = std::filesystem::read_symlink(process.path() / "ns" / "net", gone);
+    if (!gone && namespaces.contains(place.string())) return true;
+  }
+  return false;
+}
+
+/// The namespaces that `readlink /proc/self/ns/net` of the ranks printed.
+std::set<std::string> namespaces_in(const std::string& output) {
+  std::set<std::string> found;
+  for (std::size_t at = output.find("net:["); at != std::string::npos; at = output.find("net:[", at + 1)) {
+    found.insert(output.substr(at, output.find(']', at) + 1 - at));
+  }
+  return found;
+}
+
+/// run.sh in the background with ranks that sleep, and its output in a file.
+class SleepingCluster {
+ public:
+  SleepingCluster() : output_((folder_.path() / "output").string()) {
+    process_ = ::fork();
+    REQUIRE(process_ >= 0);
+    if (process_ == 0) {
+      ::dup2(::open(output_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), STDOUT_FILENO);
+      ::execl(RANVIER_CLUSTER, RANVIER_CLUSTER, "--timeout", "100", "--", "sh", "-c",
+              "readlink /proc/self/ns/net; sleep 100", nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 600 && namespaces_in(folder_.read("output")).size() < 2; ++i)
+      std::this_thread::sleep_for(50ms);
+    namespaces = namespaces_in(folder_.read("output"));
+  }
+  /// Sends the signal and waits.
+  void end(int signal) const {
+    ::kill(process_, signal);
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+  }
+
+  std::set<std::string> namespaces;
+
+ private:
+  TemporaryFolder folder_;
+  std::string output_;
+  pid_t process_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("ranks of one host share memory, those of different hosts do not") {
+  std::string nodes;
+  moved("--hosts 2 --ranks-per-host 2", "", &nodes);
+  CHECK(nodes == "[[0, 1], [2, 3]]");
+  moved("--hosts 3 --ranks-per-host 1", "", &nodes);
+  CHECK(nodes == "[[0], [1], [2]]");
+}
+
+TEST_CASE("what goes from host to host is counted on the links of these two, each way by itself") {
+  const auto link = moved("--hosts 2 --ranks-per-host 2 --rate 400mbit",
+                          fmt::format("0:2:{0:.0f} 1:3:{0:.0f} 3:0:{0:.0f}", 16 * mebibyte));
+  REQUIRE(link.size() == 2);
+  check_payload(link.at("host0 between").out, 2 * 16 * mebibyte);
+  check_payload(link.at("host0 between").in, 16 * mebibyte);
+  CHECK(link.at("host1 between").in == link.at("host0 between").out);
+  CHECK(link.at("host1 between").out == link.at("host0 between").in);
+
+  const auto three =
+      moved("--hosts 3 --ranks-per-host 1 --rate 400mbit", fmt::format("0:1:{0:.0f} 0:2:{0:.0f}", 16 * mebibyte));
+  REQUIRE(three.size() == 3);
+  check_payload(three.at("host0 between").out, 2 * 16 * mebibyte);
+  CHECK(three.at("host0 between").in < small_talk);
+  for (const auto* host : {"host1 between", "host2 between"}) {
+    check_payload(three.at(host).in, 16 * mebibyte);
+    CHECK(three.at(host).out < small_talk);
+  }
+}
+
+TEST_CASE("what stays on a host crosses no link") {
+  const auto link =
+      moved("--hosts 2 --ranks-per-host 2 --rate 1mbit", fmt::format("0:1:{0:.0f} 3:2:{0:.0f}", 64 * mebibyte));
+  REQUIRE(link.size() == 2);
+  for (const auto& [name, bytes] : link) {
+    CAPTURE(name);
+    CHECK(bytes.in < 16384);  // MPI's barriers
+    CHECK(bytes.out < 16384);
+  }
+}
+
+TEST_CASE("ranks with links of their own use one inside their host and another between hosts") {
+  std::string nodes;
+  const auto link = moved("--hosts 2 --ranks-per-host 2 --rate 400mbit --rank-rate 800mbit",
+                          fmt::format("0:1:{0:.0f} 1:2:{1:.0f}", 16 * mebibyte, 8 * mebibyte), &nodes);
+  CHECK(nodes == "[[0], [1], [2], [3]]");
+  REQUIRE(link.size() == 8);
+  check_payload(link.at("rank0 inside").out, 16 * mebibyte);
+  check_payload(link.at("rank1 inside").in, 16 * mebibyte);
+  check_payload(link.at("rank1 between").out, 8 * mebibyte);
+  check_payload(link.at("rank2 between").in, 8 * mebibyte);
+  CHECK(link.at("rank0 between").out < small_talk);
+  CHECK(link.at("rank1 between").in < small_talk);
+  CHECK(link.at("rank2 inside").in < small_talk);
+  CHECK(link.at("rank3 between").in < small_talk);
+}
+
+TEST_CASE("a failing program's status is passed on, and its hosts are gone") {
+  const auto before = interfaces();
+  const Outcome run = cluster("-- sh -c 'readlink /proc/self/ns/net; exit 3'");
+  CHECK(run.status == 3);
+  const auto namespaces = namespaces_in(run.output);
+  CHECK(namespaces.size() == 2);
+  CHECK_FALSE(inhabited(namespaces));
+  CHECK(interfaces() == before);
+  CHECK(cluster("-- " RANVIER_MOVE_BYTES " 0:9:1").status == 1);
+}
+
+TEST_CASE("a program that hangs is ended after its time, and its hosts are gone") {
+  const Outcome run = cluster("--timeout 2 -- sh -c 'readlink /proc/self/ns/net; sleep 100'");
+  CHECK(run.status == 124);
+  CHECK(contains(run.output, "did not end within 2 s"));
+  const auto namespaces = namespaces_in(run.output);
+  CHECK(namespaces.size() == 2);
+  CHECK_FALSE(inhabited(namespaces));
+}
+
+TEST_CASE("SIGTERM, SIGINT and even SIGKILL of the script end all that it started") {
+  for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
+    CAPTURE(signal);
+    const auto before = interfaces();
+    SleepingCluster sleeping;
+    REQUIRE(sleeping.namespaces.size() == 2);
+    CHECK(inhabited(sleeping.namespaces));
+    sleeping.end(signal);
+    if (signal == SIGKILL) {  // nobody is left to wait
+      for (int i = 0; i < 100 && inhabited(sleeping.namespaces); ++i) std::this_thread::sleep_for(50ms);
+    }
+    CHECK_FALSE(inhabited(sleeping.namespaces));
+    CHECK(interfaces() == before);
+  }
+}
+
+TEST_CASE("two clusters at once do not meet") {
+  const SleepingCluster other;
+  REQUIRE(other.namespaces.size() == 2);
+  std::string nodes;
+  moved("--hosts 2 --ranks-per-host 1", "0:1:1000", &nodes);
+  CHECK(nodes == "[[0], [1]]");
+  CHECK(inhabited(other.namespaces));
+  other.end(SIGTERM);
+}
+
+TEST_CASE("a machine that does not allow namespaces skips, and says why") {
+  if (::geteuid() != 0) return;  // only root can give its rights away
+  const Outcome run = shell("setpriv --bounding-set -all --inh-caps -all " RANVIER_CLUSTER " -- true");
+  CAPTURE(run.output);
+  CHECK(run.status == 77);
+  CHECK(contains(run.output, "skipped: this machine does not allow network namespaces (unshare"));
+}
+
+TEST_CASE("wrong flags are refused with the flag and what it takes") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--hosts 5 -- true", "--hosts is '5'; it takes a whole number from 1 to 4"},
+      {"--rate fast -- true", "'fast' is no rate; write 200mbit or 10gbit"},
+      {"--speed 3 -- true", "unknown flag '--speed'"},
+      {"--hosts 2", "there is no program; it goes behind --"},
+      {"--rate", "--rate lacks its value"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Outcome run = shell(RANVIER_CLUSTER " " + arguments);
+    CAPTURE(run.output);
+    CHECK(run.status == 2);
+    CHECK(contains(run.output, message));
+  }
+}
+
+TEST_CASE("training gives the same bits on two hosts as on one") {
+  const TemporaryFolder folder;
+  const std::string text =
+      folder.write("text.txt", shell("cat " RANVIER_SOURCES "/runtime/*.[ch]pp").output).string();
+  for (const auto* grid : {"--g-data 4", "--g-inter 2 --g-data 2"}) {
+    std::vector<std::vector<std::string>> losses, norms;
+    for (const auto* hosts : {"--hosts 1 --ranks-per-host 4", "--hosts 2 --ranks-per-host 2 --rate 400mbit"}) {
+      const std::string file = (folder.path() / "metrics.jsonl").string();
+      const Outcome run = cluster(
+          fmt::format("{} -- {} --data {} {} --layers 4 --hidden 64 --heads 4 --sequence-length 32 --batch-size 16 "
+                      "--microbatch-size 2 --steps 5 --metrics {}",
+                      hosts, RANVIER_TRAIN, text, grid, file));
+      CAPTURE(run.output);
+      REQUIRE(run.status == 0);
+      losses.push_back(values(folder.read("metrics.jsonl"), "loss"));
+      norms.push_back(values(folder.read("metrics.jsonl"), "grad_norm"));
+      std::filesystem::remove(file);
+    }
+    CAPTURE(grid);
+    REQUIRE(losses[0].size() == 5);
+    CHECK(losses[0].front() != losses[0].back());
+    CHECK(losses[0] == losses[1]);
+    CHECK(norms[0] == norms[1]);
+  }
+}
+
+int main(int argc, char** argv) {
+  doctest::Context context(argc, argv);
+  const bool lists = [&] {
+    for (int a = 1; a < argc; ++a) {
+      if (contains(argv[a], "-list")) return true;
+    }
+    return false;
+  }();
+  if (!lists) {
+    const Outcome check = shell(RANVIER_CLUSTER " --check");
+    if (check.status != 0) {
+      std::fputs(check.output.c_str(), stdout);
+      return check.status;
+    }
+  }
+  return context.run();
+}
