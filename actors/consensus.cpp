@@ -2,7 +2,9 @@
 
 #include "collectives/tree.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -16,23 +18,22 @@ Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport)
 }
 
 void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
-  if (!plans_ || plans_->front().elements != values.size()) {
-    plans_ = std::make_shared<const std::vector<collectives::Plan>>(
-        1, collectives::tree_all_reduce(transport_->ranks(), values.size()));
-    const std::size_t bytes =
-        collectives::Executor::staging_bytes(*plans_, transport_->rank(), runtime::DType::f64, 1);
-    staging_.resize((bytes + sizeof(double) - 1) / sizeof(double));
+  if (!scripts_ || scripts_->front().elements != values.size()) {
+    const collectives::Plan plan = collectives::tree_all_reduce(transport_->ranks(), values.size());
+    scripts_ = std::make_shared<const std::vector<collectives::Script>>(
+        1, collectives::script_of(plan, transport_->rank()));
   }
-  executor_.run({.plans = plans_,
-                 .members = members_,
-                 .me = transport_->rank(),
-                 .data = reinterpret_cast<std::byte*>(values.data()),
-                 .staging = reinterpret_cast<std::byte*>(staging_.data()),
-                 .dtype = runtime::DType::f64,
-                 .channel = runtime::Channel::summary,
-                 .index = 0,
-                 .depth = 1},
-                std::move(done));
+  collectives::Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(values.data()), scripts_}},
+                                           .members = members_,
+                                           .me = transport_->rank(),
+                                           .dtype = runtime::DType::f64,
+                                           .channel = runtime::Channel::summary,
+                                           .index = 0,
+                                           .depth = 1};
+  const std::size_t bytes = collectives::Executor::staging_bytes(operands);
+  staging_.resize(std::max(staging_.size(), (bytes + sizeof(double) - 1) / sizeof(double)));
+  operands.staging = reinterpret_cast<std::byte*>(staging_.data());
+  executor_.run(std::move(operands), std::move(done));
 }
 
 }  // namespace ranvier::actors

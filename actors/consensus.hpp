@@ -25,7 +25,7 @@ class Consensus {
   collectives::Executor executor_;
   std::vector<int> members_;
   std::vector<double> staging_;
-  std::shared_ptr<const std::vector<collectives::Plan>> plans_;
+  std::shared_ptr<const std::vector<collectives::Script>> scripts_;
 };
 
 }  // namespace ranvier::actors

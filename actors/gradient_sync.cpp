@@ -39,11 +39,13 @@ GradientSync::Memory GradientSync::plan(const UnitStates& states, const Options&
     if (ranks == 1) continue;
     const std::size_t elements = states.all()[u].elements;
     const int chunks = chunks_of(elements, options, dtype);
-    const std::vector<collectives::Plan> in_flight(
+    const auto in_flight = std::make_shared<const std::vector<collectives::Script>>(
         static_cast<std::size_t>(std::min(chunks, options.depth)),
-        collectives::ring_all_reduce(ranks, elements, chunks, chunks - 1));  // none is larger than the last
-    staging_bytes = std::max(
-        staging_bytes, collectives::Executor::staging_bytes(in_flight, options.row, dtype, options.depth));
+        collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, chunks - 1),
+                               options.row));  // none is larger than the last
+    staging_bytes =
+        std::max(staging_bytes, collectives::Executor::staging_bytes(
+                                    {.parts = {{nullptr, in_flight}}, .dtype = dtype, .depth = options.depth}));
   }
   memory.reduce_staging = plan.add({MemoryKind::messages, MemorySpace::device, "gradients arriving from the column",
                                     staging_bytes, ranks > 1 ? units_at_a_time : 1});
@@ -93,9 +95,12 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
     Plans& plans = plans_of_size[elements];
     if (!plans) {
       const int chunks = chunks_of(elements, options_, states.precision().gradient);
-      std::vector<collectives::Plan> made;
-      for (int c = 0; c < chunks; ++c) made.push_back(collectives::ring_all_reduce(ranks, elements, chunks, c));
-      plans = std::make_shared<const std::vector<collectives::Plan>>(std::move(made));
+      std::vector<collectives::Script> made;
+      for (int c = 0; c < chunks; ++c) {
+        made.push_back(
+            collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, c), options_.row));
+      }
+      plans = std::make_shared<const std::vector<collectives::Script>>(std::move(made));
     }
     units_[u].plans = plans;
     units_[u].first_tag = tag;
@@ -176,10 +181,9 @@ void GradientSync::reduce_ready() {
     std::byte* staging = free_staging_.back();
     free_staging_.pop_back();
     const auto begin = Trace::Clock::now();
-    executor_->run({.plans = units_[u].plans,
+    executor_->run({.parts = {{states_->all()[u].gradients[0], units_[u].plans}},
                     .members = options_.column,
                     .me = options_.row,
-                    .data = states_->all()[u].gradients[0],
                     .staging = staging,
                     .dtype = states_->precision().gradient,
                     .channel = Channel::collective,

@@ -49,7 +49,7 @@ class GradientSync {
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
  private:
-  using Plans = std::shared_ptr<const std::vector<collectives::Plan>>;
+  using Plans = std::shared_ptr<const std::vector<collectives::Script>>;
   struct Unit {
     Plans plans;  ///< one per chunk; shared by units of one size
     int uses_missing = 0;

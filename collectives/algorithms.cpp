@@ -47,6 +47,14 @@ std::vector<Plan> Algorithm::plans(const Topology& topology, std::size_t element
   return made;
 }
 
+std::vector<Script> Algorithm::scripts(const Topology& topology, std::size_t elements, int chunks, int rank) const {
+  std::vector<Script> made;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    made.push_back(script_of(plan(topology, elements, chunks, chunk), rank));  // one whole plan at a time
+  }
+  return made;
+}
+
 std::span<const Algorithm> algorithms(Collective collective) {
   switch (collective) {
     case Collective::all_gather: return all_gathers;

@@ -3,6 +3,7 @@
 
 #include "collectives/cost.hpp"
 #include "collectives/plan.hpp"
+#include "collectives/script.hpp"
 #include "collectives/topology.hpp"
 
 #include <cstddef>
@@ -21,6 +22,9 @@ struct Algorithm {
 
   /// All chunks' plans.
   [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
+  /// The part of `rank` in each of them.
+  [[nodiscard]] std::vector<Script> scripts(const Topology& topology, std::size_t elements, int chunks,
+                                            int rank) const;
 };
 
 /// Those of a collective, the simplest first.

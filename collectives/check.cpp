@@ -207,6 +207,8 @@ class Propagation {
     const Range& to = receive.operation->range;
     // Moving values to other elements would be a plan of another kind, and is always a mistake here.
     if (from != to) blame(receive, fmt::format("meets elements {} sent in step {}", to_string(from), send.step));
+    // So that what a step moves between two ranks is the same set of ranges at both ends, and can be one message.
+    if (send.step != receive.step) blame(receive, fmt::format("meets what was sent in step {}", send.step));
     const std::size_t first = cell_at(to.begin);
     for (std::size_t i = 0; i < send.payload.size(); ++i) {
       Contributions& target = ranks_[receive.rank].cells[first + i];

@@ -4,6 +4,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <list>
 #include <utility>
@@ -18,38 +19,41 @@ std::size_t align(std::size_t bytes) {
   return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
 }
 
-/// Where the receive_adds of one step arrive, each aligned.
-std::size_t arrival_bytes(std::span<const Operation> step, runtime::DType dtype) {
-  std::size_t bytes = 0;
-  for (const Operation& operation : step) {
-    if (operation.action == Action::receive_add) bytes += align(operation.range.count * size_of(dtype));
-  }
-  return bytes;
+std::size_t chunks_of(const Executor::Operands& operands) {
+  return operands.parts.empty() ? 0 : operands.parts.front().scripts->size();
+}
+
+/// Step `number` of a chunk of one part; nothing where that chunk of the part has no elements.
+const Script::Step* step_of(const Executor::Part& part, std::size_t chunk, std::size_t number) {
+  const auto& steps = (*part.scripts)[chunk].steps;
+  return number < steps.size() ? &steps[number] : nullptr;
+}
+
+std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
+  std::size_t steps = 0;
+  for (const auto& part : operands.parts) steps = std::max(steps, (*part.scripts)[chunk].steps.size());
+  return steps;
 }
 
 /// One of the two places of a chunk in flight: steps use them in turn, as the receives of the next step are posted
-/// while this one runs.
-std::size_t place_bytes(std::span<const Plan> plans, int me, runtime::DType dtype) {
-  std::size_t bytes = 0;
-  for (const Plan& plan : plans) {
-    for (const Step& step : plan.ranks.at(me)) bytes = std::max(bytes, arrival_bytes(step, dtype));
-  }
-  return bytes;
-}
-
-bool overlap(const Range& left, const Range& right) {
-  return left.begin < right.begin + right.count && right.begin < left.begin + left.count;
-}
-
-/// Whether the receives of `next` may write while `current` runs.
-bool can_arrive_early(const Step& next, const Step& current) {
-  for (const Operation& arriving : next) {
-    if (arriving.action != Action::receive) continue;  // to staging, or nothing arrives
-    for (const Operation& running : current) {
-      if (overlap(arriving.range, running.range)) return false;
+/// while this one runs. Each range that is added arrives aligned.
+std::size_t place_bytes(const Executor::Operands& operands) {
+  std::size_t largest = 0;
+  for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
+    for (std::size_t number = 0; number < steps_of(operands, chunk); ++number) {
+      std::size_t bytes = 0;
+      for (const Executor::Part& part : operands.parts) {
+        const Script::Step* const step = step_of(part, chunk, number);
+        if (step == nullptr) continue;
+        for (const Script::Message& message : step->messages) {
+          if (message.action != Action::receive_add) continue;
+          for (const Range& range : message.ranges) bytes += align(range.count * size_of(operands.dtype));
+        }
+      }
+      largest = std::max(largest, bytes);
     }
   }
-  return true;
+  return largest;
 }
 
 }  // namespace
@@ -57,17 +61,34 @@ bool can_arrive_early(const Step& next, const Step& current) {
 struct Executor::State {
   struct Running;
 
+  /// One message with the ranges of all parts.
+  struct Transfer {
+    Action action = Action::send;
+    int peer = 0;
+    std::vector<runtime::ConstBytes> sent;
+    std::vector<runtime::Bytes> received;
+    std::vector<std::byte*> sums;  ///< of receive_add: where each range that was received is added
+  };
+
+  /// A step as the lane runs it. Entries are kept for later steps, so that these need no new memory.
+  struct Transfers {
+    std::vector<Transfer> entries;
+    std::size_t used = 0;
+  };
+
   /// Runs one chunk after another; several lanes run side by side.
   struct Lane {
     Running* running = nullptr;
     std::byte* staging = nullptr;  ///< two places
-    const std::vector<Step>* steps = nullptr;
+    std::size_t chunk = 0;
+    std::size_t steps = 0;
     runtime::Tag tag;
     std::size_t step = 0;
-    std::size_t left = 0;              ///< operations of this step that are not complete
-    std::size_t place = 0;             ///< where the receive_adds of this step arrive, 0 or 1
+    std::size_t left = 0;              ///< transfers of this step that are not complete
+    std::size_t place = 0;             ///< of the current step, 0 or 1; the following one has the other
     bool next_posted = false;          ///< the receives of the following step were posted
     std::vector<std::uint32_t> early;  ///< those of them that have completed
+    std::array<Transfers, 2> transfers;
   };
 
   struct Running {
@@ -91,23 +112,27 @@ struct Executor::State {
 
   /// The first step at or behind `step` in which this rank does something.
   static std::size_t next_busy(const Lane& lane, std::size_t step) {
-    while (step < lane.steps->size() && (*lane.steps)[step].empty()) ++step;
+    const auto& parts = lane.running->operands.parts;
+    for (; step < lane.steps; ++step) {
+      for (const Part& part : parts) {
+        const Script::Step* const script = step_of(part, lane.chunk, step);
+        if (script != nullptr && !script->messages.empty()) return step;
+      }
+    }
     return step;
   }
 
-  static std::byte* address(const Lane& lane, const Range& range) {
-    return lane.running->operands.data + range.begin * size_of(lane.running->operands.dtype);
+  /// Whether the receives of `step` may write while the busy step before it runs.
+  static bool may_arrive_early(const Lane& lane, std::size_t step) {
+    const auto& parts = lane.running->operands.parts;
+    return std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
+      const Script::Step* const script = step_of(part, lane.chunk, step);
+      return script == nullptr || script->may_arrive_early;
+    });
   }
 
-  static std::size_t bytes(const Lane& lane, const Range& range) {
-    return range.count * size_of(lane.running->operands.dtype);
-  }
-
-  /// Where operation `index` of a step arrives before it is added.
-  static std::byte* arrival(const Lane& lane, const Step& step, std::size_t place, std::uint32_t index) {
-    const std::span before(step.data(), index);
-    return lane.staging + place * lane.running->place_bytes + arrival_bytes(before, lane.running->operands.dtype);
-  }
+  static void lay_out(Lane& lane, std::size_t step, std::size_t place);
+  static Transfer& transfer_for(Transfers& transfers, const Script::Message& message);
 
   runtime::EventLoop& loop;
   runtime::Transport& transport;
@@ -116,10 +141,14 @@ struct Executor::State {
 };
 
 void Executor::State::start(Operands operands, runtime::Handler done) {
-  const auto& plans = *operands.plans;
-  for (const Plan& plan : plans) {
-    expect(plan.ranks.size() == operands.members.size(), "{}: {} members were given", plan.name,
-           operands.members.size());
+  const std::size_t chunks = chunks_of(operands);
+  for (const Part& part : operands.parts) {
+    expect(part.scripts->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
+           part.scripts->size());
+    for (const Script& script : *part.scripts) {
+      expect(script.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks was given {} members",
+             script.ranks, operands.members.size());
+    }
   }
   expect(operands.members.at(operands.me) == transport.rank(),
          "member {} of a collective is rank {}, not this rank, {}", operands.me, operands.members[operands.me],
@@ -129,8 +158,8 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
   Running& operation = running.emplace_back();
   operation.state = this;
   operation.self = std::prev(running.end());
-  operation.place_bytes = place_bytes(plans, operands.me, operands.dtype);
-  operation.lanes.resize(std::min<std::size_t>(operands.depth, plans.size()));
+  operation.place_bytes = place_bytes(operands);
+  operation.lanes.resize(std::min<std::size_t>(operands.depth, chunks));
   operation.operands = std::move(operands);
   operation.done = std::move(done);
   operation.busy_lanes = operation.lanes.size() + 1;  // one more until all have started
@@ -144,61 +173,109 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
 
 void Executor::State::start_chunk(Lane& lane) {
   Running& operation = *lane.running;
-  const auto& plans = *operation.operands.plans;
-  while (operation.next_chunk < plans.size()) {
-    const std::size_t chunk = operation.next_chunk++;
-    lane.steps = &plans[chunk].ranks[operation.operands.me];
-    lane.tag = {operation.operands.channel, operation.operands.index + static_cast<std::uint32_t>(chunk)};
+  while (operation.next_chunk < chunks_of(operation.operands)) {
+    lane.chunk = operation.next_chunk++;
+    lane.steps = steps_of(operation.operands, lane.chunk);
+    lane.tag = {operation.operands.channel, operation.operands.index + static_cast<std::uint32_t>(lane.chunk)};
     lane.step = next_busy(lane, 0);
-    if (lane.step < lane.steps->size()) return start_step(lane);
+    if (lane.step < lane.steps) return start_step(lane);
   }
   if (--operation.busy_lanes == 0) finish(operation);
 }
 
 void Executor::State::start_step(Lane& lane) {
-  const Step& step = (*lane.steps)[lane.step];
-  lane.left = step.size() + 1;  // one more until everything has started
   if (!std::exchange(lane.next_posted, false)) post_receives(lane, lane.step, lane.place);
-  for (const Operation& operation : step) {
-    if (operation.action != Action::send) continue;
-    transport.send(lane.running->operands.members[operation.peer], lane.tag,
-                   runtime::ConstBytes(address(lane, operation.range), bytes(lane, operation.range)),
+  Transfers& transfers = lane.transfers[lane.place];
+  lane.left = transfers.used + 1;  // one more until everything has started
+  for (std::size_t index = 0; index < transfers.used; ++index) {
+    const Transfer& transfer = transfers.entries[index];
+    if (transfer.action != Action::send) continue;
+    transport.send(lane.running->operands.members[transfer.peer], lane.tag, transfer.sent,
                    [this, &lane] { complete_one(lane); });
   }
   for (const std::uint32_t index : lane.early) use(lane, index);
   lane.early.clear();
   const std::size_t next = next_busy(lane, lane.step + 1);
-  if (next < lane.steps->size() && can_arrive_early((*lane.steps)[next], step)) {
+  if (next < lane.steps && may_arrive_early(lane, next)) {
     lane.next_posted = true;
     post_receives(lane, next, 1 - lane.place);
   }
   complete_one(lane);
 }
 
-void Executor::State::post_receives(Lane& lane, std::size_t step_number, std::size_t place) {
-  const Step& step = (*lane.steps)[step_number];
-  for (std::uint32_t index = 0; index < step.size(); ++index) {
-    const Operation& operation = step[index];
-    if (operation.action == Action::send) continue;
-    std::byte* const to =
-        operation.action == Action::receive ? address(lane, operation.range) : arrival(lane, step, place, index);
+Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, const Script::Message& message) {
+  const bool sends = message.action == Action::send;
+  for (std::size_t index = 0; index < transfers.used; ++index) {
+    Transfer& transfer = transfers.entries[index];
+    if (transfer.peer == message.peer && (transfer.action == Action::send) == sends) return transfer;
+  }
+  if (transfers.used == transfers.entries.size()) transfers.entries.emplace_back();
+  Transfer& transfer = transfers.entries[transfers.used++];
+  transfer.action = message.action;
+  transfer.peer = message.peer;
+  transfer.sent.clear();
+  transfer.received.clear();
+  transfer.sums.clear();
+  return transfer;
+}
+
+/// What `step` moves, with the ranges of all parts.
+void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
+  const Operands& operands = lane.running->operands;
+  const std::size_t element_bytes = size_of(operands.dtype);
+  std::byte* arrival = lane.staging + place * lane.running->place_bytes;
+  Transfers& transfers = lane.transfers[place];
+  transfers.used = 0;
+  for (const Part& part : operands.parts) {
+    const Script::Step* const script = step_of(part, lane.chunk, step);
+    if (script == nullptr) continue;
+    for (const Script::Message& message : script->messages) {
+      Transfer& transfer = transfer_for(transfers, message);
+      for (const Range& range : message.ranges) {
+        std::byte* const data = part.data + range.begin * element_bytes;
+        const std::size_t bytes = range.count * element_bytes;
+        switch (message.action) {
+          case Action::send:
+            transfer.sent.emplace_back(data, bytes);
+            break;
+          case Action::receive:
+            transfer.received.emplace_back(data, bytes);
+            break;
+          case Action::receive_add:
+            transfer.received.emplace_back(arrival, bytes);
+            transfer.sums.push_back(data);
+            arrival += align(bytes);
+            break;
+        }
+      }
+    }
+  }
+}
+
+void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t place) {
+  lay_out(lane, step, place);
+  const Transfers& transfers = lane.transfers[place];
+  for (std::uint32_t index = 0; index < transfers.used; ++index) {
+    const Transfer& transfer = transfers.entries[index];
+    if (transfer.action == Action::send) continue;
     // Captures of 16 bytes, so that the handler needs no memory of its own.
-    transport.receive(lane.running->operands.members[operation.peer], lane.tag,
-                      runtime::Bytes(to, bytes(lane, operation.range)),
-                      [&lane, number = static_cast<std::uint32_t>(step_number), index] {
+    transport.receive(lane.running->operands.members[transfer.peer], lane.tag, transfer.received,
+                      [&lane, number = static_cast<std::uint32_t>(step), index] {
                         if (number != lane.step) return lane.early.push_back(index);
                         lane.running->state->use(lane, index);
                       });
   }
 }
 
-/// Does with what operation `index` of the current step received what its action says.
+/// Does with what transfer `index` of the current step received what its action says.
 void Executor::State::use(Lane& lane, std::uint32_t index) {
-  const Step& step = (*lane.steps)[lane.step];
-  const auto& [action, peer, range] = step[index];
-  if (action == Action::receive) return complete_one(lane);
-  add(stream, address(lane, range), arrival(lane, step, lane.place, index), lane.running->operands.dtype,
-      range.count);
+  const Transfer& transfer = lane.transfers[lane.place].entries[index];
+  if (transfer.action == Action::receive) return complete_one(lane);
+  const runtime::DType dtype = lane.running->operands.dtype;
+  for (std::size_t i = 0; i < transfer.sums.size(); ++i) {
+    const runtime::Bytes arrived = transfer.received[i];
+    add(stream, transfer.sums[i], arrived.data(), dtype, arrived.size() / size_of(dtype));
+  }
   stream.call_back([this, &lane] { loop.post([this, &lane] { complete_one(lane); }); });
 }
 
@@ -206,7 +283,7 @@ void Executor::State::complete_one(Lane& lane) {
   if (--lane.left > 0) return;
   lane.place = 1 - lane.place;
   lane.step = next_busy(lane, lane.step + 1);
-  if (lane.step < lane.steps->size()) return start_step(lane);
+  if (lane.step < lane.steps) return start_step(lane);
   start_chunk(lane);
 }
 
@@ -232,8 +309,8 @@ void Executor::run(Operands operands, runtime::Handler done) {
   state_->start(std::move(operands), std::move(done));
 }
 
-std::size_t Executor::staging_bytes(std::span<const Plan> plans, int me, runtime::DType dtype, int depth) {
-  return std::min<std::size_t>(depth, plans.size()) * 2 * place_bytes(plans, me, dtype);
+std::size_t Executor::staging_bytes(const Operands& operands) {
+  return std::min<std::size_t>(operands.depth, chunks_of(operands)) * 2 * place_bytes(operands);
 }
 
 }  // namespace ranvier::collectives

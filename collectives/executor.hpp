@@ -1,33 +1,41 @@
-// Runs plans over a transport: sends and receives of a step at once, additions on a device stream, the next
-// step when all of it is done. Half precision is added in float and rounded once per addition.
+// Runs one rank's part of plans over a transport: sends and receives of a step at once, additions on a device
+// stream, the next step when all of it is done. Half precision is added in float and rounded once per addition.
+//
+// An operation may have several parts, each a buffer of its own: a message then carries that step's ranges of all
+// of them, without a copy (coalescing, MiCS §4).
 //
 // One executor serves one rank. Several operations may run at a time; those that share a pair of ranks need
-// different `index`. All ranks of an operation start it with the same plan and index. Loop thread only.
+// different `index`. All ranks of an operation start it with scripts of the same plans, and the same index. Loop
+// thread only.
 #pragma once
 
-#include "collectives/plan.hpp"
+#include "collectives/script.hpp"
 #include "runtime/device.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/transport.hpp"
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace ranvier::collectives {
 
 class Executor {
  public:
+  /// All parts of an operation have scripts of one algorithm for one team, equally many.
+  struct Part {
+    std::byte* data = nullptr;                           ///< the buffer, script.elements of dtype
+    std::shared_ptr<const std::vector<Script>> scripts;  ///< one per chunk; run side by side, `depth` at a time
+  };
+
   struct Operands {
-    std::shared_ptr<const std::vector<Plan>> plans;  ///< one per chunk; run side by side, `depth` at a time
-    std::vector<int> members;                        ///< MPI rank of each of the plan's ranks
-    int me = 0;                                      ///< this rank's index in `members`
-    std::byte* data = nullptr;                       ///< the buffer, plan.elements of dtype
+    std::vector<Part> parts;
+    std::vector<int> members;      ///< MPI rank of each of the plan's ranks
+    int me = 0;                    ///< this rank's index in `members`
     std::byte* staging = nullptr;  ///< staging_bytes(...), not shared with another running operation
     runtime::DType dtype = runtime::DType::f32;
     runtime::Channel channel = runtime::Channel::collective;
-    std::uint32_t index = 0;  ///< first of plans.size() consecutive tags
+    std::uint32_t index = 0;  ///< first of as many consecutive tags as there are chunks
     int depth = 2;            ///< chunks in flight
   };
 
@@ -37,11 +45,11 @@ class Executor {
   ~Executor();
 
   /// Calls `done` on the loop, after this returned, when this rank's part of every plan is complete. The caller
-  /// makes sure that what wrote `data` has finished.
+  /// makes sure that what wrote the buffers has finished.
   void run(Operands operands, runtime::Handler done);
 
-  [[nodiscard]] static std::size_t staging_bytes(std::span<const Plan> plans, int me, runtime::DType dtype,
-                                                 int depth);
+  /// Follows from the scripts, `dtype` and `depth`.
+  [[nodiscard]] static std::size_t staging_bytes(const Operands& operands);
 
  private:
   struct State;

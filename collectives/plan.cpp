@@ -2,21 +2,7 @@
 
 #include "runtime/error.hpp"
 
-#include <algorithm>
-
 namespace ranvier::collectives {
-
-std::size_t Plan::staging_elements(int rank) const {
-  std::size_t largest = 0;
-  for (const Step& step : ranks.at(rank)) {
-    std::size_t arriving = 0;
-    for (const Operation& operation : step) {
-      if (operation.action == Action::receive_add) arriving += operation.range.count;
-    }
-    largest = std::max(largest, arriving);
-  }
-  return largest;
-}
 
 Range chunk_of_piece(std::size_t elements, int pieces, int piece, int chunks, int chunk) {
   expect(pieces > 0 && 0 <= piece && piece < pieces, "there is no piece {} of {}", piece, pieces);

@@ -43,8 +43,6 @@ struct Plan {
   std::vector<int> pieces = {};          ///< [rank] the piece that it owns; empty: rank r owns piece r
 
   [[nodiscard]] int piece(int rank) const { return pieces.empty() ? rank : pieces.at(rank); }
-  /// The most elements that the receive_adds of one step bring, which need a place to arrive.
-  [[nodiscard]] std::size_t staging_elements(int rank) const;
 };
 
 /// Piece `piece` of `pieces`, and chunk `chunk` of `chunks` inside it. `elements` divides by `pieces`.
@@ -52,7 +50,8 @@ struct Plan {
 
 // What a plan must do, proved by propagation of contributions: each throws ErrorCode::internal that names
 // rank, step and range of the first fault (a contribution missing or counted twice, a read of a range that
-// the same step writes, a send that meets no receive of the same range, a rank that waits for ever).
+// the same step writes, a send that meets no receive of the same range in the step of the same number, a rank that
+// waits for ever).
 // `chunks` and `chunk` restrict the claim to that slice of every piece; other elements must stay untouched.
 void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <vector>
+
+#include "runtime/error.hpp"
 
 namespace ranvier::collectives {
 
@@ -16,35 +19,129 @@ struct Port {
   [[nodiscard]] std::size_t busier() const { return std::max(out, in); }
 };
 
+class Count {
+ public:
+  explicit Count(const Topology& topology)
+      : topology_(&topology), intra_(topology.ranks()), inter_(topology.ranks()) {}
+
+  void send(int from, int to, std::size_t elements) {
+    const bool same_node = topology_->same_node(from, to);
+    auto& ports = same_node ? intra_ : inter_;
+    ports[from].out += elements;
+    ports[to].in += elements;
+    (same_node ? traffic_.intra_node : traffic_.inter_node) += elements;
+    if (same_node) return;
+    nodes_[topology_->node_of[from]].out += elements;
+    nodes_[topology_->node_of[to]].in += elements;
+  }
+
+  [[nodiscard]] Traffic traffic() const {
+    Traffic traffic = traffic_;
+    for (const Port& port : intra_)
+      traffic.most_intra_of_rank = std::max(traffic.most_intra_of_rank, port.busier());
+    for (const Port& port : inter_)
+      traffic.most_inter_of_rank = std::max(traffic.most_inter_of_rank, port.busier());
+    for (const auto& [node, port] : nodes_) {
+      traffic.most_inter_of_node = std::max(traffic.most_inter_of_node, port.busier());
+    }
+    return traffic;
+  }
+
+ private:
+  const Topology* topology_;
+  Traffic traffic_;  ///< without the busiest
+  std::vector<Port> intra_, inter_;
+  std::map<int, Port> nodes_;
+};
+
+/// The sends of an all-gather in closed form, as stages.hpp has its circles: members that start with `block` each.
+class Gather {
+ public:
+  Gather(Count& count, bool backwards) : count_(&count), backwards_(backwards) {}
+
+  void round_ring(const std::vector<int>& members, std::size_t block) {
+    const std::size_t size = members.size();
+    for (std::size_t me = 0; me < size; ++me)
+      count_->send(members[me], members[(me + 1) % size], (size - 1) * block);
+  }
+
+  void by_doubling(const std::vector<int>& members, std::size_t block) {
+    const std::size_t size = members.size();
+    for (std::size_t distance = 1; distance < size; distance *= 2) {
+      const std::size_t sent = std::min(distance, size - distance) * block;
+      for (std::size_t me = 0; me < size; ++me) {
+        const int ahead = members[me], behind = members[(me + size - distance) % size];
+        backwards_ ? count_->send(behind, ahead, sent) : count_->send(ahead, behind, sent);
+      }
+    }
+  }
+
+ private:
+  Count* count_;
+  bool backwards_;  ///< rings of a reduce-scatter go the same way as those of an all-gather
+};
+
+/// Calls `gather(members, block)` for the circles across the nodes and those inside them.
+template <typename Function>
+void across_then_inside(const Topology& topology, std::size_t piece, const Function& gather) {
+  for (int i = 0; i < topology.inner; ++i) {
+    std::vector<int> across;
+    for (int o = 0; o < topology.outer; ++o) across.push_back(topology.rank(i, o));
+    gather(across, piece);
+  }
+  for (int o = 0; o < topology.outer; ++o) {
+    std::vector<int> inside;
+    for (int i = 0; i < topology.inner; ++i) inside.push_back(topology.rank(i, o));
+    gather(inside, piece * static_cast<std::size_t>(topology.outer));
+  }
+}
+
+/// An all-gather, or backwards a reduce-scatter, of pieces of `piece` elements.
+void count_one_way(Count& count, const Topology& topology, std::string_view name, std::size_t piece,
+                   bool backwards) {
+  Gather gather(count, backwards);
+  const auto ring = [&](const auto& members, std::size_t block) { gather.round_ring(members, block); };
+  const auto doubling = [&](const auto& members, std::size_t block) { gather.by_doubling(members, block); };
+  std::vector<int> all;
+  if (name == "ring") {
+    for (int rank = 0; rank < topology.ranks(); ++rank) all.push_back(rank);
+    return ring(all, piece);
+  }
+  if (name == "recursive") {
+    for (int owned = 0; owned < topology.ranks(); ++owned) all.push_back(topology.rank_of_piece(owned));
+    return doubling(all, piece);
+  }
+  if (name == "hierarchical") return across_then_inside(topology, piece, doubling);
+  if (name == "h-ring" || name == "torus" || name == "ho-ring") return across_then_inside(topology, piece, ring);
+  fail(ErrorCode::internal, "it is not known what the algorithm '{}' moves", name);
+}
+
 }  // namespace
 
 Traffic traffic_of(std::span<const Plan> chunks, const Topology& topology) {
-  Traffic traffic;
-  std::vector<Port> intra(topology.ranks()), inter(topology.ranks());
-  std::map<int, Port> nodes;
+  Count count(topology);
   for (const Plan& plan : chunks) {
     for (int rank = 0; rank < topology.ranks(); ++rank) {
       for (const Step& step : plan.ranks.at(rank)) {
         for (const auto& [action, peer, range] : step) {
-          if (action != Action::send) continue;
-          const bool same_node = topology.same_node(rank, peer);
-          auto& ports = same_node ? intra : inter;
-          ports[rank].out += range.count;
-          ports[peer].in += range.count;
-          (same_node ? traffic.intra_node : traffic.inter_node) += range.count;
-          if (same_node) continue;
-          nodes[topology.node_of[rank]].out += range.count;
-          nodes[topology.node_of[peer]].in += range.count;
+          if (action == Action::send) count.send(rank, peer, range.count);
         }
       }
     }
   }
-  for (const Port& port : intra) traffic.most_intra_of_rank = std::max(traffic.most_intra_of_rank, port.busier());
-  for (const Port& port : inter) traffic.most_inter_of_rank = std::max(traffic.most_inter_of_rank, port.busier());
-  for (const auto& [node, port] : nodes) {
-    traffic.most_inter_of_node = std::max(traffic.most_inter_of_node, port.busier());
-  }
-  return traffic;
+  return count.traffic();
+}
+
+Traffic traffic_of(const Team& team, const PlanChoice& choice, const OperationShape& shape) {
+  const Topology& topology = team.topology;
+  Count count(topology);
+  std::size_t piece = 0;
+  for (const std::size_t elements : shape.parts) piece += elements / static_cast<std::size_t>(topology.ranks());
+  if (topology.ranks() == 1) return {};
+  const std::string_view name = choice.algorithm_of(shape.collective).name;
+  if (shape.collective != Collective::all_gather) count_one_way(count, topology, name, piece, true);
+  if (shape.collective != Collective::reduce_scatter) count_one_way(count, topology, name, piece, false);
+  return count.traffic();
 }
 
 Traffic traffic_of(const Plan& plan, const Topology& topology) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "collectives/plan.hpp"
+#include "collectives/plan_choice.hpp"
 #include "collectives/topology.hpp"
 
 #include <cstddef>
@@ -21,5 +22,8 @@ struct Traffic {
 /// Of all chunks together.
 [[nodiscard]] Traffic traffic_of(std::span<const Plan> chunks, const Topology& topology);
 [[nodiscard]] Traffic traffic_of(const Plan& plan, const Topology& topology);
+
+/// Of all parts together, without making a plan: O(P log P), for thousands of ranks too. Chunks make no difference.
+[[nodiscard]] Traffic traffic_of(const Team& team, const PlanChoice& choice, const OperationShape& shape);
 
 }  // namespace ranvier::collectives

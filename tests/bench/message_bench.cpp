@@ -179,6 +179,22 @@ void bench_messages(Process& process) {
   }
 }
 
+/// Without its staging.
+collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t elements, int me, int ranks,
+                                                int chunks, int depth) {
+  std::vector<collectives::Script> scripts;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    scripts.push_back(collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, chunk), me));
+  }
+  collectives::Executor::Operands operands{
+      .parts = {{data.data(), std::make_shared<const std::vector<collectives::Script>>(std::move(scripts))}},
+      .members = std::vector<int>(ranks),
+      .me = me,
+      .depth = depth};
+  std::iota(operands.members.begin(), operands.members.end(), 0);
+  return operands;
+}
+
 void bench_all_reduce(Process& process) {
   const auto device = make_cpu_device({});
   const auto stream = device->make_stream("add", StreamWidth::one);
@@ -193,20 +209,9 @@ void bench_all_reduce(Process& process) {
     for (const std::size_t chunk_kibibytes : {256, 512, 1024, 2048, 4096}) {
       const int chunks = static_cast<int>(std::max<std::size_t>(1, (mebibytes << 10) / ranks / chunk_kibibytes));
       for (const int depth : {1, 2, 4}) {
-        std::vector<collectives::Plan> plans;
-        for (int chunk = 0; chunk < chunks; ++chunk) {
-          plans.push_back(collectives::ring_all_reduce(ranks, elements, chunks, chunk));
-        }
-        const std::size_t bytes = collectives::Executor::staging_bytes(plans, me, DType::f32, depth);
-        const Buffer staging = device->allocate(bytes, MemorySpace::host);
-        collectives::Executor::Operands operands{
-            .plans = std::make_shared<const std::vector<collectives::Plan>>(std::move(plans)),
-            .members = std::vector<int>(ranks),
-            .me = me,
-            .data = data.data(),
-            .staging = staging.data(),
-            .depth = depth};
-        std::iota(operands.members.begin(), operands.members.end(), 0);
+        auto operands = ring_all_reduce(data, elements, me, ranks, chunks, depth);
+        const Buffer staging = device->allocate(collectives::Executor::staging_bytes(operands), MemorySpace::host);
+        operands.staging = staging.data();
         const double ours = seconds_per_call(7, [&] {
           executor.run(operands, [&] { process.loop.stop(); });
           process.loop.run();
@@ -252,21 +257,10 @@ void bench_overlap(Process& process) {
   const int me = process.session.rank(), ranks = process.session.ranks();
   constexpr std::size_t elements = (16 << 20) / sizeof(float);
   constexpr int chunks = 16, depth = 2;
-  std::vector<collectives::Plan> plans;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    plans.push_back(collectives::ring_all_reduce(ranks, elements, chunks, chunk));
-  }
   const Buffer data = device->allocate(elements * sizeof(float), MemorySpace::host);
-  const Buffer staging =
-      device->allocate(collectives::Executor::staging_bytes(plans, me, DType::f32, depth), MemorySpace::host);
-  collectives::Executor::Operands operands{
-      .plans = std::make_shared<const std::vector<collectives::Plan>>(std::move(plans)),
-      .members = std::vector<int>(ranks),
-      .me = me,
-      .data = data.data(),
-      .staging = staging.data(),
-      .depth = depth};
-  std::iota(operands.members.begin(), operands.members.end(), 0);
+  auto operands = ring_all_reduce(data, elements, me, ranks, chunks, depth);
+  const Buffer staging = device->allocate(collectives::Executor::staging_bytes(operands), MemorySpace::host);
+  operands.staging = staging.data();
   const auto work = [&] {
     for (int i = 0; i < 20; ++i) stream->launch([](ComputePool&) { compute(10); });
   };

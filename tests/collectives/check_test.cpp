@@ -99,6 +99,13 @@ TEST_CASE("an addition that is done twice is counted twice") {
   contains(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }), "rank 0 ends with");
 }
 
+TEST_CASE("a send that meets its receive in a step of another number is found") {
+  Plan plan = ring();
+  auto& steps = plan.ranks[1];
+  steps.insert(steps.begin(), Step{});
+  contains(fault(plan), "meets what was sent in step 0");
+}
+
 TEST_CASE("swapped and shifted ranges are found") {
   Plan swapped = ring();
   std::swap(send(swapped, 1, 0).range, receive(swapped, 1, 0).range);

@@ -30,7 +30,7 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(c.depth);
   CAPTURE(c.dtype);
   std::mt19937_64 random(seed);
-  const auto plans = std::make_shared<const std::vector<Plan>>(plans_of(c));
+  const std::vector<Plan> plans = plans_of(c);
   // Ranks in the reverse order and one that takes no part, so that a member is not its rank.
   Simulation simulation(c.ranks() + 1, {.seed = seed});
   simulation.loop(c.ranks()).stop();
@@ -51,15 +51,14 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
     EventLoop& loop = simulation.loop(members[me]);
     executors.push_back(std::make_unique<Executor>(loop, simulation.transport(members[me]), *stream));
     for (int operation = 0; operation < operations; ++operation) {
-      staging.emplace_back(Executor::staging_bytes(*plans, me, c.dtype, c.depth));
-      const Executor::Operands operands{.plans = plans,
-                                        .members = members,
-                                        .me = me,
-                                        .data = reinterpret_cast<std::byte*>(after[operation][me].data()),
-                                        .staging = staging.back().data(),
-                                        .dtype = c.dtype,
-                                        .index = static_cast<std::uint32_t>(operation * plans->size()),
-                                        .depth = c.depth};
+      Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(after[operation][me].data()),
+                                             std::make_shared<const std::vector<Script>>(scripts_of(plans, me))}},
+                                  .members = members,
+                                  .me = me,
+                                  .dtype = c.dtype,
+                                  .index = static_cast<std::uint32_t>(operation * plans.size()),
+                                  .depth = c.depth};
+      operands.staging = staging.emplace_back(Executor::staging_bytes(operands)).data();
       loop.post([&executors, &left, &loop, operands] {
         executors[operands.me]->run(operands, [&left, &loop, me = operands.me] {
           if (--left[me] == 0) loop.stop();

@@ -42,7 +42,7 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(c.dtype);
   std::mt19937_64 random(seed);
   const int me = rank.transport.rank();
-  const auto plans = std::make_shared<const std::vector<Plan>>(plans_of(c));
+  const auto scripts = std::make_shared<const std::vector<Script>>(scripts_of(plans_of(c), me));
   std::vector<int> members(c.ranks());
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::vector<std::vector<T>>> before;
@@ -51,18 +51,16 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   std::vector<std::vector<std::byte>> staging;
   int left = operations;
   for (int operation = 0; operation < operations; ++operation) {
-    staging.emplace_back(Executor::staging_bytes(*plans, me, c.dtype, c.depth));
-    rank.executor.run({.plans = plans,
-                       .members = members,
-                       .me = me,
-                       .data = reinterpret_cast<std::byte*>(after[operation][me].data()),
-                       .staging = staging.back().data(),
-                       .dtype = c.dtype,
-                       .index = static_cast<std::uint32_t>(operation * plans->size()),
-                       .depth = c.depth},
-                      [&] {
-                        if (--left == 0) rank.loop.stop();
-                      });
+    Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(after[operation][me].data()), scripts}},
+                                .members = members,
+                                .me = me,
+                                .dtype = c.dtype,
+                                .index = static_cast<std::uint32_t>(operation * scripts->size()),
+                                .depth = c.depth};
+    operands.staging = staging.emplace_back(Executor::staging_bytes(operands)).data();
+    rank.executor.run(std::move(operands), [&] {
+      if (--left == 0) rank.loop.stop();
+    });
   }
   CHECK(left == operations);
   rank.loop.run();

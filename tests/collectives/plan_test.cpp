@@ -28,11 +28,3 @@ TEST_CASE("pieces that do not exist and elements that do not divide are refused"
   CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 2, 1, 0), ranvier::Error);
   CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 0, 2, 2), ranvier::Error);
 }
-
-TEST_CASE("staging has room for all that one step adds") {
-  Plan plan{"two children", 10, {{}, {}, {}}};
-  plan.ranks[0] = {{{Action::receive_add, 1, {0, 4}}, {Action::receive_add, 2, {4, 6}}},
-                   {{Action::receive, 1, {0, 10}}, {Action::receive_add, 1, {0, 0}}}};
-  CHECK(plan.staging_elements(0) == 10);
-  CHECK(plan.staging_elements(1) == 0);
-}

@@ -99,3 +99,51 @@ TEST_CASE("chunks together move what the whole does") {
   CHECK(chunks.inter_node == whole.inter_node);
   CHECK(chunks.most_inter_of_node == whole.most_inter_of_node);
 }
+
+TEST_CASE("what an operation moves without a plan is what its plans move, for every algorithm") {
+  const auto equal = [](const Traffic& left, const Traffic& right) {
+    return left.intra_node == right.intra_node && left.inter_node == right.inter_node &&
+           left.most_intra_of_rank == right.most_intra_of_rank &&
+           left.most_inter_of_rank == right.most_inter_of_rank &&
+           left.most_inter_of_node == right.most_inter_of_node;
+  };
+  // Nodes alike, and nodes that rows do not fit.
+  std::vector<Team> teams;
+  for (const int ranks : {1, 2, 3, 4, 6, 7, 9, 12, 16}) {
+    for (int node = 1; node <= ranks; ++node) {
+      std::vector<int> node_of;
+      for (int rank = 0; rank < ranks; ++rank) node_of.push_back(rank / node);
+      for (int size = 1; size <= ranks; ++size) {
+        if (ranks % size != 0) continue;
+        const Groups cut(node_of, size);
+        teams.insert(teams.end(), {cut.column(), cut.group_of(ranks - 1), cut.replicas_of(0)});
+      }
+    }
+  }
+  for (const Team& team : teams) {
+    const auto ranks = static_cast<std::size_t>(team.topology.ranks());
+    for (const Collective collective :
+         {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+      for (const Algorithm& algorithm : algorithms(collective)) {
+        CAPTURE(algorithm.name);
+        CAPTURE(team.topology.inner);
+        CAPTURE(team.topology.outer);
+        const std::string name(algorithm.name);
+        const PlanChoice choice{.all_gather = name, .reduce_scatter = name, .all_reduce = name};
+        const OperationShape shape{collective, {3 * ranks, 0, 7 * ranks}};
+        const auto plans = algorithm.plans(team.topology, 10 * ranks, 3);
+        CHECK(equal(traffic_of(team, choice, shape), traffic_of(plans, team.topology)));
+      }
+    }
+  }
+}
+
+TEST_CASE("what a thousand ranks move is counted without their plan, a hundred times over") {
+  std::vector<int> node_of;
+  for (int rank = 0; rank < 1024; ++rank) node_of.push_back(rank / 8);
+  const Team column = Groups(node_of, 8).column();
+  for (int times = 0; times < 100; ++times) {
+    const Traffic traffic = traffic_of(column, {}, {Collective::all_gather, {1024u * 1000}});
+    CHECK(traffic.most_inter_of_node == 1023u * 1000);
+  }
+}

@@ -1,0 +1,40 @@
+// Collectives among the ranks of one team, in place. All members start the same operations in the same order, as
+// NCCL wants it. Implementations: PlanCommunicator; an NCCL communicator fits behind it too. Loop thread only.
+#pragma once
+
+#include "collectives/algorithms.hpp"
+#include "collectives/topology.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/event_loop.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::collectives {
+
+class Communicator {
+ public:
+  /// A whole buffer; `elements` divides by the team's ranks, and this rank's piece is Topology::piece(me()).
+  struct Part {
+    std::byte* data = nullptr;
+    std::size_t elements = 0;
+  };
+
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual const Team& team() const noexcept = 0;
+  [[nodiscard]] virtual int me() const noexcept = 0;  ///< index in team().members
+
+  /// Several parts go as one operation without staging copies (coalescing, MiCS §4): each message carries that
+  /// step's ranges of all of them. `what` names it for people ("gather of h.3, step 12"). `done` runs on the loop
+  /// after this returned. The caller made sure that what wrote the data has finished.
+  virtual void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+                   runtime::Handler done) = 0;
+
+  /// What is under way, in the order of the calls, for a report about a peer that is lost.
+  [[nodiscard]] virtual std::vector<std::string> running() const = 0;
+};
+
+}  // namespace ranvier::collectives

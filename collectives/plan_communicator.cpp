@@ -1,0 +1,181 @@
+#include "collectives/plan_communicator.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace ranvier::collectives {
+
+namespace {
+
+using Scripts = std::shared_ptr<const std::vector<Script>>;
+
+std::size_t elements_of(std::span<const Communicator::Part> parts) {
+  std::size_t elements = 0;
+  for (const Communicator::Part& part : parts) elements += part.elements;
+  return elements;
+}
+
+}  // namespace
+
+struct PlanCommunicator::State {
+  struct Waiting {
+    Executor::Operands operands;
+    std::string what;
+    runtime::Handler done;
+  };
+  struct Running {
+    std::byte* staging = nullptr;
+    std::string what;
+    runtime::Handler done;
+  };
+
+  Scripts scripts_of(Collective collective, std::size_t elements, int chunks);
+  std::uint32_t take_indices(std::size_t count, const std::string& what);
+  void start_waiting();
+  void finish(std::list<Running>::iterator operation);
+
+  runtime::EventLoop& loop;
+  Executor& executor;
+  Options options;
+  std::vector<std::byte*> free_staging;
+  std::uint32_t used_indices = 0;  ///< of this turn
+  std::map<std::tuple<Collective, std::size_t, int>, Scripts> scripts = {};
+  std::deque<Waiting> waiting = {};
+  std::list<Running> running = {};
+};
+
+Scripts PlanCommunicator::State::scripts_of(Collective collective, std::size_t elements, int chunks) {
+  Scripts& kept = scripts[{collective, elements, chunks}];
+  if (!kept) {
+    kept = std::make_shared<const std::vector<Script>>(
+        options.choice.algorithm_of(collective).scripts(options.team.topology, elements, chunks, options.me));
+  }
+  return kept;
+}
+
+/// Consecutive ones, so what is left at the end of a turn may be passed over.
+///
+/// None of them is in flight on any rank. With S places of staging, a rank that starts operation j has finished j -
+/// S. Nobody finishes an operation with elements before all have started it, so all have started j - S and finished
+/// j - 2S. Hence the indices in use are those of fewer than 2S consecutive operations; the limit below leaves room
+/// for one more, and for what is passed over.
+std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std::string& what) {
+  const std::size_t most = options.indices / (2 * options.staging.size() + 2);
+  expect(count <= most,
+         "{}: {} chunks, and {} message tags allow {} with {} operations at a time: use larger chunks", what, count,
+         options.indices, most, options.staging.size());
+  if (options.indices - used_indices < count) used_indices = 0;
+  const std::uint32_t first = options.first_index + used_indices;
+  used_indices += static_cast<std::uint32_t>(count);
+  return first;
+}
+
+void PlanCommunicator::State::start_waiting() {
+  while (!waiting.empty() && !free_staging.empty()) {
+    Waiting next = std::move(waiting.front());
+    waiting.pop_front();
+    next.operands.staging = free_staging.back();
+    free_staging.pop_back();
+    running.push_back({next.operands.staging, std::move(next.what), std::move(next.done)});
+    executor.run(std::move(next.operands), [this, operation = std::prev(running.end())] { finish(operation); });
+  }
+}
+
+void PlanCommunicator::State::finish(std::list<Running>::iterator operation) {
+  const runtime::Handler done = std::move(operation->done);
+  free_staging.push_back(operation->staging);
+  running.erase(operation);
+  start_waiting();
+  done();
+}
+
+std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const PlanChoice& choice,
+                                            std::span<const OperationShape> shapes) {
+  const int ranks = team.topology.ranks();
+  std::map<std::tuple<Collective, runtime::DType, std::size_t, int>, std::size_t> known;
+  // Slices of a piece are of two lengths, which those of the first and of the last chunk are.
+  const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, int chunks) {
+    const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, chunks}, 0);
+    if (!is_new) return found->second;
+    for (const int chunk : {0, chunks - 1}) {
+      const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk);
+      const auto in_flight =
+          std::make_shared<const std::vector<Script>>(std::min(chunks, choice.depth), script_of(plan, me));
+      found->second = std::max(
+          found->second,
+          Executor::staging_bytes({.parts = {{nullptr, in_flight}}, .dtype = shape.dtype, .depth = choice.depth}));
+    }
+    return found->second;
+  };
+  std::size_t most = 0;
+  for (const OperationShape& shape : shapes) {
+    if (shape.collective == Collective::all_gather || ranks == 1) continue;  // arrives where it stays
+    const int chunks = choice.chunks(ranks, shape.parts, shape.dtype);
+    std::size_t bytes = 0;
+    for (const std::size_t elements : shape.parts) bytes += bytes_of_part(shape, elements, chunks);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor, Options options)
+    : state_(new State{loop, executor, std::move(options), {}}) {
+  const Options& given = state_->options;
+  const auto ranks = static_cast<std::size_t>(given.team.topology.ranks());
+  expect(given.team.members.size() == ranks && given.ranks.size() == ranks,
+         "a team of {} ranks has {} members and {} MPI ranks", ranks, given.team.members.size(),
+         given.ranks.size());
+  expect(given.me >= 0 && static_cast<std::size_t>(given.me) < ranks, "there is no member {} of {}", given.me,
+         ranks);
+  expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no place of staging", ranks);
+  expect(given.choice.depth > 0, "a collective needs a chunk in flight, not {}", given.choice.depth);
+  state_->free_staging.assign(given.staging.rbegin(), given.staging.rend());
+}
+
+PlanCommunicator::~PlanCommunicator() = default;
+
+const Team& PlanCommunicator::team() const noexcept { return state_->options.team; }
+int PlanCommunicator::me() const noexcept { return state_->options.me; }
+
+void PlanCommunicator::run(Collective collective, std::span<const Part> parts, runtime::DType dtype,
+                           std::string what, runtime::Handler done) {
+  State& state = *state_;
+  const Options& options = state.options;
+  const int ranks = options.team.topology.ranks();
+  std::vector<std::size_t> elements;
+  for (const Part& part : parts) {
+    expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
+    elements.push_back(part.elements);
+  }
+  if (ranks == 1 || elements_of(parts) == 0) return state.loop.post(std::move(done));
+
+  const int chunks = options.choice.chunks(ranks, elements, dtype);
+  Executor::Operands operands{.members = options.ranks,
+                              .me = options.me,
+                              .dtype = dtype,
+                              .index = state.take_indices(static_cast<std::size_t>(chunks), what),
+                              .depth = options.choice.depth};
+  for (const Part& part : parts) {
+    if (part.elements == 0) continue;
+    operands.parts.push_back({part.data, state.scripts_of(collective, part.elements, chunks)});
+  }
+  const std::size_t bytes = Executor::staging_bytes(operands);
+  expect(bytes <= options.staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",
+         what, to_string(collective), elements_of(parts), bytes, options.staging_bytes);
+  state.waiting.push_back({std::move(operands), std::move(what), std::move(done)});
+  state.start_waiting();
+}
+
+std::vector<std::string> PlanCommunicator::running() const {
+  std::vector<std::string> names;
+  for (const State::Running& operation : state_->running) names.push_back(operation.what);
+  return names;
+}
+
+}  // namespace ranvier::collectives

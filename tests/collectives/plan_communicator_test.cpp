@@ -1,0 +1,271 @@
+#include "collectives/plan_communicator.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/collectives/reference.hpp"
+#include "tests/seeds.hpp"
+
+using namespace ranvier::collectives;
+using namespace ranvier::runtime;
+using namespace ranvier::test;
+
+namespace {
+
+struct Call {
+  Collective collective = Collective::all_gather;
+  std::vector<std::size_t> lengths;  ///< of a piece of each part
+};
+
+/// What all members of a team do.
+struct Program {
+  Topology topology = Topology::regular(1, 1);
+  PlanChoice choice;
+  DType dtype = DType::f32;
+  int places = 1;
+  std::vector<Call> calls;
+
+  [[nodiscard]] int ranks() const { return topology.ranks(); }
+
+  [[nodiscard]] std::vector<OperationShape> shapes() const {
+    std::vector<OperationShape> all;
+    for (const Call& call : calls) {
+      OperationShape shape{call.collective, {}, dtype};
+      for (const std::size_t length : call.lengths) shape.parts.push_back(length * ranks());
+      all.push_back(shape);
+    }
+    return all;
+  }
+
+  /// As few tag indices as the communicator allows, so that they are used again soon.
+  [[nodiscard]] std::uint32_t indices() const {
+    int most = 1;
+    for (const OperationShape& shape : shapes()) {
+      most = std::max(most, choice.chunks(ranks(), shape.parts, dtype));
+    }
+    return most * (2 * places + 2);
+  }
+
+  [[nodiscard]] Case case_of(const Call& call, std::size_t part) const {
+    return {call.collective,
+            choice.algorithm_of(call.collective).name,
+            topology,
+            call.lengths[part] * ranks(),
+            1,
+            1,
+            dtype};
+  }
+};
+
+/// One member: its communicator, and the memory of that.
+struct Member {
+  std::unique_ptr<Executor> executor;
+  std::vector<std::vector<std::byte>> staging;
+  std::unique_ptr<PlanCommunicator> communicator;
+
+  Member(const Program& program, int me, std::vector<int> ranks, EventLoop& loop, Transport& transport,
+         StreamView stream)
+      : executor(std::make_unique<Executor>(loop, transport, stream)) {
+    Team team{program.topology, std::vector<int>(program.ranks())};
+    std::iota(team.members.begin(), team.members.end(), 0);
+    const std::size_t bytes = PlanCommunicator::staging_bytes(team, me, program.choice, program.shapes());
+    std::vector<std::byte*> places;
+    for (int place = 0; place < program.places; ++place) places.push_back(staging.emplace_back(bytes + 1).data());
+    communicator = std::make_unique<PlanCommunicator>(loop, *executor,
+                                                      PlanCommunicator::Options{.team = std::move(team),
+                                                                                .me = me,
+                                                                                .ranks = std::move(ranks),
+                                                                                .choice = program.choice,
+                                                                                .first_index = 1000,
+                                                                                .indices = program.indices(),
+                                                                                .staging = std::move(places),
+                                                                                .staging_bytes = bytes});
+  }
+};
+
+template <typename T>
+void run_program(const Program& program, std::uint64_t seed) {
+  CAPTURE(seed);
+  CAPTURE(program.topology.inner);
+  CAPTURE(program.topology.outer);
+  CAPTURE(program.choice.all_gather);
+  CAPTURE(program.choice.reduce_scatter);
+  CAPTURE(program.choice.all_reduce);
+  CAPTURE(program.choice.chunk_bytes);
+  CAPTURE(program.places);
+  std::mt19937_64 random(seed);
+  const int ranks = program.ranks();
+  // Ranks in the reverse order and one that takes no part, so that a member is not its rank.
+  Simulation simulation(ranks + 1, {.seed = seed});
+  simulation.loop(ranks).stop();
+  std::vector<int> members;
+  for (int rank = ranks - 1; rank >= 0; --rank) members.push_back(rank);
+
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("add", StreamWidth::one);
+  std::vector<std::vector<std::vector<std::vector<T>>>> before, after;  // [call][part][rank]
+  for (const Call& call : program.calls) {
+    auto& parts = before.emplace_back();
+    for (std::size_t part = 0; part < call.lengths.size(); ++part) {
+      parts.push_back(random_buffers<T>(program.case_of(call, part), random));
+    }
+  }
+  after = before;
+
+  std::vector<Member> all;
+  std::vector<std::size_t> left(ranks, program.calls.size());
+  std::vector<bool> starts(ranks, false);
+  for (int me = 0; me < ranks; ++me) {
+    all.emplace_back(program, me, members, simulation.loop(members[me]), simulation.transport(members[me]),
+                     *stream);
+  }
+  for (int me = 0; me < ranks; ++me) {
+    EventLoop& loop = simulation.loop(members[me]);
+    for (std::size_t number = 0; number < program.calls.size(); ++number) {
+      loop.post([&, me, number] {
+        const Call& call = program.calls[number];
+        std::vector<Communicator::Part> parts;
+        for (std::size_t part = 0; part < call.lengths.size(); ++part) {
+          auto& buffer = after[number][part][me];
+          parts.push_back({reinterpret_cast<std::byte*>(buffer.data()), buffer.size()});
+        }
+        starts[me] = true;
+        all[me].communicator->run(call.collective, parts, program.dtype, "call " + std::to_string(number), [&, me] {
+          CHECK(!starts[me]);
+          if (--left[me] == 0) simulation.loop(members[me]).stop();
+        });
+        starts[me] = false;
+      });
+    }
+  }
+  simulation.run();
+  for (int rank = 0; rank < ranks; ++rank) {
+    CHECK(all[rank].communicator->running().empty());
+    for (std::size_t number = 0; number < program.calls.size(); ++number) {
+      const Call& call = program.calls[number];
+      for (std::size_t part = 0; part < call.lengths.size(); ++part) {
+        CHECK(as_promised(program.case_of(call, part), before[number][part], after[number][part], rank));
+      }
+    }
+  }
+}
+
+void run_program_of_any_type(const Program& program, std::uint64_t seed) {
+  if (program.dtype == DType::f64) return run_program<double>(program, seed);
+  with_float_type(program.dtype, [&](auto type) { run_program<decltype(type)>(program, seed); });
+}
+
+constexpr std::array collectives_of_all = {Collective::all_gather, Collective::reduce_scatter,
+                                           Collective::all_reduce};
+
+std::string name_of(Collective collective, std::size_t number) {
+  const auto all = algorithms(collective);
+  return std::string(all[number % all.size()].name);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "operations of several parts that overlap give the bits of their order of sums, in any order of messages") {
+  for (const std::uint64_t seed : seeds(3000)) {
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](std::size_t most) { return static_cast<int>(random() % (most + 1)); };
+    const auto topologies = topologies_of(1 + up_to(8));
+    Program program;
+    program.topology = topologies[up_to(topologies.size() - 1)];
+    program.choice = {.all_gather = name_of(Collective::all_gather, random()),
+                      .reduce_scatter = name_of(Collective::reduce_scatter, random()),
+                      .all_reduce = name_of(Collective::all_reduce, random()),
+                      .chunk_bytes = static_cast<std::size_t>(8 + up_to(300)),
+                      .depth = 1 + up_to(3)};
+    program.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
+    program.places = 1 + up_to(2);
+    const int calls = 1 + up_to(7);
+    for (int call = 0; call < calls; ++call) {
+      std::vector<std::size_t> lengths;
+      const int parts = up_to(3);
+      for (int part = 0; part < parts; ++part) lengths.push_back(up_to(3) == 0 ? 0 : up_to(30));
+      program.calls.push_back({collectives_of_all[up_to(2)], lengths});
+    }
+    run_program_of_any_type(program, seed);
+  }
+}
+
+TEST_CASE("every algorithm carries several parts, odd ones and empty ones, on 1 to 9 ranks") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (const Topology& topology : topologies_of(ranks)) {
+      for (std::size_t number = 0; number < 5; ++number) {
+        for (const std::size_t chunk_bytes : {12, 1000}) {
+          Program program{.topology = topology,
+                          .choice = {.all_gather = name_of(Collective::all_gather, number),
+                                     .reduce_scatter = name_of(Collective::reduce_scatter, number),
+                                     .all_reduce = name_of(Collective::all_reduce, number),
+                                     .chunk_bytes = chunk_bytes},
+                          .places = 2};
+          for (const Collective collective : collectives_of_all) {
+            program.calls.push_back({collective, {1, 0, 7, 33}});
+            program.calls.push_back({collective, {0}});
+            program.calls.push_back({collective, {}});
+            program.calls.push_back({collective, {2}});
+          }
+          run_program<float>(program, number);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+/// Two ranks whose communicator has the given staging and tag indices, on loops that do not run.
+struct Pair {
+  Simulation simulation{2, {}};
+  std::unique_ptr<Device> device = make_inline_device();
+  std::unique_ptr<Stream> stream = device->make_stream("add", StreamWidth::one);
+  Executor executor{simulation.loop(0), simulation.transport(0), *stream};
+  std::vector<std::byte> staging = std::vector<std::byte>(1 << 16);
+  std::vector<float> data = std::vector<float>(1000);
+  PlanCommunicator communicator;
+
+  explicit Pair(std::size_t staging_bytes, std::uint32_t indices = 1 << 10)
+      : communicator(simulation.loop(0), executor,
+                     {.team = {Topology::regular(2, 1), {0, 1}},
+                      .ranks = {0, 1},
+                      .choice = {.chunk_bytes = 400},
+                      .indices = indices,
+                      .staging = {staging.data()},
+                      .staging_bytes = staging_bytes}) {}
+
+  void run(Collective collective, std::size_t elements, const std::string& what) {
+    const Communicator::Part part{reinterpret_cast<std::byte*>(data.data()), elements};
+    communicator.run(collective, {&part, 1}, DType::f32, what, [] {});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an operation whose staging does not fit, or that needs too many tags, is refused by name") {
+  CHECK_THROWS_WITH_AS(Pair(100).run(Collective::all_reduce, 1000, "gradients of h.3"),
+                       doctest::Contains("gradients of h.3: all-reduce of 1000 elements needs"), ranvier::Error);
+  CHECK_THROWS_WITH_AS(Pair(1 << 16, 15).run(Collective::all_gather, 1000, "gather of h.3"),
+                       doctest::Contains("gather of h.3: 5 chunks"), ranvier::Error);
+  CHECK_THROWS_WITH_AS(Pair(1 << 16).run(Collective::all_gather, 999, "gather of h.3"),
+                       doctest::Contains("gather of h.3: 999 elements do not divide by 2"), ranvier::Error);
+}
+
+TEST_CASE("a communicator names what is under way, and lets no more operations run than it has staging for") {
+  Pair pair(1 << 16);
+  pair.run(Collective::all_gather, 100, "gather of h.0");
+  pair.run(Collective::all_gather, 100, "gather of h.1");
+  CHECK(pair.communicator.running() == std::vector<std::string>{"gather of h.0"});
+  for (const auto& pending : pair.simulation.transport(0).pending()) CHECK(pending.tag.index == 0);
+}
