@@ -1,0 +1,84 @@
+#include "actors/algorithm_choice.hpp"
+
+#include "collectives/cost.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Algorithm;
+using collectives::Collective;
+using collectives::Plan;
+using collectives::PlanChoice;
+using collectives::Team;
+using collectives::TeamKind;
+
+std::vector<Team> teams_of(std::span<const int> node_of, int group_size, TeamKind kind) {
+  const collectives::Groups groups(node_of, group_size);
+  if (kind == TeamKind::column) return {groups.column()};
+  std::vector<Team> teams;
+  std::vector<bool> seen(node_of.size(), false);
+  for (int rank = 0; rank < static_cast<int>(node_of.size()); ++rank) {
+    if (seen[static_cast<std::size_t>(rank)]) continue;
+    teams.push_back(kind == TeamKind::group ? groups.group_of(rank) : groups.replicas_of(rank));
+    for (const int member : teams.back().members) seen[static_cast<std::size_t>(member)] = true;
+  }
+  return teams;
+}
+
+double seconds_together(std::span<const Team> teams, std::span<const int> node_of, const Algorithm& algorithm,
+                        const PlanChoice& cut, std::size_t elements, runtime::DType dtype,
+                        const collectives::Links& links) {
+  expect(!teams.empty(), "there is no team");
+  const int chunks = cut.chunks(teams[0].topology.ranks(), std::span(&elements, 1), dtype);
+  // One plan over the column, of what each rank does in the plan of its team.
+  Plan joint{.name = std::string(algorithm.name), .elements = elements, .ranks = {}};
+  joint.ranks.resize(node_of.size());
+  for (const Team& team : teams) {
+    Plan plan = algorithm.plan(team.topology, elements, chunks, chunks - 1);  // no chunk is larger than the last
+    for (std::size_t member = 0; member < team.members.size(); ++member) {
+      auto& steps = joint.ranks[static_cast<std::size_t>(team.members[member])] = std::move(plan.ranks[member]);
+      for (collectives::Step& step : steps) {
+        for (auto& operation : step) operation.peer = team.members[static_cast<std::size_t>(operation.peer)];
+      }
+    }
+  }
+  const collectives::Topology column{static_cast<int>(node_of.size()), 1, {node_of.begin(), node_of.end()}};
+  return collectives::seconds(
+      joint, column,
+      {.links = links, .element_bytes = size_of(dtype), .chunks = chunks, .depth = std::min(chunks, cut.depth)});
+}
+
+PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, const ChoiceOptions& options) {
+  PlanChoices choices;
+  for (int k = 0; k < collectives::team_kinds; ++k) {
+    const auto kind = static_cast<TeamKind>(k);
+    const std::vector<Team> teams = teams_of(node_of, group_size, kind);
+    // Replicas only ever hold a group's piece in common.
+    const std::size_t pieces = kind == TeamKind::replicas ? static_cast<std::size_t>(group_size) : 1;
+    const std::size_t elements = options.largest_unit / pieces;
+    PlanChoice& choice = choices[static_cast<std::size_t>(k)];
+    const auto choose = [&](Collective collective, const std::string& given, runtime::DType dtype) -> std::string {
+      if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
+      std::string_view fastest = collectives::algorithms(collective).front().name;
+      if (teams[0].topology.ranks() == 1) return std::string(fastest);
+      double least = -1;
+      for (const Algorithm& each : collectives::algorithms(collective)) {
+        const double seconds = seconds_together(teams, node_of, each, choice, elements, dtype, options.links);
+        if (least >= 0 && seconds >= least) continue;
+        least = seconds;
+        fastest = each.name;
+      }
+      return std::string(fastest);
+    };
+    choice.all_gather = choose(Collective::all_gather, options.names.all_gather, options.precision.compute);
+    choice.reduce_scatter =
+        choose(Collective::reduce_scatter, options.names.reduce_scatter, options.precision.gradient);
+    choice.all_reduce = choose(Collective::all_reduce, options.names.all_reduce, options.precision.gradient);
+  }
+  return choices;
+}
+
+}  // namespace ranvier::actors

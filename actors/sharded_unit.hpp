@@ -1,0 +1,56 @@
+// The units of a stage as the ranks of a column share them out, and what each rank then holds of them. Pure data;
+// any thread.
+//
+// Bytes of an element, each at the scope of its state (collectives/shard.hpp); PaRO's Table 1 has them for 2-byte
+// parameters and gradients, with K bytes of optimizer states:
+//
+//   precision        P   G   OS   K
+//   fp32             4   4   8    the one copy of parameters lies at the coarser of the scopes of P and OS
+//   bf16, fp16       2   4   12   fp32 master copy and two moments
+//   … half gradients 2   2   12
+//
+// ZeRO++ keeps a second copy of P in the group. A unit has a gradient for each of its uses, added up once per
+// batch.
+#pragma once
+
+#include "collectives/shard.hpp"
+#include "models/architecture.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct ShardedUnit {
+  std::size_t elements = 0;  ///< padded: every rank's piece of the column is a multiple of UnitSpec::alignment
+  int uses = 1;              ///< layers of the stage that read it
+
+  friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
+};
+
+/// Elements of a unit in a column of `ranks`.
+[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
+
+/// Those of a slice of layers, each once, in the order of their first use.
+[[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
+                                                     models::LayerRange layers, int ranks);
+
+/// Elements of the largest unit of all, padded.
+[[nodiscard]] std::size_t largest_unit(const models::Architecture& architecture, int ranks);
+
+/// What one rank holds from batch to batch.
+struct StateBytes {
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;
+
+  [[nodiscard]] std::size_t total() const noexcept { return parameters + gradients + optimizer; }
+  friend bool operator==(const StateBytes&, const StateBytes&) = default;
+};
+
+/// The same on each of the `ranks` of a column in groups of `group_size`.
+[[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding,
+                                     int ranks, int group_size, const models::Precision& precision);
+
+}  // namespace ranvier::actors

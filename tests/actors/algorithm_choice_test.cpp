@@ -1,0 +1,94 @@
+#include "actors/algorithm_choice.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using collectives::Collective;
+using collectives::Link;
+using collectives::TeamKind;
+
+namespace {
+
+const collectives::PlanChoice& of(const PlanChoices& choices, TeamKind kind) {
+  return choices[static_cast<std::size_t>(kind)];
+}
+
+const std::vector<int> two_by_two{0, 0, 1, 1};
+constexpr std::size_t large = std::size_t{1} << 22;
+
+}  // namespace
+
+TEST_CASE("names are taken for every team, and unknown ones refused") {
+  const auto choices =
+      choose_algorithms(two_by_two, 2, {.names = {"ho-ring", "hierarchical", "torus"}, .largest_unit = large});
+  for (const auto& choice : choices) {
+    CHECK(choice.all_gather == "ho-ring");
+    CHECK(choice.reduce_scatter == "hierarchical");
+    CHECK(choice.all_reduce == "torus");
+  }
+  CHECK_THROWS_AS(static_cast<void>(choose_algorithms(two_by_two, 2, {.names = {"best"}, .largest_unit = large})),
+                  Error);
+}
+
+TEST_CASE("where ranks share a slow link between nodes, the column does not go round a flat ring") {
+  const auto choices = choose_algorithms(two_by_two, 2, {.largest_unit = large});
+  CHECK(of(choices, TeamKind::column).all_gather != "ring");
+  CHECK(of(choices, TeamKind::column).reduce_scatter != "ring");
+  CHECK(of(choices, TeamKind::column).all_reduce != "ring");
+}
+
+TEST_CASE("what is chosen is no slower than anything else, for teams that work at the same time") {
+  const std::vector<int> nodes{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
+  for (const int group_size : {3, 6}) {
+    const auto choices = choose_algorithms(nodes, group_size, {.largest_unit = 12 * 32 * 1000});
+    for (const TeamKind kind : {TeamKind::column, TeamKind::group, TeamKind::replicas}) {
+      const auto teams = teams_of(nodes, group_size, kind);
+      const std::size_t elements = 12 * 32 * 1000 / std::size_t(kind == TeamKind::replicas ? group_size : 1);
+      const auto seconds = [&](const collectives::Algorithm& algorithm) {
+        return seconds_together(teams, nodes, algorithm, of(choices, kind), elements, runtime::DType::f32,
+                                assumed_links);
+      };
+      for (const Collective collective :
+           {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+        const double chosen = seconds(of(choices, kind).algorithm_of(collective));
+        for (const auto& each : collectives::algorithms(collective)) CHECK(chosen <= seconds(each));
+      }
+    }
+  }
+}
+
+TEST_CASE("teams that share the links of their nodes take as long as those links need for all of them") {
+  // Replicas: two teams of two ranks, all of their bytes through one link of each node.
+  const auto replicas = teams_of(two_by_two, 2, TeamKind::replicas);
+  REQUIRE(replicas.size() == 2);
+  const Link slow{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 1e6};
+  const auto& ring = collectives::algorithm(Collective::all_gather, "ring");
+  const collectives::PlanChoice whole{.chunk_bytes = std::size_t{1} << 30, .depth = 1};
+  const auto seconds = [&](std::span<const collectives::Team> teams) {
+    return seconds_together(teams, two_by_two, ring, whole, 500'000, runtime::DType::f32, {slow, slow});
+  };
+  CHECK(seconds({replicas.data(), 1}) == doctest::Approx(1));
+  CHECK(seconds(replicas) == doctest::Approx(2));
+}
+
+TEST_CASE("teams of a kind have every rank once") {
+  const std::vector<int> nodes{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
+  for (const auto& [kind, count, size] :
+       {std::tuple{TeamKind::column, 1, 12}, {TeamKind::group, 6, 2}, {TeamKind::replicas, 2, 6}}) {
+    const auto teams = teams_of(nodes, 2, kind);
+    CHECK(std::ssize(teams) == count);
+    std::vector<int> members;
+    for (const auto& team : teams) {
+      CHECK(std::ssize(team.members) == size);
+      members.insert(members.end(), team.members.begin(), team.members.end());
+    }
+    std::sort(members.begin(), members.end());
+    for (int rank = 0; rank < 12; ++rank) CHECK(members[static_cast<std::size_t>(rank)] == rank);
+  }
+}

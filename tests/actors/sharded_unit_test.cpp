@@ -1,0 +1,105 @@
+#include "actors/sharded_unit.hpp"
+
+#include "models/gpt.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using collectives::parse_sharding;
+using runtime::DType;
+
+namespace {
+
+/// PaRO's Table 1, with bytes per parameter of P, G and OS, and of the second copy of P.
+struct Row {
+  const char* name;
+  int p, g, os;  // into how many pieces: 0 stands for N, 1 for M, otherwise 1 piece
+  bool secondary = false;
+};
+constexpr int all = 0, group = 1, whole = 2;
+constexpr Row table_1[] = {{"zero1", whole, whole, all},    {"zero2", whole, all, all},
+                           {"zero3", all, all, all},        {"mics", group, group, group},
+                           {"zero++", all, all, all, true}, {"paro-igg", group, all, all},
+                           {"paro-iig", group, group, all}, {"paro-nig", whole, group, all}};
+
+models::GptOptions small_gpt() {
+  return {.layers = 4, .hidden = 48, .heads = 3, .vocab_size = 100, .sequence_length = 20};
+}
+
+}  // namespace
+
+TEST_CASE("each rank holds what PaRO's Table 1 says, to the byte") {
+  for (const auto& [N, M] : {std::pair{4, 2}, {6, 3}, {6, 2}, {12, 1}, {64, 8}, {5, 5}, {1, 1}}) {
+    const std::vector<ShardedUnit> units{
+        {std::size_t(N) * 32 * 7}, {std::size_t(N) * 32}, {std::size_t(N) * 32 * 100}};
+    const std::size_t psi = std::size_t(N) * 32 * 108;
+    const auto share = [&, N = N, M = M](int of) { return psi / std::size_t(of == all ? N : of == group ? M : 1); };
+    for (const auto& row : table_1) {
+      CAPTURE(row.name);
+      CAPTURE(N);
+      CAPTURE(M);
+      const auto sharding = parse_sharding(row.name);
+      const std::size_t copies = share(row.p) + (row.secondary ? share(group) : 0);
+      CHECK(state_bytes(units, sharding, N, M, {DType::bf16, DType::bf16}) ==
+            StateBytes{2 * copies, 2 * share(row.g), 12 * share(row.os)});
+      CHECK(state_bytes(units, sharding, N, M, {DType::f16, DType::f32}) ==
+            StateBytes{2 * copies, 4 * share(row.g), 12 * share(row.os)});
+    }
+  }
+}
+
+TEST_CASE("in fp32 the only copy of parameters lies where the coarser of two scopes wants it") {
+  const std::vector<ShardedUnit> units{{6400}};
+  const auto parameters = [&](const char* name) {
+    return state_bytes(units, parse_sharding(name), 4, 2, {}).parameters;
+  };
+  CHECK(parameters("NNN") == 4 * 6400);
+  CHECK(parameters("NGG") == 4 * 6400);
+  CHECK(parameters("GGN") == 4 * 6400);
+  CHECK(parameters("IGG") == 2 * 6400);
+  CHECK(parameters("GGI") == 2 * 6400);
+  CHECK(parameters("GGG") == 6400);
+  CHECK(parameters("zero++") == 3 * 6400);
+  CHECK(state_bytes(units, parse_sharding("IGG"), 4, 2, {}).optimizer == 2 * 6400);
+}
+
+TEST_CASE("a unit that two layers of a stage use has two gradients") {
+  const std::vector<ShardedUnit> once{{6400, 1}}, twice{{6400, 2}};
+  const auto zero3 = parse_sharding("zero3");
+  CHECK(state_bytes(twice, zero3, 4, 2, {}).gradients == 2 * state_bytes(once, zero3, 4, 2, {}).gradients);
+  CHECK(state_bytes(twice, zero3, 4, 2, {}).parameters == state_bytes(once, zero3, 4, 2, {}).parameters);
+}
+
+TEST_CASE("units are padded so that every rank's piece is aligned, by no more than that needs") {
+  const auto gpt = models::make_gpt(small_gpt());
+  for (const int ranks : {1, 2, 3, 4, 6, 7}) {
+    CAPTURE(ranks);
+    const auto units = gpt.units();
+    const auto sharded = sharded_units(gpt, {0, gpt.layers.size()}, ranks);
+    REQUIRE(sharded.size() == units.size());
+    std::size_t largest = 0;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const std::size_t piece_multiple = std::size_t(ranks) * models::UnitSpec::alignment;
+      CHECK(sharded[u].elements == padded_elements(units[u], ranks));
+      CHECK(sharded[u].elements % piece_multiple == 0);
+      CHECK(sharded[u].elements >= units[u].elements());
+      CHECK(sharded[u].elements < units[u].elements() + piece_multiple);
+      CHECK(sharded[u].uses == (units[u].name == "wte" ? 2 : 1));
+      largest = std::max(largest, sharded[u].elements);
+    }
+    CHECK(largest_unit(gpt, ranks) == largest);
+  }
+}
+
+TEST_CASE("stages have the units of their layers, a tied one on both") {
+  const auto gpt = models::make_gpt(small_gpt());
+  const auto first = sharded_units(gpt, {0, 3}, 2), last = sharded_units(gpt, {3, gpt.layers.size()}, 2);
+  CHECK(first.size() == 4);  // wte, wpe, h.0, h.1
+  CHECK(last.size() == 4);   // h.2, h.3, ln_f, wte
+  for (const auto& stage : {first, last}) {
+    for (const ShardedUnit& unit : stage) CHECK(unit.uses == 1);
+  }
+}

@@ -1,0 +1,215 @@
+// Bytes over links against PaRO's Table 2, as formulas of flat rings, and MiCS §3.3's hierarchical gathers.
+#include "actors/volume.hpp"
+
+#include "models/gpt.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using collectives::named_shardings;
+using collectives::parse_sharding;
+using runtime::DType;
+
+namespace {
+
+std::vector<int> alike_nodes(int ranks, int node_size) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(rank / node_size);
+  return nodes;
+}
+
+PlanChoices all_algorithms(const char* one_way, const char* both_ways) {
+  PlanChoices choices;
+  choices.fill({.all_gather = one_way, .reduce_scatter = one_way, .all_reduce = both_ways});
+  return choices;
+}
+
+VolumeOptions flat_rings(int ranks, int node_size, std::uint64_t micro_steps) {
+  return {.node_of = alike_nodes(ranks, node_size),
+          .group_size = node_size,
+          .algorithms = all_algorithms("ring", "ring"),
+          .micro_steps = micro_steps};
+}
+
+/// Elements over all ranks: inside the groups, and between them.
+struct Elements {
+  std::uint64_t inside = 0, between = 0;
+};
+Elements operator+(Elements a, Elements b) { return {a.inside + b.inside, a.between + b.between}; }
+Elements operator*(std::uint64_t factor, Elements a) { return {factor * a.inside, factor * a.between}; }
+
+void check(const PhaseVolume& volume, Elements expected) {
+  CHECK(volume.intra_node.elements == expected.inside);
+  CHECK(volume.inter_node.elements == expected.between);
+}
+
+}  // namespace
+
+TEST_CASE("flat rings send what Table 2 says, element by element") {
+  struct Case {
+    std::uint64_t N, M, s;
+  };
+  for (const auto& [N, M, s] :
+       {Case{4, 2, 1}, {4, 2, 4}, {6, 3, 2}, {6, 2, 5}, {9, 3, 3}, {64, 8, 8}, {8, 1, 2}, {5, 5, 3}}) {
+    const std::uint64_t g = N / M, psi = N * 32 * 11;
+    const Elements none;
+    // Each of the N edges of the global ring carries psi (N-1)/N; g of them lie between groups.
+    const Elements ring{(N - g) * (psi * (N - 1) / N), g > 1 ? g * (psi * (N - 1) / N) : 0};
+    const Elements I{N * (psi * (M - 1) / M), 0};
+    const Elements X{0, psi * (g - 1)};
+    struct Row {
+      const char* name;
+      Elements forward, backward, update;
+    };
+    const Row table_2[] = {
+        {"zero1", none, none, 2 * ring},
+        {"zero2", none, s * ring, ring},
+        {"zero3", s * ring, 2 * s * ring, none},
+        {"mics", s * I, 2 * s * I, 2 * X},
+        {"zero++", s * ring, s * I + s * ring, none},
+        {"paro-igg", s * I, 2 * s * I + s * X, X},
+        {"paro-iig", s * I, 2 * s * I, 2 * X},
+        {"paro-nig", none, s * I, 2 * X + I},
+        {"ddp", none, none, 2 * ring},
+    };
+    VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M), s));
+    const std::vector<ShardedUnit> units{{N * 32 * 5}, {N * 32}, {N * 32 * 5}};
+    for (const auto& [name, forward, backward, update] : table_2) {
+      CAPTURE(name);
+      CAPTURE(N);
+      CAPTURE(M);
+      CAPTURE(s);
+      // With one group its ring is the global one, whose closing edge lies inside the group.
+      const auto volume = counter.count(units, parse_sharding(name));
+      if (g == 1) {
+        const auto one = [](Elements e) { return e.inside + e.between; };
+        const Elements flat{psi * (N - 1), 0};
+        const std::string row = name;
+        CHECK(volume.total().inter_node.elements == 0);
+        if (row == "zero3" || row == "mics") CHECK(volume.total().intra_node.elements == one(3 * s * flat));
+        continue;
+      }
+      check(volume.forward, forward);
+      check(volume.backward, backward);
+      check(volume.update, update);
+    }
+  }
+}
+
+TEST_CASE("between groups pass as many elements as the last column of Table 2 says") {
+  // Figure 5: N = 64, s = 8, g = 8.
+  constexpr std::uint64_t N = 64, g = 8, s = 8, psi = N * 32 * 1000;
+  constexpr std::uint64_t gA = g * (psi / N * (N - 1)), X = psi * (g - 1);
+  VolumeCounter counter(flat_rings(N, 8, s));
+  const auto between = [&](const char* name) {
+    return counter.count(std::vector<ShardedUnit>{{psi}}, parse_sharding(name)).total().inter_node.elements;
+  };
+  CHECK(between("zero1") == 2 * gA);
+  CHECK(between("zero2") == (s + 1) * gA);
+  CHECK(between("zero3") == 3 * s * gA);
+  CHECK(between("mics") == 2 * X);
+  CHECK(between("zero++") == 2 * s * gA);
+  CHECK(between("paro-igg") == (s + 1) * X);
+  CHECK(between("paro-iig") == 2 * X);
+  CHECK(between("paro-nig") == 2 * X);
+}
+
+TEST_CASE("a gather in a group that spans nodes takes (p - k)/p out of each node when it is hierarchical") {
+  for (const auto& [p, k] : {std::pair{4, 2}, {6, 3}, {6, 2}, {16, 8}}) {
+    for (const int groups : {1, 3}) {
+      CAPTURE(p);
+      CAPTURE(k);
+      CAPTURE(groups);
+      const int ranks = p * groups;
+      const std::size_t psi = std::size_t(ranks) * 32 * 9;
+      const auto nodes_of_group = std::uint64_t(p / k);
+      const auto gathered = [&, p = p, k = k](const char* algorithm) {
+        VolumeCounter counter({.node_of = alike_nodes(ranks, k),
+                               .group_size = p,
+                               .algorithms = all_algorithms(algorithm, "ring"),
+                               .micro_steps = 2});
+        const auto volume = counter.count(std::vector<ShardedUnit>{{psi}}, parse_sharding("mics"));
+        return volume.forward.inter_node.elements / (2 * nodes_of_group * std::uint64_t(groups));
+      };
+      CHECK(gathered("ring") == psi / std::size_t(p) * std::size_t(p - 1));
+      for (const char* algorithm : {"hierarchical", "h-ring", "ho-ring"}) {
+        CHECK(gathered(algorithm) == psi / std::size_t(p) * std::size_t(p - k));
+      }
+    }
+  }
+}
+
+TEST_CASE("parameters move in the type that computes, gradients in theirs") {
+  auto options = flat_rings(4, 2, 3);
+  options.precision = {DType::bf16, DType::f32};
+  VolumeCounter counter(options);
+  const auto volume = counter.count(std::vector<ShardedUnit>{{6400}}, parse_sharding("zero2"));
+  CHECK(volume.backward.inter_node.bytes == 4 * volume.backward.inter_node.elements);
+  CHECK(volume.update.inter_node.bytes == 2 * volume.update.inter_node.elements);
+  CHECK(volume.total().inter_node.bytes == volume.backward.inter_node.bytes + volume.update.inter_node.bytes);
+}
+
+TEST_CASE("a unit that two layers use is gathered and reduced for each, and updated once") {
+  VolumeCounter counter(flat_rings(4, 2, 3));
+  for (const auto& [name, sharding] : named_shardings()) {
+    CAPTURE(name);
+    const auto once = counter.count(std::vector<ShardedUnit>{{6400, 1}}, sharding);
+    const auto twice = counter.count(std::vector<ShardedUnit>{{6400, 2}}, sharding);
+    CHECK(twice.forward.inter_node.elements == 2 * once.forward.inter_node.elements);
+    CHECK(twice.backward.intra_node.elements == 2 * once.backward.intra_node.elements);
+    CHECK(twice.update.inter_node == once.update.inter_node);
+  }
+}
+
+TEST_CASE("pulls bring each rank the pieces of the others, straight from where they lie") {
+  auto options = flat_rings(6, 3, 2);
+  options.pulls = true;
+  VolumeCounter pulls(options);
+  constexpr std::uint64_t psi = 6 * 32 * 10, s = 2;
+  const std::vector<ShardedUnit> units{{psi}};
+  // From the column: of the five others' sixths, two lie on the same node.
+  check(pulls.count(units, parse_sharding("zero3")).forward, {s * 6 * 2 * psi / 6, s * 6 * 3 * psi / 6});
+  check(pulls.count(units, parse_sharding("mics")).forward, {s * 6 * 2 * psi / 3, 0});
+  check(pulls.count(units, parse_sharding("GIG")).forward, {s * 6 * 2 * psi / 6, s * 6 * 3 * psi / 6});
+  const auto zeropp = pulls.count(units, parse_sharding("zero++"));
+  CHECK(zeropp.forward.inter_node.elements == s * 6 * 3 * psi / 6);
+  CHECK(zeropp.backward.intra_node.elements > 0);
+  CHECK(pulls.count(units, parse_sharding("zero1")).forward.intra_node.elements == 0);
+  CHECK(pulls.count(units, parse_sharding("zero3")).forward.seconds > 0);
+}
+
+TEST_CASE("what a column sends is counted on the nodes where its ranks are, however they are laid out") {
+  // Rows 0 and 1 share a node in this column, but not in another one: the layout takes every rank for itself.
+  VolumeCounter counter({.node_of = {0, 0, 1, 1},
+                         .node_of_row = {0, 1, 2, 3},
+                         .group_size = 1,
+                         .algorithms = all_algorithms("ring", "ring")});
+  const auto volume = counter.count(std::vector<ShardedUnit>{{6400}}, parse_sharding("zero1"));
+  check(volume.update, {2 * 2 * 4800, 2 * 2 * 4800});
+}
+
+TEST_CASE("every triple sends something countable, on uneven nodes too, and one rank nothing") {
+  const std::vector<int> uneven{0, 0, 0, 1, 1, 2};
+  for (const int group_size : {1, 2, 3, 6}) {
+    VolumeCounter counter(
+        {.node_of = uneven, .group_size = group_size, .algorithms = all_algorithms("recursive", "recursive")});
+    VolumeCounter alone({.node_of = {0}});
+    for (const char p : std::string("NIG")) {
+      for (const char g : std::string("NIG")) {
+        for (const char o : std::string("NIG")) {
+          const auto sharding = parse_sharding(std::string{p, g, o});
+          const auto total = counter.count(std::vector<ShardedUnit>{{6 * 32 * 5}}, sharding).total();
+          CHECK(total.inter_node.elements > 0);
+          CHECK(total.seconds > 0);
+          const auto nothing = alone.count(std::vector<ShardedUnit>{{32}}, sharding).total();
+          CHECK(nothing.intra_node.elements + nothing.inter_node.elements == 0);
+          CHECK(nothing.seconds == 0);
+        }
+      }
+    }
+  }
+}
