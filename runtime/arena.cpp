@@ -27,7 +27,10 @@ std::size_t bytes_of(const MemoryItem& item) {
   return bytes >= paged_from_bytes ? round_up(bytes, page_bytes) : bytes;
 }
 
-bool is_paged(const MemoryItem& item) { return bytes_of(item) >= paged_from_bytes; }
+/// Large items, and those whose slots are whole pages: files that are read past the cache ask for that.
+bool is_paged(const MemoryItem& item) {
+  return bytes_of(item) >= paged_from_bytes || (item.slot_bytes != 0 && item.slot_bytes % page_bytes == 0);
+}
 
 }  // namespace
 

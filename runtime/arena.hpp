@@ -23,7 +23,7 @@ struct MemoryItem {
   MemoryKind kind = MemoryKind::workspace;
   MemorySpace space = MemorySpace::device;
   std::string name;            ///< what people read in the table
-  std::size_t slot_bytes = 0;  ///< of one slot; each slot starts at a multiple of 64 bytes
+  std::size_t slot_bytes = 0;  ///< of one slot; each starts at a multiple of 64 bytes, of 4096 if this is one
   std::size_t slots = 1;
 };
 

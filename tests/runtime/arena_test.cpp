@@ -70,6 +70,17 @@ TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large i
       CHECK(arena.slot(ids[i], slot)[sizes[i] - 1] == static_cast<std::byte>(1 + i));
 }
 
+TEST_CASE("items whose slots are whole pages start on one, however small") {
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  plan.add({MemoryKind::workspace, MemorySpace::pinned, "odd", 65, 1});
+  const MemoryId paged = plan.add({MemoryKind::workspace, MemorySpace::pinned, "staging", 2 * 4096, 3});
+  CHECK(plan.bytes(MemorySpace::pinned) == 128 + 6 * 4096);
+  const Arena arena(*device, plan);
+  for (std::size_t slot = 0; slot < 3; ++slot)
+    CHECK(reinterpret_cast<std::uintptr_t>(arena.slot(paged, slot)) % 4096 == 0);
+}
+
 TEST_CASE("a slot that was not planned is refused") {
   const auto device = make_inline_device();
   MemoryPlan plan;
