@@ -18,6 +18,16 @@ target_include_directories(ranvier_dnnl SYSTEM INTERFACE ${RANVIER_DNNL_INCLUDE}
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 target_link_libraries(ranvier_dnnl INTERFACE ${RANVIER_DNNL_LIBRARY} OpenMP::OpenMP_CXX)
 
+# liburing, asynchronous file I/O; what a kernel or a container refuses of it is found out at run time.
+find_path(RANVIER_URING_INCLUDE liburing.h)
+find_library(RANVIER_URING_LIBRARY uring)
+if(NOT RANVIER_URING_INCLUDE OR NOT RANVIER_URING_LIBRARY)
+  message(FATAL_ERROR "liburing was not found: install liburing-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
+add_library(ranvier_uring INTERFACE)
+target_include_directories(ranvier_uring SYSTEM INTERFACE ${RANVIER_URING_INCLUDE})
+target_link_libraries(ranvier_uring INTERFACE ${RANVIER_URING_LIBRARY})
+
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)
 endif()

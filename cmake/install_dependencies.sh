@@ -2,7 +2,8 @@
 # Installs what a build needs and this system lacks. Debian 12, Ubuntu 24.04 and their like; elsewhere it lists
 # what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--reference]
+#   --bench       fio as well, for tests/bench/files.sh
 #   --reference   PyTorch and what it is fast with as well, for tests/reference and tests/bench/compare_pytorch.py
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
@@ -22,8 +23,9 @@ packages+=("libboost$boost-dev")
 
 for argument in "$@"; do
   case "$argument" in
+    --bench) packages+=(fio) ;;
     --reference) packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-torch) ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; the only one is --reference" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench and --reference" >&2; exit 2 ;;
   esac
 done
 

@@ -1,0 +1,180 @@
+#include "offload/file_tier.hpp"
+
+#include "offload/job_directory.hpp"
+#include "offload/stripes.hpp"
+#include "offload/transfer_engine.hpp"
+#include "runtime/error.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace ranvier::offload {
+namespace {
+
+using runtime::format_bytes;
+
+void check_options(const FileTierOptions& options) {
+  if (options.directories.empty())
+    fail(ErrorCode::usage, "--nvme names no directory: give one for each disk, separated by commas");
+  if (options.depth < 1 || options.depth > 4096)
+    fail(ErrorCode::usage, "{} requests in flight: choose 1 to 4096", options.depth);
+  if (options.request_bytes == 0 || options.request_bytes % Tier::block_bytes != 0 ||
+      options.request_bytes > (std::size_t{1} << 30))
+    fail(ErrorCode::usage, "requests of {} bytes: choose a multiple of {}, 1 GiB at most", options.request_bytes,
+         Tier::block_bytes);
+}
+
+}  // namespace
+
+/// One of the directories, with the file in it.
+struct Store {
+  std::unique_ptr<JobDirectory> folder;  // removed after the file was closed
+  int file = -1;
+  std::uint64_t bytes = 0;
+  int direct_refused = 0;  ///< errno
+
+  Store() = default;
+  Store(Store&& other) noexcept
+      : folder(std::move(other.folder)),
+        file(std::exchange(other.file, -1)),
+        bytes(other.bytes),
+        direct_refused(other.direct_refused) {}
+  ~Store() {
+    if (file >= 0) ::close(file);
+  }
+};
+
+struct FileTier::State {
+  State(runtime::EventLoop& event_loop, FileTierOptions file_options, std::unique_ptr<FileSystem> file_system)
+      : loop(event_loop),
+        options(std::move(file_options)),
+        system(std::move(file_system)),
+        stripes(options.directories.size(), options.request_bytes) {}
+
+  Store make_store(const std::filesystem::path& directory, std::uint64_t bytes) const;
+  [[noreturn]] void refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
+                                 std::int64_t free) const;
+
+  runtime::EventLoop& loop;
+  const FileTierOptions options;
+  const std::unique_ptr<FileSystem> system;
+  const Stripes stripes;
+  std::vector<std::uint64_t> begins;  // of the regions, in the address space that is striped
+  std::vector<Store> stores;
+  int uring_refused = 0;                   // errno
+  std::unique_ptr<TransferEngine> engine;  // stops before the stores close
+};
+
+void FileTier::State::refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
+                                   std::int64_t free) const {
+  fail(ErrorCode::io,
+       "{}: rank {} needs {} there and {} are free: remove what is not needed, add a directory on another disk to "
+       "--nvme, or keep less of the model there",
+       directory.string(), options.rank, format_bytes(bytes), format_bytes(free < 0 ? 0 : free));
+}
+
+Store FileTier::State::make_store(const std::filesystem::path& directory, std::uint64_t bytes) const {
+  Store store;
+  store.folder = std::make_unique<JobDirectory>(directory, options.rank);
+  store.bytes = bytes;
+  const std::int64_t free = system->free_bytes(directory);
+  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) refuse_space(directory, bytes, free);
+
+  const auto path = store.folder->file();
+  const auto check = [&](int result, const char* what) {
+    if (result >= 0) return;
+    if (result == -ENOSPC || result == -EDQUOT) refuse_space(directory, bytes, system->free_bytes(directory));
+    fail(ErrorCode::io, "{}: cannot {} it: {}; check that --nvme names a folder that you may write", path.string(),
+         what, std::strerror(-result));
+  };
+  const auto open = [&](bool direct) {
+    store.file = system->open(path, direct);
+    if (store.file < 0) return std::exchange(store.file, -1);
+    check(system->allocate(store.file, bytes), "take the space for");
+    return bytes == 0 ? 0 : system->write_zero_block(store.file);
+  };
+  int result = open(options.direct);
+  if (result == -EINVAL && options.direct) {
+    store.direct_refused = EINVAL;
+    if (store.file >= 0) ::close(std::exchange(store.file, -1));
+    result = open(false);
+  }
+  check(result, store.file < 0 ? "open" : "write");
+  return store;
+}
+
+FileTier::FileTier(runtime::EventLoop& loop, FileTierOptions options, std::unique_ptr<FileSystem> system) {
+  check_options(options);
+  state_ = std::make_unique<State>(loop, std::move(options), std::move(system));
+}
+
+FileTier::~FileTier() = default;
+
+void FileTier::start() {
+  close_reservations();
+  State& state = *state_;
+  std::uint64_t end = 0;
+  for (const Reserved& region : regions()) {
+    state.begins.push_back(state.stripes.align(end, region.bytes));
+    end = state.begins.back() + region.bytes;
+  }
+  for (std::size_t i = 0; i < state.options.directories.size(); ++i)
+    state.stores.push_back(state.make_store(state.options.directories[i], state.stripes.file_bytes(i, end)));
+
+  std::unique_ptr<IoQueue> queue;
+  if (state.options.uring) {
+    UringOutcome outcome = state.system->make_uring(state.options.depth);
+    queue = std::move(outcome.queue);
+    state.uring_refused = outcome.error;
+  }
+  if (!queue) queue = state.system->make_threads(state.options.depth);
+
+  std::vector<TransferEngine::File> files;
+  for (const Store& store : state.stores) files.push_back({store.file, store.folder->file()});
+  state.engine = std::make_unique<TransferEngine>(state.loop, std::move(queue), std::move(files), state.stripes,
+                                                  state.options.depth);
+}
+
+std::string FileTier::description() const {
+  const State& state = *state_;
+  std::string text = "io_uring";
+  if (state.uring_refused != 0) {
+    text = fmt::format("pread and pwrite on threads (io_uring is refused: {})", std::strerror(state.uring_refused));
+  } else if (!state.options.uring) {
+    text = "pread and pwrite on threads";
+  }
+  text += fmt::format(", {} × {}", state.options.depth, format_bytes(state.options.request_bytes));
+  for (std::size_t i = 0; i < state.stores.size(); ++i) {
+    const Store& store = state.stores[i];
+    const char* how = store.direct_refused != 0 ? "through the system's cache, as it refuses O_DIRECT"
+                      : state.options.direct    ? "O_DIRECT"
+                                                : "through the system's cache";
+    text += fmt::format(", {} ({}, {})", state.options.directories[i].string(), format_bytes(store.bytes), how);
+    if (const int cleared = store.folder->cleared(); cleared != 0)
+      text += fmt::format(" where {} folder{} of dead jobs was cleared", cleared, cleared == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::vector<std::filesystem::path> FileTier::files() const {
+  std::vector<std::filesystem::path> paths;
+  for (const Store& store : state_->stores) paths.push_back(store.folder->file());
+  return paths;
+}
+
+void FileTier::fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
+  state_->engine->start(
+      {IoKind::read, state_->begins[region.index] + offset, to.data(), to.size(), std::move(done)});
+}
+
+void FileTier::store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
+                            runtime::Handler done) {
+  // Requests have one type for both directions; one that writes only reads its memory.
+  state_->engine->start({IoKind::write, state_->begins[region.index] + offset, const_cast<std::byte*>(from.data()),
+                         from.size(), std::move(done)});
+}
+
+}  // namespace ranvier::offload

@@ -1,0 +1,57 @@
+// A tier in files on one or more disks (`--nvme DIR[,DIR…]`): asynchronous, past the system's cache where the file
+// system allows, large transfers cut into requests that go on beside each other and round the directories
+// (ZeRO-Infinity §6.3). Each rank has folders of its own, which go with the tier.
+//
+// A thread of the tier submits requests and waits for them, so the loop never blocks (the kernel may block while
+// it takes a request), need not poll, and learns of a completion by a post at once.
+//
+// io_uring and O_DIRECT are used where the system grants them; description() says what was refused and why.
+#pragma once
+
+#include "offload/file_system.hpp"
+#include "offload/tier.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace ranvier::offload {
+
+struct FileTierOptions {
+  std::vector<std::filesystem::path> directories;    ///< one for each disk, at least one
+  int rank = 0;                                      ///< part of the folders' names
+  int depth = 32;                                    ///< requests in flight
+  std::size_t request_bytes = std::size_t{1} << 20;  ///< of the largest request; also what is striped
+  bool uring = true;                                 ///< ask for io_uring
+  bool direct = true;                                ///< ask for O_DIRECT
+};
+
+class FileTier final : public Tier {
+ public:
+  /// Throws ErrorCode::usage for options that make no sense. The loop outlives the tier.
+  FileTier(runtime::EventLoop& loop, FileTierOptions options,
+           std::unique_ptr<FileSystem> system = std::make_unique<FileSystem>());
+  /// Waits for the requests in flight, drops the others, removes the folders.
+  ~FileTier() override;
+
+  void plan(runtime::MemoryPlan&) override {}
+  /// Makes the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, when they do not fit.
+  void start(const runtime::Arena&) override { start(); }
+  void start();
+
+  [[nodiscard]] std::string description() const override;
+
+  /// One for each directory, once started.
+  [[nodiscard]] std::vector<std::filesystem::path> files() const;
+
+ protected:
+  void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) override;
+  void store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
+                    runtime::Handler done) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ranvier::offload

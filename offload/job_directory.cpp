@@ -1,0 +1,125 @@
+#include "offload/job_directory.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::offload {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "ranvier-offload.";
+constexpr const char* lock_name = "lock";
+
+/// Closes a descriptor; -1 is none.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  [[nodiscard]] int get() const noexcept { return descriptor_; }
+  [[nodiscard]] int release() noexcept { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+std::string host() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+/// PREFIX HOST .rankR.RANDOM; a host's name may have dots.
+bool is_of_host(std::string_view name, std::string_view host_name) {
+  if (!name.starts_with(prefix)) return false;
+  for (int field = 0; field < 2; ++field) name = name.substr(0, name.rfind('.'));
+  return name.size() == prefix.size() + host_name.size() && name.ends_with(host_name);
+}
+
+/// Takes the lock in a folder, unless a living process has it.
+int lock(int folder) {
+  File file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return -1;
+  // Somebody who took this folder for a dead job's may have removed the file before it was locked.
+  struct stat mine {
+  }, there{};
+  if (::fstat(file.get(), &mine) != 0 || ::fstatat(folder, lock_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+      mine.st_ino != there.st_ino)
+    return -1;
+  return file.release();
+}
+
+/// Only what a JobDirectory makes: anything else in the folder stays, and the folder with it.
+bool remove(int parent, const char* name, int folder) {
+  ::unlinkat(folder, JobDirectory::file_name, 0);
+  ::unlinkat(folder, lock_name, 0);
+  return ::unlinkat(parent, name, AT_REMOVEDIR) == 0;
+}
+
+int clear_leftovers(const fs::path& parent) {
+  const File parent_file(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (parent_file.get() < 0) return 0;
+  const std::string host_name = host();
+  std::error_code ignored;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(parent, ignored))
+    if (std::string name = entry.path().filename().string(); is_of_host(name, host_name))
+      names.push_back(std::move(name));
+
+  int cleared = 0;
+  for (const std::string& name : names) {
+    const File folder(::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat status {};
+    if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
+    const File held(lock(folder.get()));
+    if (held.get() < 0) continue;
+    if (remove(parent_file.get(), name.c_str(), folder.get())) ++cleared;
+  }
+  return cleared;
+}
+
+}  // namespace
+
+JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_leftovers(parent)) {
+  std::error_code error;
+  if (!fs::is_directory(parent, error))
+    fail(ErrorCode::io, "{}: {}; make it, or give --nvme another folder", parent.string(),
+         error ? error.message() : "it is not a folder");
+  constexpr int attempts = 100;  // each lost to somebody who cleared the folder before it was locked
+  for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
+    std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host(), rank)).string();
+    if (::mkdtemp(name.data()) == nullptr) break;
+    path_ = name;
+    const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() >= 0) lock_ = lock(folder.get());
+  }
+  if (lock_ < 0)
+    fail(ErrorCode::io, "{}: cannot make a folder for rank {} there: {}; give --nvme a folder that you may write",
+         parent.string(), rank, std::strerror(errno));
+}
+
+JobDirectory::~JobDirectory() {
+  const File parent(::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (parent.get() >= 0 && folder.get() >= 0) remove(parent.get(), path_.filename().c_str(), folder.get());
+  ::close(lock_);
+}
+
+}  // namespace ranvier::offload

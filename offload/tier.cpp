@@ -1,0 +1,45 @@
+#include "offload/tier.hpp"
+
+#include "runtime/error.hpp"
+
+#include <cstdint>
+#include <utility>
+
+namespace ranvier::offload {
+
+Region Tier::reserve(runtime::MemoryKind kind, std::string name, std::size_t bytes) {
+  expect(!started_, "{} bytes are reserved for {} in a tier that has started", bytes, name);
+  regions_.push_back({kind, std::move(name), whole_blocks(bytes)});
+  return {regions_.size() - 1};
+}
+
+std::size_t Tier::reserved_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const Reserved& region : regions_) bytes += region.bytes;
+  return bytes;
+}
+
+void Tier::check(const char* what, Region region, std::size_t offset, const std::byte* data,
+                 std::size_t bytes) const {
+  expect(started_, "{} before the tier has started", what);
+  expect(region.index < regions_.size(), "{} of region {} of {}", what, region.index, regions_.size());
+  const Reserved& reserved = regions_[region.index];
+  expect(offset <= reserved.bytes && bytes <= reserved.bytes - offset, "{} of bytes {} to {} of {}, which has {}",
+         what, offset, offset + bytes, reserved.name, reserved.bytes);
+  expect(offset % block_bytes == 0 && bytes % block_bytes == 0 &&
+             reinterpret_cast<std::uintptr_t>(data) % block_bytes == 0,
+         "{} of {} bytes at offset {} of {} with memory at {}: all must be multiples of {}", what, bytes, offset,
+         reserved.name, static_cast<const void*>(data), block_bytes);
+}
+
+void Tier::fetch(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
+  check("fetch", region, offset, to.data(), to.size());
+  fetch_blocks(region, offset, to, std::move(done));
+}
+
+void Tier::store(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
+  check("store", region, offset, from.data(), from.size());
+  store_blocks(region, offset, from, std::move(done));
+}
+
+}  // namespace ranvier::offload

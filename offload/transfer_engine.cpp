@@ -1,0 +1,205 @@
+#include "offload/transfer_engine.hpp"
+
+#include "offload/tier.hpp"
+#include "runtime/error.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace ranvier::offload {
+namespace {
+
+/// A request that was answered this often in a row without a byte moved has failed.
+constexpr int most_attempts = 200;
+constexpr auto pause_between_attempts = std::chrono::microseconds(100);
+
+}  // namespace
+
+struct TransferEngine::State {
+  struct Running {
+    Transfer transfer;
+    std::size_t begun = 0;       ///< bytes that requests were made for
+    std::size_t unfinished = 0;  ///< requests
+  };
+
+  /// A request in flight or to be submitted again.
+  struct Request {
+    std::shared_ptr<Running> of;
+    Piece piece;
+    std::byte* data = nullptr;
+    std::size_t moved = 0;
+    int attempts = 0;
+  };
+
+  State(runtime::EventLoop& event_loop, std::unique_ptr<IoQueue> io_queue, std::vector<File> all_files,
+        Stripes all_stripes, int depth)
+      : loop(event_loop),
+        queue(std::move(io_queue)),
+        files(std::move(all_files)),
+        stripes(all_stripes),
+        requests(static_cast<std::size_t>(depth)) {
+    for (std::size_t id = requests.size(); id-- > 0;) free_ids.push_back(id);
+    thread = std::thread([this] { serve(); });
+    pthread_setname_np(thread.native_handle(), "file transfers");
+  }
+
+  void serve();
+  [[nodiscard]] bool take_arrived();
+  void submit();
+  void complete(const IoCompletion& completion);
+  void fail_with(const Request& request, std::string_view cause);
+
+  // Any thread, under the mutex.
+  std::mutex mutex;
+  std::vector<Transfer> arrived;
+  bool closing = false;
+
+  // Constant.
+  runtime::EventLoop& loop;
+  const std::unique_ptr<IoQueue> queue;
+  const std::vector<File> files;
+  const Stripes stripes;
+
+  // The thread's.
+  std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
+  std::vector<Request> requests;                 // by id
+  std::vector<std::size_t> free_ids;
+  std::vector<std::size_t> again;  // ids of requests to be submitted once more
+  std::vector<IoRequest> batch;
+  std::size_t in_flight = 0;
+  bool failed = false;
+
+  std::thread thread;
+};
+
+void TransferEngine::State::serve() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the loop's
+  std::vector<IoCompletion> completed;
+  try {
+    while (take_arrived()) {
+      submit();
+      completed.clear();
+      queue->wait(completed);
+      in_flight -= completed.size();
+      for (const IoCompletion& completion : completed) complete(completion);
+    }
+  } catch (...) {  // of the queue itself
+    loop.stop(std::current_exception());
+  }
+}
+
+/// False when the engine is to end and nothing is in flight any more.
+bool TransferEngine::State::take_arrived() {
+  const std::lock_guard lock(mutex);
+  if (closing || failed) {
+    arrived.clear();
+    waiting.clear();
+    again.clear();
+  }
+  for (Transfer& transfer : arrived) waiting.push_back(std::make_shared<Running>(Running{std::move(transfer)}));
+  arrived.clear();
+  return !closing || in_flight != 0;
+}
+
+void TransferEngine::State::submit() {
+  batch.clear();
+  const auto add = [this](std::size_t id) {
+    const Request& request = requests[id];
+    batch.push_back({request.of->transfer.kind, files[request.piece.directory].descriptor,
+                     request.data + request.moved, request.piece.bytes - request.moved,
+                     request.piece.offset + request.moved, id});
+  };
+  for (const std::size_t id : std::exchange(again, {})) add(id);
+  while (!waiting.empty() && !free_ids.empty()) {
+    Running& running = *waiting.front();
+    const Transfer& transfer = running.transfer;
+    const std::size_t id = free_ids.back();
+    free_ids.pop_back();
+    const Piece piece = stripes.first_piece(transfer.address + running.begun, transfer.bytes - running.begun);
+    requests[id] = {waiting.front(), piece, transfer.data + running.begun, 0, 0};
+    ++running.unfinished;
+    running.begun += piece.bytes;
+    if (running.begun == transfer.bytes) waiting.pop_front();
+    add(id);
+  }
+  if (batch.empty()) return;
+  in_flight += batch.size();
+  queue->submit(batch);
+}
+
+void TransferEngine::State::complete(const IoCompletion& completion) {
+  Request& request = requests[completion.id];
+  const std::size_t asked = request.piece.bytes - request.moved;
+  if (completion.result == static_cast<std::int64_t>(asked)) {
+    Running& running = *request.of;
+    if (--running.unfinished == 0 && running.begun == running.transfer.bytes && !failed)
+      loop.post(std::move(running.transfer.done));
+    request.of.reset();
+    free_ids.push_back(completion.id);
+    return;
+  }
+  if (failed) return;
+  if (completion.result < 0) {
+    const auto error = static_cast<int>(-completion.result);
+    if ((error != EINTR && error != EAGAIN) || ++request.attempts == most_attempts)
+      return fail_with(request, std::strerror(error));
+    if (error == EAGAIN) std::this_thread::sleep_for(pause_between_attempts);
+  } else {
+    // Short: what follows begins on a block again, as O_DIRECT asks. Nothing moved at all is the end of the file.
+    const std::size_t moved = static_cast<std::size_t>(completion.result) / Tier::block_bytes * Tier::block_bytes;
+    request.attempts = moved == 0 ? request.attempts + 1 : 0;
+    if (completion.result == 0 && request.of->transfer.kind == IoKind::read)
+      return fail_with(request, "the file ends there: somebody has shortened it");
+    if (request.attempts == most_attempts)
+      return fail_with(request, "the system moves less than a block at a time");
+    request.moved += moved;
+  }
+  again.push_back(completion.id);
+}
+
+void TransferEngine::State::fail_with(const Request& request, std::string_view cause) {
+  failed = true;
+  const bool reads = request.of->transfer.kind == IoKind::read;
+  loop.stop(std::make_exception_ptr(
+      Error(ErrorCode::io,
+            fmt::format("{}: cannot {} {} bytes at offset {}: {}; check the disk's health and free space",
+                        files[request.piece.directory].path.string(), reads ? "read" : "write",
+                        request.piece.bytes - request.moved, request.piece.offset + request.moved, cause))));
+}
+
+TransferEngine::TransferEngine(runtime::EventLoop& loop, std::unique_ptr<IoQueue> queue, std::vector<File> files,
+                               Stripes stripes, int depth)
+    : state_(std::make_unique<State>(loop, std::move(queue), std::move(files), stripes, depth)) {}
+
+TransferEngine::~TransferEngine() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closing = true;
+  }
+  state_->queue->wake();
+  state_->thread.join();
+}
+
+void TransferEngine::start(Transfer transfer) {
+  if (transfer.bytes == 0) return state_->loop.post(std::move(transfer.done));
+  bool first = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    first = state_->arrived.empty();
+    state_->arrived.push_back(std::move(transfer));
+  }
+  if (first) state_->queue->wake();
+}
+
+}  // namespace ranvier::offload

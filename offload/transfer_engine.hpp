@@ -1,0 +1,47 @@
+// Carries out transfers of a striped address space over files: cuts them into requests, keeps up to `depth` of them
+// in flight on an IoQueue, checks each completion's count, goes on after a short one, asks again after EINTR and
+// EAGAIN. Transfers are begun in the order of start(); a thread of its own does all of it and posts what is done.
+#pragma once
+
+#include "offload/io_queue.hpp"
+#include "offload/stripes.hpp"
+#include "runtime/event_loop.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+namespace ranvier::offload {
+
+struct Transfer {
+  IoKind kind = IoKind::read;
+  std::uint64_t address = 0;  ///< in the striped space
+  std::byte* data = nullptr;  ///< only read when kind is write
+  std::size_t bytes = 0;
+  runtime::Handler done;
+};
+
+class TransferEngine {
+ public:
+  struct File {
+    int descriptor = -1;
+    std::filesystem::path path;  ///< what an error names
+  };
+
+  /// One file for each directory of `stripes`. The loop and the descriptors outlive the engine.
+  TransferEngine(runtime::EventLoop& loop, std::unique_ptr<IoQueue> queue, std::vector<File> files, Stripes stripes,
+                 int depth);
+  /// Waits for requests in flight: the kernel may write to their memory until then. Drops all other transfers.
+  ~TransferEngine();
+
+  /// Posts `done` when all of it has been transferred. The first failure stops the loop with ErrorCode::io, which
+  /// names file, offset and cause; from then on nothing is transferred. Any thread.
+  void start(Transfer transfer);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ranvier::offload

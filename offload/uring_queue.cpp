@@ -1,0 +1,112 @@
+#include "offload/io_queue.hpp"
+
+#include "runtime/error.hpp"
+
+#include <liburing.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace ranvier::offload {
+namespace {
+
+constexpr std::uint64_t wake_id = ~std::uint64_t{0};
+
+class UringQueue final : public IoQueue {
+ public:
+  /// `wake_file` is an eventfd of its own.
+  UringQueue(const io_uring& ring, int wake_file) : ring_(ring), wake_file_(wake_file) { listen(); }
+
+  ~UringQueue() override {
+    io_uring_queue_exit(&ring_);
+    ::close(wake_file_);
+  }
+
+  void submit(std::span<const IoRequest> requests) override {
+    for (const IoRequest& request : requests) {
+      io_uring_sqe* entry = next_entry();
+      const auto bytes = static_cast<unsigned>(request.bytes);
+      if (request.kind == IoKind::read) {
+        io_uring_prep_read(entry, request.file, request.data, bytes, request.offset);
+      } else {
+        io_uring_prep_write(entry, request.file, request.data, bytes, request.offset);
+      }
+      io_uring_sqe_set_data64(entry, request.id);
+    }
+    flush();
+  }
+
+  void wait(std::vector<IoCompletion>& completed) override {
+    for (bool woken = false; !woken && completed.empty();) {
+      const int result = io_uring_submit_and_wait(&ring_, 1);
+      if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY)
+        fail(ErrorCode::io, "io_uring: waiting for completions: {}", std::strerror(-result));
+      io_uring_cqe* entry = nullptr;
+      unsigned head = 0, seen = 0;
+      io_uring_for_each_cqe(&ring_, head, entry) {
+        ++seen;
+        if (const std::uint64_t id = io_uring_cqe_get_data64(entry); id == wake_id) {
+          woken = true;
+        } else {
+          completed.push_back({id, entry->res});
+        }
+      }
+      io_uring_cq_advance(&ring_, seen);
+      if (woken) listen();
+    }
+  }
+
+  void wake() override {
+    const std::uint64_t one = 1;
+    while (::write(wake_file_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  /// The ring has an entry for each of `depth` requests and for listen(), and all are submitted at once.
+  io_uring_sqe* next_entry() {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    expect(entry != nullptr, "io_uring: more requests at a time than the depth that was asked for");
+    return entry;
+  }
+
+  void listen() {
+    io_uring_sqe* entry = next_entry();
+    io_uring_prep_read(entry, wake_file_, &wakes_, sizeof wakes_, 0);
+    io_uring_sqe_set_data64(entry, wake_id);
+    flush();
+  }
+
+  void flush() {
+    for (;;) {
+      const int result = io_uring_submit(&ring_);
+      if (result >= 0 && io_uring_sq_ready(&ring_) == 0) return;
+      // Out of memory or of room for completions for the moment: what is under way makes some.
+      if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY)
+        fail(ErrorCode::io, "io_uring: submitting requests: {}", std::strerror(-result));
+      if (result == -EBUSY) return;  // wait() takes completions, and submits what is left
+    }
+  }
+
+  io_uring ring_;
+  int wake_file_;
+  std::uint64_t wakes_ = 0;
+};
+
+}  // namespace
+
+UringOutcome make_uring_queue(int depth) {
+  const int wake_file = ::eventfd(0, EFD_CLOEXEC);
+  if (wake_file < 0) return {nullptr, errno};
+  io_uring ring;
+  // Twice the room: a queue that is full at once must still take the entry that listens.
+  if (const int result = io_uring_queue_init(2 * static_cast<unsigned>(depth) + 2, &ring, 0); result < 0) {
+    ::close(wake_file);
+    return {nullptr, -result};
+  }
+  return {std::make_unique<UringQueue>(ring, wake_file), 0};
+}
+
+}  // namespace ranvier::offload

@@ -1,0 +1,116 @@
+// A file system that is real but for the faults that a test asks for.
+#pragma once
+
+#include "offload/file_system.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ranvier::offload::tests {
+
+/// What happens to a request instead of, or beside, what the system does.
+struct Fault {
+  std::optional<std::int64_t> result;       ///< completes with this, untried
+  std::optional<std::size_t> shortened_to;  ///< only so many bytes are asked for
+};
+
+/// What the queue has seen. Read it after the tier is gone.
+struct QueueLog {
+  std::size_t requests = 0;
+  std::size_t outstanding = 0;
+  std::size_t most_outstanding = 0;
+  std::size_t faults = 0;
+};
+
+struct Faults {
+  std::function<Fault(const IoRequest&)> on_request;  ///< called by the tier's thread
+  std::function<void()> on_submit;                    ///< likewise, before each submission
+  QueueLog* log = nullptr;
+  std::optional<std::int64_t> free_bytes;
+  int uring_refused = 0;  ///< errno
+  int direct_open_refused = 0;
+  int direct_write_refused = 0;
+  int allocate_refused = 0;
+};
+
+class FaultyQueue final : public IoQueue {
+ public:
+  FaultyQueue(std::unique_ptr<IoQueue> real, const Faults& faults) : real_(std::move(real)), faults_(faults) {}
+
+  void submit(std::span<const IoRequest> requests) override {
+    if (faults_.on_submit) faults_.on_submit();
+    std::vector<IoRequest> passed;
+    for (IoRequest request : requests) {
+      if (faults_.log != nullptr) {
+        ++faults_.log->requests;
+        faults_.log->most_outstanding = std::max(faults_.log->most_outstanding, ++faults_.log->outstanding);
+      }
+      const Fault fault = faults_.on_request ? faults_.on_request(request) : Fault{};
+      if (faults_.log != nullptr && (fault.result || fault.shortened_to)) ++faults_.log->faults;
+      if (fault.result) {
+        untried_.push_back({request.id, *fault.result});
+      } else {
+        request.bytes = fault.shortened_to.value_or(request.bytes);
+        passed.push_back(request);
+      }
+    }
+    if (!passed.empty()) real_->submit(passed);
+    if (!untried_.empty()) real_->wake();
+  }
+
+  void wait(std::vector<IoCompletion>& completed) override {
+    real_->wait(completed);
+    completed.insert(completed.end(), untried_.begin(), untried_.end());
+    untried_.clear();
+    if (faults_.log != nullptr) faults_.log->outstanding -= completed.size();
+  }
+
+  void wake() override { real_->wake(); }
+
+ private:
+  std::unique_ptr<IoQueue> real_;
+  const Faults faults_;
+  std::vector<IoCompletion> untried_;
+};
+
+class FaultyFileSystem final : public FileSystem {
+ public:
+  explicit FaultyFileSystem(Faults faults) : faults_(std::move(faults)) {}
+
+  std::int64_t free_bytes(const std::filesystem::path& folder) const override {
+    return faults_.free_bytes ? *faults_.free_bytes : FileSystem::free_bytes(folder);
+  }
+  int open(const std::filesystem::path& file, bool direct) const override {
+    if (direct && faults_.direct_open_refused != 0) return -faults_.direct_open_refused;
+    direct_ = direct;
+    return FileSystem::open(file, direct);
+  }
+  int allocate(int file, std::uint64_t bytes) const override {
+    return faults_.allocate_refused != 0 ? -faults_.allocate_refused : FileSystem::allocate(file, bytes);
+  }
+  int write_zero_block(int file) const override {
+    if (direct_ && faults_.direct_write_refused != 0) return -faults_.direct_write_refused;
+    return FileSystem::write_zero_block(file);
+  }
+  UringOutcome make_uring(int depth) const override {
+    if (faults_.uring_refused != 0) return {nullptr, faults_.uring_refused};
+    UringOutcome outcome = FileSystem::make_uring(depth);
+    if (outcome.queue) outcome.queue = std::make_unique<FaultyQueue>(std::move(outcome.queue), faults_);
+    return outcome;
+  }
+  std::unique_ptr<IoQueue> make_threads(int depth) const override {
+    return std::make_unique<FaultyQueue>(FileSystem::make_threads(depth), faults_);
+  }
+
+ private:
+  const Faults faults_;
+  mutable bool direct_ = false;
+};
+
+}  // namespace ranvier::offload::tests

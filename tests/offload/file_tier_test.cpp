@@ -1,0 +1,286 @@
+#include "offload/file_tier.hpp"
+
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "tests/offload/blocks.hpp"
+#include "tests/offload/faulty_file_system.hpp"
+#include "tests/offload/tier_contract.hpp"
+#include "tests/seeds.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <future>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+using ranvier::runtime::AsioLoop;
+using ranvier::runtime::MemoryKind;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+FileTierOptions small_requests(const TemporaryFolder& folder, int directories = 1) {
+  FileTierOptions options{.rank = 3, .depth = 5, .request_bytes = 8 * 4096};
+  for (int i = 0; i < directories; ++i) {
+    options.directories.push_back(folder.path() / fmt::format("disk{}", i));
+    std::filesystem::create_directory(options.directories.back());
+  }
+  return options;
+}
+
+std::unique_ptr<FileSystem> with(Faults faults) { return std::make_unique<FaultyFileSystem>(std::move(faults)); }
+
+/// What storing and fetching a region of 1 MiB ends with.
+Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
+  AsioLoop loop;
+  FileTier tier(loop, small_requests(folder), with(faults));
+  const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
+  tier.start();
+  const Blocks memory(mib, 1);
+  return error_of([&] {
+    tier.store(region, 0, memory.span(), [&] { tier.fetch(region, 0, memory.span(), [&] { loop.stop(); }); });
+    loop.run();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past the cache and through it") {
+  for (const std::uint64_t seed : test::seeds(2)) {
+    for (const int directories : {1, 2, 3}) {
+      for (const bool uring : {true, false}) {
+        for (const bool direct : {true, false}) {
+          CAPTURE(uring);
+          CAPTURE(direct);
+          const TemporaryFolder folder;
+          AsioLoop loop;
+          FileTierOptions options = small_requests(folder, directories);
+          options.uring = uring;
+          options.direct = direct;
+          FileTier tier(loop, options);
+          keeps_what_was_stored(
+              loop, tier, [&] { tier.start(); }, seed);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a file tier makes good short transfers, interruptions and refusals for the moment") {
+  for (const std::uint64_t seed : test::seeds(6)) {
+    for (const bool uring : {true, false}) {
+      const TemporaryFolder folder;
+      AsioLoop loop;
+      FileTierOptions options = small_requests(folder, 2);
+      options.uring = uring;
+      QueueLog log;
+      {
+        std::mt19937_64 random(seed);
+        const auto fault = [&](const IoRequest& request) -> Fault {
+          switch (random() % 6) {
+            case 0:
+              return {.result = -EINTR};
+            case 1:
+              return {.result = -EAGAIN};
+            case 2:  // whole sectors, so that O_DIRECT takes it; less than a block now and then
+              return {.shortened_to = (1 + random() % (request.bytes / 512)) * 512};
+            default:
+              return {};
+          }
+        };
+        FileTier tier(loop, options, with({.on_request = fault, .log = &log}));
+        keeps_what_was_stored(
+            loop, tier, [&] { tier.start(); }, seed);
+      }
+      CHECK(log.faults > 20);
+      CHECK(log.outstanding == 0);
+    }
+  }
+}
+
+TEST_CASE("a file tier has no more requests in flight than its depth, and as many where there is work") {
+  const TemporaryFolder folder;
+  QueueLog log;
+  {
+    AsioLoop loop;
+    FileTier tier(loop, small_requests(folder), with({.log = &log}));
+    const Region region = tier.reserve(MemoryKind::optimizer, "states", 4 * mib);
+    tier.start();
+    const Blocks memory(4 * mib);
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
+  }
+  CHECK(log.requests == 4 * mib / (8 * 4096));
+  CHECK(log.most_outstanding == 5);
+}
+
+TEST_CASE("starting a transfer does not wait for the system to take it") {
+  const TemporaryFolder folder;
+  AsioLoop loop;
+  std::promise<void> taken;
+  FileTier tier(loop, small_requests(folder),
+                with({.on_submit = [future = taken.get_future().share()] { future.wait(); }}));
+  const Region region = tier.reserve(MemoryKind::optimizer, "states", 4096);
+  tier.start();
+  const Blocks memory(4096);
+  bool stored = false;
+  tier.store(region, 0, memory.span(), [&] {
+    stored = true;
+    loop.stop();
+  });
+  loop.post([&] {
+    CHECK(!stored);
+    taken.set_value();
+  });
+  loop.run();
+  CHECK(stored);
+}
+
+TEST_CASE("a failed read or write ends the loop with file, offset and cause") {
+  const TemporaryFolder folder;
+  const auto fail_at = [](IoKind kind, std::uint64_t offset, int error) {
+    return Faults{.on_request = [=](const IoRequest& request) -> Fault {
+      return request.kind == kind && request.offset == offset ? Fault{.result = -error} : Fault{};
+    }};
+  };
+  {
+    const Error error = error_of_round_trip(folder, fail_at(IoKind::read, 4 * 8 * 4096, EIO));
+    CHECK(error.code() == ErrorCode::io);
+    CHECK(says(error, "/disk0/ranvier-offload."));
+    CHECK(says(error, ".rank3."));
+    CHECK(says(error, "/states: cannot read 32768 bytes at offset 131072: Input/output error"));
+  }
+  std::filesystem::remove_all(folder.path() / "disk0");
+  const Error error = error_of_round_trip(folder, fail_at(IoKind::write, 8 * 4096, ENOSPC));
+  CHECK(says(error, "cannot write 32768 bytes at offset 32768: No space left on device"));
+  CHECK(std::filesystem::is_empty(folder.path() / "disk0"));  // gone with the tier, after a failure too
+}
+
+TEST_CASE("a transfer that is always put off fails in the end") {
+  const TemporaryFolder folder;
+  CHECK(says(error_of_round_trip(folder, {.on_request = [](const IoRequest&) { return Fault{.result = -EAGAIN}; }}),
+             "Resource temporarily unavailable"));
+  std::filesystem::remove_all(folder.path() / "disk0");
+  CHECK(
+      says(error_of_round_trip(folder, {.on_request = [](const IoRequest&) { return Fault{.shortened_to = 512}; }}),
+           "less than a block"));
+}
+
+TEST_CASE("a file that was shortened is noticed, not read as zeros") {
+  const TemporaryFolder folder;
+  AsioLoop loop;
+  FileTier tier(loop, small_requests(folder));
+  const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
+  tier.start();
+  REQUIRE(tier.files().size() == 1);
+  std::filesystem::resize_file(tier.files().front(), mib / 2);
+  const Blocks memory(mib);
+  const Error error = error_of([&] {
+    tier.fetch(region, 0, memory.span(), [&] { loop.stop(); });
+    loop.run();
+  });
+  CHECK(says(error, "the file ends there"));
+}
+
+TEST_CASE("where io_uring is refused threads do its work, and the description says why") {
+  for (const int error : {EPERM, ENOSYS, ENOMEM}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    FileTier tier(loop, small_requests(folder), with({.uring_refused = error}));
+    keeps_what_was_stored(
+        loop, tier, [&] { tier.start(); }, 1);
+    CHECK(tier.description().find("io_uring is refused: ") != std::string::npos);
+    CHECK(tier.description().find(std::strerror(error)) != std::string::npos);
+  }
+}
+
+TEST_CASE("where O_DIRECT is refused a file tier goes through the system's cache, and says so") {
+  for (const bool at_open : {true, false}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    FileTier tier(loop, small_requests(folder, 2),
+                  with(at_open ? Faults{.direct_open_refused = EINVAL} : Faults{.direct_write_refused = EINVAL}));
+    keeps_what_was_stored(
+        loop, tier, [&] { tier.start(); }, 2);
+    CHECK(tier.description().find("it refuses O_DIRECT") != std::string::npos);
+  }
+}
+
+TEST_CASE("a disk without space is refused at start with folder, needed and free bytes, and nothing stays there") {
+  for (const bool only_when_taken : {false, true}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    {
+      Faults faults{.free_bytes = 3 << 20};
+      if (only_when_taken) faults = {.free_bytes = 100 << 20, .allocate_refused = ENOSPC};
+      FileTier tier(loop, small_requests(folder), with(faults));
+      tier.reserve(MemoryKind::optimizer, "states", 7 * mib);
+      const Error error = error_of([&] { tier.start(); });
+      CHECK(error.code() == ErrorCode::io);
+      CHECK(says(error, (folder.path() / "disk0").c_str()));
+      CHECK(says(error, "rank 3 needs 7.0 MiB"));
+      CHECK(says(error, only_when_taken ? "100.0 MiB are free" : "3.0 MiB are free"));
+      CHECK(says(error, "--nvme"));
+    }
+    CHECK(std::filesystem::is_empty(folder.path() / "disk0"));
+  }
+}
+
+TEST_CASE("a disk that really has too little space is refused") {
+  const TemporaryFolder folder;
+  AsioLoop loop;
+  FileTier tier(loop, small_requests(folder));
+  tier.reserve(MemoryKind::optimizer, "states", std::size_t{1} << 50);
+  CHECK(says(error_of([&] { tier.start(); }), "needs 1.0 PiB"));
+}
+
+TEST_CASE("folders that are missing, are files, or take no folder are refused by name") {
+  const TemporaryFolder folder;
+  folder.write("file", "");
+  for (const std::filesystem::path& bad :
+       {folder.path() / "none", folder.path() / "file", std::filesystem::path("/proc/self")}) {
+    AsioLoop loop;
+    FileTier tier(loop, {.directories = {bad}});
+    tier.reserve(MemoryKind::optimizer, "states", 4096);
+    const Error error = error_of([&] { tier.start(); });
+    CHECK(error.code() == ErrorCode::io);
+    CHECK(says(error, bad.c_str()));
+    CHECK(says(error, "--nvme"));
+  }
+}
+
+TEST_CASE("options of a file tier that make no sense are refused") {
+  AsioLoop loop;
+  for (const FileTierOptions& options :
+       {FileTierOptions{}, FileTierOptions{.directories = {"/tmp"}, .depth = 0},
+        FileTierOptions{.directories = {"/tmp"}, .request_bytes = 5000},
+        FileTierOptions{.directories = {"/tmp"}, .request_bytes = std::size_t{1} << 31}})
+    CHECK(error_of([&] { FileTier tier(loop, options); }).code() == ErrorCode::usage);
+}
+
+TEST_CASE("a tier that goes in the middle of transfers waits for those in flight and calls nobody") {
+  for (const bool uring : {true, false}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    bool called = false;
+    const Blocks memory(8 * mib);
+    {
+      FileTierOptions options = small_requests(folder);
+      options.uring = uring;
+      FileTier tier(loop, options);
+      const Region region = tier.reserve(MemoryKind::optimizer, "states", 16 * mib);
+      tier.start();
+      for (int i = 0; i < 2; ++i) tier.store(region, i * 8 * mib, memory.span(), [&] { called = true; });
+    }
+    CHECK(!called);  // the loop has not run
+    CHECK(std::filesystem::is_empty(folder.path() / "disk0"));
+  }
+}

@@ -1,0 +1,102 @@
+#include "offload/job_directory.hpp"
+
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using ranvier::tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What a job leaves behind that was killed: a folder of this host with a lock that nobody holds.
+fs::path make_leftover(const fs::path& parent, const std::string& suffix, bool with_lock = true) {
+  fs::path like;
+  {
+    const JobDirectory folder(parent, 7);
+    like = folder.path();
+  }
+  like.replace_extension(suffix);
+  fs::create_directory(like);
+  std::ofstream(like / JobDirectory::file_name) << "states";
+  if (with_lock) std::ofstream(like / "lock") << "";
+  return like;
+}
+
+}  // namespace
+
+TEST_CASE("a job's folder is its own and goes with it") {
+  const TemporaryFolder parent;
+  {
+    const JobDirectory first(parent.path(), 0), second(parent.path(), 0), third(parent.path(), 1);
+    CHECK(first.path() != second.path());
+    CHECK(third.path().filename().string().find(".rank1.") != std::string::npos);
+    for (const JobDirectory* folder : {&first, &second, &third}) {
+      CHECK(fs::is_directory(folder->path()));
+      std::ofstream(folder->file()) << "states";
+      CHECK(folder->cleared() == 0);  // those of living jobs stay
+    }
+  }
+  CHECK(fs::is_empty(parent.path()));
+}
+
+TEST_CASE("folders of dead jobs are cleared, those of living ones are not") {
+  const TemporaryFolder parent;
+  const JobDirectory living(parent.path(), 0);
+  const fs::path dead = make_leftover(parent.path(), ".abcdef");
+  const fs::path died_early = make_leftover(parent.path(), ".ghijkl", false);
+  const JobDirectory next(parent.path(), 0);
+  CHECK(next.cleared() == 1);  // the making of the second leftover cleared the first
+  CHECK(!fs::exists(dead));
+  CHECK(!fs::exists(died_early));
+  CHECK(fs::exists(living.path() / "lock"));
+  CHECK(fs::exists(next.path() / "lock"));
+}
+
+TEST_CASE("nothing is removed that is not a leftover") {
+  const TemporaryFolder parent;
+  const fs::path dead = make_leftover(parent.path(), ".abcdef");
+  std::ofstream(dead / "notes") << "somebody's";
+  const fs::path elsewhere = parent.path() / "ranvier-offload.another-host.rank0.abcdef";
+  fs::create_directory(elsewhere);
+  parent.write("data/states", "somebody's");
+  const fs::path link = parent.path() / dead.filename().replace_extension(".mnopqr");
+  fs::create_directory_symlink(parent.path() / "data", link);
+  parent.write("ranvier-offload.notes", "");
+  {
+    const JobDirectory next(parent.path(), 0);
+    CHECK(next.cleared() == 0);
+  }
+  CHECK(fs::exists(dead / "notes"));
+  CHECK(fs::exists(elsewhere));
+  CHECK(fs::is_symlink(link));
+  CHECK(parent.read("data/states") == "somebody's");
+  CHECK(fs::exists(parent.path() / "ranvier-offload.notes"));
+}
+
+TEST_CASE("ranks that start and end at the same time leave each other alone") {
+  const TemporaryFolder parent;
+  std::vector<std::thread> ranks;
+  std::vector<int> lost(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int round = 0; round < 100; ++round) {
+        const JobDirectory folder(parent.path(), rank);
+        std::ofstream(folder.file()) << rank;
+        if (!fs::exists(folder.path() / "lock") || !fs::exists(folder.file())) ++lost[rank];
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const int count : lost) CHECK(count == 0);
+  CHECK(fs::is_empty(parent.path()));
+}
