@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::size_t staging_alignment = 64;
 
+/// From here on a range is a message of its own. Between two processes of one machine, Open MPI took for 8 ranges
+/// of 4 KiB 25 µs as messages and 20 µs as one, of 64 KiB 68 and 408, of 256 KiB 230 and 2142.
+constexpr std::size_t own_message_bytes = 8 << 10;
+
 std::size_t align(std::size_t bytes) {
   return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
 }
@@ -61,10 +65,11 @@ std::size_t place_bytes(const Executor::Operands& operands) {
 struct Executor::State {
   struct Running;
 
-  /// One message with the ranges of all parts.
+  /// One message: a long range, or all short ones that a step moves between two ranks in one direction.
   struct Transfer {
     Action action = Action::send;
     int peer = 0;
+    bool is_long = false;
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
     std::vector<std::byte*> sums;  ///< of receive_add: where each range that was received is added
@@ -132,7 +137,7 @@ struct Executor::State {
   }
 
   static void lay_out(Lane& lane, std::size_t step, std::size_t place);
-  static Transfer& transfer_for(Transfers& transfers, const Script::Message& message);
+  static Transfer& transfer_for(Transfers& transfers, Action action, int peer, bool is_long);
 
   runtime::EventLoop& loop;
   runtime::Transport& transport;
@@ -203,16 +208,18 @@ void Executor::State::start_step(Lane& lane) {
   complete_one(lane);
 }
 
-Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, const Script::Message& message) {
-  const bool sends = message.action == Action::send;
-  for (std::size_t index = 0; index < transfers.used; ++index) {
+/// Both ends see the ranges in one order, and so make the same messages in the same order.
+Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, Action action, int peer,
+                                                         bool is_long) {
+  for (std::size_t index = 0; index < transfers.used && !is_long; ++index) {
     Transfer& transfer = transfers.entries[index];
-    if (transfer.peer == message.peer && (transfer.action == Action::send) == sends) return transfer;
+    if (!transfer.is_long && transfer.peer == peer && transfer.action == action) return transfer;
   }
   if (transfers.used == transfers.entries.size()) transfers.entries.emplace_back();
   Transfer& transfer = transfers.entries[transfers.used++];
-  transfer.action = message.action;
-  transfer.peer = message.peer;
+  transfer.action = action;
+  transfer.peer = peer;
+  transfer.is_long = is_long;
   transfer.sent.clear();
   transfer.received.clear();
   transfer.sums.clear();
@@ -230,10 +237,10 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
     const Script::Step* const script = step_of(part, lane.chunk, step);
     if (script == nullptr) continue;
     for (const Script::Message& message : script->messages) {
-      Transfer& transfer = transfer_for(transfers, message);
       for (const Range& range : message.ranges) {
         std::byte* const data = part.data + range.begin * element_bytes;
         const std::size_t bytes = range.count * element_bytes;
+        Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
         switch (message.action) {
           case Action::send:
             transfer.sent.emplace_back(data, bytes);

@@ -14,7 +14,7 @@
 namespace ranvier::collectives {
 
 struct Script {
-  struct Message {
+  struct Message {  // may go as several, see executor.hpp
     Action action = Action::send;
     int peer = 0;
     std::vector<Range> ranges;  ///< one after the other
