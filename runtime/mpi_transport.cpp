@@ -1,6 +1,7 @@
 #include "runtime/mpi_transport.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/mpi_error.hpp"
 
 #include <mpi.h>
 
@@ -21,17 +22,6 @@ namespace {
 constexpr std::uint32_t tag_index_limit = 1u << 20;
 constexpr std::size_t largest_block = std::size_t{1} << 30;  ///< of a derived type, whose lengths are ints
 
-std::string describe(int code) {
-  char text[MPI_MAX_ERROR_STRING] = {};
-  int length = 0;
-  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
-  return {text, static_cast<std::size_t>(length)};
-}
-
-void check(int code, const char* call) {
-  if (code != MPI_SUCCESS) fail(ErrorCode::transport, "{}: {}", call, describe(code));
-}
-
 int to_mpi(Tag tag) {
   return static_cast<int>(static_cast<std::uint32_t>(tag.channel) * tag_index_limit + tag.index);
 }
@@ -40,7 +30,7 @@ int to_mpi(Tag tag) {
 void wait(MPI_Request request, std::chrono::duration<double> patience) {
   const auto begin = std::chrono::steady_clock::now();
   for (int done = 0; done == 0;) {
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done != 0) break;
     if (std::chrono::steady_clock::now() - begin > patience) {
       fail(ErrorCode::transport,
@@ -55,7 +45,7 @@ void wait(MPI_Request request, std::chrono::duration<double> patience) {
 long long reduce(long long value, MPI_Op operation, std::chrono::duration<double> patience) {
   MPI_Request request = MPI_REQUEST_NULL;
   long long result = 0;
-  check(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
+  check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
   wait(request, patience);
   return result;
 }
@@ -87,17 +77,17 @@ class Message {
     for (const Range& range : ranges) {
       for (std::size_t begin = 0; begin < range.size(); begin += largest_block) {
         MPI_Aint place = 0;
-        check(MPI_Get_address(range.data() + begin, &place), "MPI_Get_address");
+        check_mpi(MPI_Get_address(range.data() + begin, &place), "MPI_Get_address");
         lengths.push_back(static_cast<int>(std::min(largest_block, range.size() - begin)));
         places.push_back(place);
       }
     }
     address_ = MPI_BOTTOM;
     count_ = 1;
-    check(
+    check_mpi(
         MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &type_),
         "MPI_Type_create_hindexed");
-    check(MPI_Type_commit(&type_), "MPI_Type_commit");
+    check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
   }
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
@@ -122,22 +112,22 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   // whoever computes. The loop's idle policy does that better.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
-  check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) {
     fail(ErrorCode::transport, "this MPI was built without MPI_THREAD_FUNNELED; use one that has it");
   }
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-  check(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
   MPI_Comm node = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
         "MPI_Comm_split_type");
-  check(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
-  check(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
   int lowest = rank_;
-  check(MPI_Bcast(&lowest, 1, MPI_INT, 0, node), "MPI_Bcast");
-  check(MPI_Comm_free(&node), "MPI_Comm_free");
+  check_mpi(MPI_Bcast(&lowest, 1, MPI_INT, 0, node), "MPI_Bcast");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   nodes_.resize(static_cast<std::size_t>(ranks_));
-  check(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+  check_mpi(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
 }
 
 MpiSession::~MpiSession() { MPI_Finalize(); }
@@ -151,7 +141,7 @@ void MpiSession::abort(int status) {
 
 void MpiSession::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
   wait(request, patience_);
 }
 
@@ -216,7 +206,7 @@ struct MpiTransport::State {
     const int code = begin(message.address(), message.count(), message.type(), pending.peer, to_mpi(pending.tag),
                            communicator, &request);
     if (code != MPI_SUCCESS) {
-      fail(ErrorCode::transport, "{}: {}: {}", describe_operation(pending), call, describe(code));
+      fail(ErrorCode::transport, "{}: {}: {}", describe_operation(pending), call, describe_mpi(code));
     }
     requests.push_back(request);
     operations.push_back(std::move(operation));
@@ -260,7 +250,7 @@ struct MpiTransport::State {
     int count = 0;
     const int code =
         MPI_Testsome(static_cast<int>(requests.size()), requests.data(), &count, indices.data(), statuses.data());
-    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
     if (count == MPI_UNDEFINED || count == 0) return;
     const auto first = static_cast<std::ptrdiff_t>(completed.size());
     for (int i = 0; i < count; ++i) {
@@ -286,14 +276,14 @@ struct MpiTransport::State {
 
   static std::size_t received_bytes(const MPI_Status& status) {
     MPI_Count received = 0;
-    check(MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
+    check_mpi(MPI_Get_elements_x(&status, MPI_BYTE, &received), "MPI_Get_elements_x");
     return static_cast<std::size_t>(received);
   }
 
   void check_completed(const Completed& message) const {
     const Pending& pending = message.operation.pending;
     if (message.code != MPI_SUCCESS && message.code != MPI_ERR_TRUNCATE) {
-      fail(ErrorCode::transport, "{}: {}", describe_operation(pending), describe(message.code));
+      fail(ErrorCode::transport, "{}: {}", describe_operation(pending), describe_mpi(message.code));
     }
     if (pending.receives && message.received != pending.bytes) {
       fail(ErrorCode::transport, "{}: the message had {} bytes", describe_operation(pending), message.received);
@@ -303,11 +293,11 @@ struct MpiTransport::State {
 
 MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
     : state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int* limit = nullptr;
   int known = 0;
-  check(MPI_Comm_get_attr(state_->communicator, MPI_TAG_UB, &limit, &known), "MPI_Comm_get_attr");
+  check_mpi(MPI_Comm_get_attr(state_->communicator, MPI_TAG_UB, &limit, &known), "MPI_Comm_get_attr");
   const int needed = to_mpi({Channel::user, tag_index_limit - 1});
   if (!known || *limit < needed) {
     fail(ErrorCode::transport, "this MPI allows message tags up to {}, and {} are needed; use another MPI",

@@ -1,0 +1,67 @@
+#include "collectives/mpi_communicator.hpp"
+
+#include "runtime/error.hpp"
+
+#include <utility>
+
+namespace ranvier::collectives {
+
+namespace {
+
+/// MPI gives piece p to its rank p.
+std::vector<int> ranks_by_piece(const Topology& topology, const std::vector<int>& ranks) {
+  std::vector<int> sorted;
+  for (int piece = 0; piece < topology.ranks(); ++piece) sorted.push_back(ranks.at(topology.rank_of_piece(piece)));
+  return sorted;
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoop& loop, Team team, int me,
+                                 const std::vector<int>& ranks)
+    : loop_(&loop), team_(std::move(team)), me_(me), mpi_(session, loop, ranks_by_piece(team_.topology, ranks)) {}
+
+void MpiCommunicator::run(Collective collective, std::span<const Part> parts, runtime::DType dtype,
+                          std::string what, runtime::Handler done) {
+  if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
+    fail(ErrorCode::usage, "{}: MPI does not add {}: choose an algorithm of Ranvier's own (ring) or fp32", what,
+         to_string(dtype));
+  }
+  const int ranks = team_.topology.ranks();
+  std::size_t left = 0;
+  for (const Part& part : parts) {
+    expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
+    if (part.elements > 0) ++left;
+  }
+  if (ranks == 1 || left == 0) return loop_->post(std::move(done));
+
+  running_.push_back({left, std::move(what), std::move(done)});
+  const auto complete_one = [this, operation = std::prev(running_.end())] {
+    if (--operation->left > 0) return;
+    const runtime::Handler finished = std::move(operation->done);
+    running_.erase(operation);
+    finished();
+  };
+  for (const auto& [data, elements] : parts) {
+    if (elements == 0) continue;
+    switch (collective) {
+      case Collective::all_gather:
+        mpi_.all_gather(data, elements, dtype, complete_one);
+        break;
+      case Collective::reduce_scatter:
+        mpi_.reduce_scatter(data, elements, dtype, complete_one);
+        break;
+      case Collective::all_reduce:
+        mpi_.all_reduce(data, elements, dtype, complete_one);
+        break;
+    }
+  }
+}
+
+std::vector<std::string> MpiCommunicator::running() const {
+  std::vector<std::string> names;
+  for (const Operation& operation : running_) names.push_back(operation.what);
+  return names;
+}
+
+}  // namespace ranvier::collectives

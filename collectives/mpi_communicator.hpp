@@ -1,0 +1,43 @@
+// A communicator that leaves the work to MPI's own collectives, to compare plans with. MPI chooses the order of its
+// sums, does not add half precision, and takes the parts of an operation one by one. Loop thread only.
+#pragma once
+
+#include "collectives/communicator.hpp"
+#include "runtime/mpi_collectives.hpp"
+
+#include <list>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::collectives {
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// `ranks` are the MPI rank of each member. All members construct it before their loops run, several
+  /// communicators in one order; it waits for them. Session and loop outlive it.
+  MpiCommunicator(runtime::MpiSession& session, runtime::EventLoop& loop, Team team, int me,
+                  const std::vector<int>& ranks);
+
+  [[nodiscard]] const Team& team() const noexcept override { return team_; }
+  [[nodiscard]] int me() const noexcept override { return me_; }
+  /// ErrorCode::usage for sums of half precision.
+  void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+           runtime::Handler done) override;
+  [[nodiscard]] std::vector<std::string> running() const override;
+
+ private:
+  struct Operation {
+    std::size_t left = 0;  ///< parts that are not complete
+    std::string what;
+    runtime::Handler done;
+  };
+
+  runtime::EventLoop* loop_;
+  Team team_;
+  int me_;
+  std::list<Operation> running_;
+  runtime::MpiCollectives mpi_;
+};
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,14 @@
+// What the files that call MPI share: every call goes through check_mpi. Loop thread only.
+#pragma once
+
+#include <string>
+
+namespace ranvier::runtime {
+
+/// MPI's own words.
+[[nodiscard]] std::string describe_mpi(int code);
+
+/// Throws ErrorCode::transport with the call's name unless `code` is MPI_SUCCESS.
+void check_mpi(int code, const char* call);
+
+}  // namespace ranvier::runtime
