@@ -8,10 +8,14 @@ namespace ranvier::actors {
 
 using collectives::Scope;
 
-std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
+namespace {
+
+std::size_t padded(const models::UnitSpec& unit, int ranks) {
   const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
   return (unit.elements() + multiple - 1) / multiple * multiple;
 }
+
+}  // namespace
 
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
                                        int ranks) {
@@ -21,7 +25,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
     for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
       const auto [place, is_new] = known.emplace(unit.name, units.size());
       if (is_new) {
-        units.push_back({padded_elements(unit, ranks)});
+        units.push_back({padded(unit, ranks)});
       } else {
         ++units[place->second].uses;
       }
@@ -33,7 +37,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
 std::size_t largest_unit(const models::Architecture& architecture, int ranks) {
   std::size_t largest = 0;
   for (const models::UnitSpec& unit : architecture.units()) {
-    largest = std::max(largest, padded_elements(unit, ranks));
+    largest = std::max(largest, padded(unit, ranks));
   }
   return largest;
 }

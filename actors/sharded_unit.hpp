@@ -29,9 +29,6 @@ struct ShardedUnit {
   friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
 };
 
-/// Elements of a unit in a column of `ranks`.
-[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
-
 /// Those of a slice of layers, each once, in the order of their first use.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      models::LayerRange layers, int ranks);

@@ -54,6 +54,15 @@ PhaseVolume Volume::total() const noexcept {
   return sum;
 }
 
+std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
+  std::vector<UnitMoves> moves;
+  for (const ShardedUnit& unit : units) {
+    const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
+    moves.push_back({unit.elements, times, times, times});
+  }
+  return moves;
+}
+
 struct VolumeCounter::Memory {
   /// Without a collective: pulls.
   using Key = std::tuple<std::optional<Collective>, TeamKind, std::size_t, runtime::DType>;
@@ -79,18 +88,17 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
 
 VolumeCounter::~VolumeCounter() = default;
 
-Volume VolumeCounter::count(std::span<const ShardedUnit> units, const Sharding& sharding) {
+Volume VolumeCounter::count(std::span<const UnitMoves> units, const Sharding& sharding) {
   const collectives::ShardFlow flow = layout_.flow(sharding);
   const auto [compute, gradient] = options_.precision;
   Volume volume;
-  for (const ShardedUnit& unit : units) {
+  for (const UnitMoves& unit : units) {
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) {
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
-    const std::uint64_t passes = options_.micro_steps * static_cast<std::uint64_t>(unit.uses);
-    volume.forward += times(gathered(flow.gather_forward), passes);
-    volume.backward += times(gathered(flow.gather_backward), passes);
-    volume.backward += times(of(flow.reduce_microbatch, unit.elements, gradient), passes);
+    volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);
+    volume.backward += times(gathered(flow.gather_backward), unit.backward_gathers);
+    volume.backward += times(of(flow.reduce_microbatch, unit.elements, gradient), unit.reductions);
     volume.update += of(flow.reduce_batch, unit.elements, gradient);
     volume.update += of(flow.gather_gradient, unit.elements, gradient);
     volume.update += of(flow.refresh, unit.elements, compute);

@@ -1,9 +1,9 @@
-// What the data-parallel half of a batch sends, and over which links: PaRO's Table 2 for any sharding, any groups,
-// nodes that are uneven, and any algorithms. Pure data; any thread.
+// What the data-parallel half of a batch sends, and over which links: PaRO's Table 2 for any sharding and algorithms,
+// any groups, and uneven nodes. Pure data; any thread.
 //
 // Counted is what all ranks of one column send: gathers of parameters and sums of gradients, padding included. Left
-// out is what does not depend on a sharding: activations and their gradients between stages, the two sums of a tied
-// unit's row, a few numbers of consensus, validation.
+// out is what passes between stages (activations and their gradients, the gradients of a tied unit), a few numbers of
+// consensus, and validation.
 #pragma once
 
 #include "actors/algorithm_choice.hpp"
@@ -15,6 +15,18 @@
 #include <vector>
 
 namespace ranvier::actors {
+
+/// How often a unit's parameters and gradients move in a batch.
+struct UnitMoves {
+  std::size_t elements = 0;
+  std::uint64_t forward_gathers = 0;
+  std::uint64_t backward_gathers = 0;
+  std::uint64_t reductions = 0;  ///< of single microbatches, where gradients are not whole
+
+  friend bool operator==(const UnitMoves&, const UnitMoves&) = default;
+};
+/// As the papers count: every layer gathers what it uses for every pass of every microbatch of a row.
+[[nodiscard]] std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
 /// Over one class of links.
 struct Sent {
@@ -49,7 +61,6 @@ struct VolumeOptions {
   PlanChoices algorithms;
   collectives::Links links = assumed_links;
   models::Precision precision;
-  std::uint64_t micro_steps = 1;  ///< microbatches of a row
   /// Parameters are pulled from their owners, piece by piece, instead of gathered by a collective (pipelines).
   bool pulls = false;
 };
@@ -62,7 +73,7 @@ class VolumeCounter {
   VolumeCounter(const VolumeCounter&) = delete;
   VolumeCounter& operator=(const VolumeCounter&) = delete;
 
-  [[nodiscard]] Volume count(std::span<const ShardedUnit> units, const collectives::Sharding& sharding);
+  [[nodiscard]] Volume count(std::span<const UnitMoves> units, const collectives::Sharding& sharding);
 
  private:
   struct Memory;

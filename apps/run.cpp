@@ -4,6 +4,7 @@
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
 #include "apps/report.hpp"
+#include "apps/shard_table.hpp"
 #include "models/initialize.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/weights/unit_weights.hpp"
@@ -147,7 +148,11 @@ void Run::execute() {
   together(session_, [&] { plan(); });
   if (speaks_) {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
-    if (options_.run.request == Request::dry_run) fmt::print("{}", largest_memory_table(stages_));
+    if (options_.run.request == Request::dry_run) {
+      fmt::print("{}", largest_memory_table(stages_));
+      const ShardSetting setting = resolve_sharding(options_, job_.architecture, session_.nodes());
+      fmt::print("\n{}", shard_table(options_, job_.architecture, setting));
+    }
     std::fflush(stdout);
   }
   if (options_.run.request == Request::dry_run) return;

@@ -83,7 +83,6 @@ TEST_CASE("units are padded so that every rank's piece is aligned, by no more th
     std::size_t largest = 0;
     for (std::size_t u = 0; u < units.size(); ++u) {
       const std::size_t piece_multiple = std::size_t(ranks) * models::UnitSpec::alignment;
-      CHECK(sharded[u].elements == padded_elements(units[u], ranks));
       CHECK(sharded[u].elements % piece_multiple == 0);
       CHECK(sharded[u].elements >= units[u].elements());
       CHECK(sharded[u].elements < units[u].elements() + piece_multiple);

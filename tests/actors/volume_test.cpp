@@ -28,11 +28,10 @@ PlanChoices all_algorithms(const char* one_way, const char* both_ways) {
   return choices;
 }
 
-VolumeOptions flat_rings(int ranks, int node_size, std::uint64_t micro_steps) {
+VolumeOptions flat_rings(int ranks, int node_size) {
   return {.node_of = alike_nodes(ranks, node_size),
           .group_size = node_size,
-          .algorithms = all_algorithms("ring", "ring"),
-          .micro_steps = micro_steps};
+          .algorithms = all_algorithms("ring", "ring")};
 }
 
 /// Elements over all ranks: inside the groups, and between them.
@@ -76,8 +75,8 @@ TEST_CASE("flat rings send what Table 2 says, element by element") {
         {"paro-nig", none, s * I, 2 * X + I},
         {"ddp", none, none, 2 * ring},
     };
-    VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M), s));
-    const std::vector<ShardedUnit> units{{N * 32 * 5}, {N * 32}, {N * 32 * 5}};
+    VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M)));
+    const auto units = moves_of(std::vector<ShardedUnit>{{N * 32 * 5}, {N * 32}, {N * 32 * 5}}, s);
     for (const auto& [name, forward, backward, update] : table_2) {
       CAPTURE(name);
       CAPTURE(N);
@@ -104,9 +103,11 @@ TEST_CASE("between groups pass as many elements as the last column of Table 2 sa
   // Figure 5: N = 64, s = 8, g = 8.
   constexpr std::uint64_t N = 64, g = 8, s = 8, psi = N * 32 * 1000;
   constexpr std::uint64_t gA = g * (psi / N * (N - 1)), X = psi * (g - 1);
-  VolumeCounter counter(flat_rings(N, 8, s));
+  VolumeCounter counter(flat_rings(N, 8));
   const auto between = [&](const char* name) {
-    return counter.count(std::vector<ShardedUnit>{{psi}}, parse_sharding(name)).total().inter_node.elements;
+    return counter.count(moves_of(std::vector<ShardedUnit>{{psi}}, s), parse_sharding(name))
+        .total()
+        .inter_node.elements;
   };
   CHECK(between("zero1") == 2 * gA);
   CHECK(between("zero2") == (s + 1) * gA);
@@ -128,11 +129,9 @@ TEST_CASE("a gather in a group that spans nodes takes (p - k)/p out of each node
       const std::size_t psi = std::size_t(ranks) * 32 * 9;
       const auto nodes_of_group = std::uint64_t(p / k);
       const auto gathered = [&, p = p, k = k](const char* algorithm) {
-        VolumeCounter counter({.node_of = alike_nodes(ranks, k),
-                               .group_size = p,
-                               .algorithms = all_algorithms(algorithm, "ring"),
-                               .micro_steps = 2});
-        const auto volume = counter.count(std::vector<ShardedUnit>{{psi}}, parse_sharding("mics"));
+        VolumeCounter counter(
+            {.node_of = alike_nodes(ranks, k), .group_size = p, .algorithms = all_algorithms(algorithm, "ring")});
+        const auto volume = counter.count(moves_of(std::vector<ShardedUnit>{{psi}}, 2), parse_sharding("mics"));
         return volume.forward.inter_node.elements / (2 * nodes_of_group * std::uint64_t(groups));
       };
       CHECK(gathered("ring") == psi / std::size_t(p) * std::size_t(p - 1));
@@ -144,21 +143,21 @@ TEST_CASE("a gather in a group that spans nodes takes (p - k)/p out of each node
 }
 
 TEST_CASE("parameters move in the type that computes, gradients in theirs") {
-  auto options = flat_rings(4, 2, 3);
+  auto options = flat_rings(4, 2);
   options.precision = {DType::bf16, DType::f32};
   VolumeCounter counter(options);
-  const auto volume = counter.count(std::vector<ShardedUnit>{{6400}}, parse_sharding("zero2"));
+  const auto volume = counter.count(moves_of(std::vector<ShardedUnit>{{6400}}, 3), parse_sharding("zero2"));
   CHECK(volume.backward.inter_node.bytes == 4 * volume.backward.inter_node.elements);
   CHECK(volume.update.inter_node.bytes == 2 * volume.update.inter_node.elements);
   CHECK(volume.total().inter_node.bytes == volume.backward.inter_node.bytes + volume.update.inter_node.bytes);
 }
 
 TEST_CASE("a unit that two layers use is gathered and reduced for each, and updated once") {
-  VolumeCounter counter(flat_rings(4, 2, 3));
+  VolumeCounter counter(flat_rings(4, 2));
   for (const auto& [name, sharding] : named_shardings()) {
     CAPTURE(name);
-    const auto once = counter.count(std::vector<ShardedUnit>{{6400, 1}}, sharding);
-    const auto twice = counter.count(std::vector<ShardedUnit>{{6400, 2}}, sharding);
+    const auto once = counter.count(moves_of(std::vector<ShardedUnit>{{6400, 1}}, 3), sharding);
+    const auto twice = counter.count(moves_of(std::vector<ShardedUnit>{{6400, 2}}, 3), sharding);
     CHECK(twice.forward.inter_node.elements == 2 * once.forward.inter_node.elements);
     CHECK(twice.backward.intra_node.elements == 2 * once.backward.intra_node.elements);
     CHECK(twice.update.inter_node == once.update.inter_node);
@@ -166,11 +165,11 @@ TEST_CASE("a unit that two layers use is gathered and reduced for each, and upda
 }
 
 TEST_CASE("pulls bring each rank the pieces of the others, straight from where they lie") {
-  auto options = flat_rings(6, 3, 2);
+  auto options = flat_rings(6, 3);
   options.pulls = true;
   VolumeCounter pulls(options);
   constexpr std::uint64_t psi = 6 * 32 * 10, s = 2;
-  const std::vector<ShardedUnit> units{{psi}};
+  const auto units = moves_of(std::vector<ShardedUnit>{{psi}}, s);
   // From the column: of the five others' sixths, two lie on the same node.
   check(pulls.count(units, parse_sharding("zero3")).forward, {s * 6 * 2 * psi / 6, s * 6 * 3 * psi / 6});
   check(pulls.count(units, parse_sharding("mics")).forward, {s * 6 * 2 * psi / 3, 0});
@@ -188,7 +187,7 @@ TEST_CASE("what a column sends is counted on the nodes where its ranks are, howe
                          .node_of_row = {0, 1, 2, 3},
                          .group_size = 1,
                          .algorithms = all_algorithms("ring", "ring")});
-  const auto volume = counter.count(std::vector<ShardedUnit>{{6400}}, parse_sharding("zero1"));
+  const auto volume = counter.count(moves_of(std::vector<ShardedUnit>{{6400}}, 3), parse_sharding("zero1"));
   check(volume.update, {2 * 2 * 4800, 2 * 2 * 4800});
 }
 
@@ -202,10 +201,10 @@ TEST_CASE("every triple sends something countable, on uneven nodes too, and one 
       for (const char g : std::string("NIG")) {
         for (const char o : std::string("NIG")) {
           const auto sharding = parse_sharding(std::string{p, g, o});
-          const auto total = counter.count(std::vector<ShardedUnit>{{6 * 32 * 5}}, sharding).total();
+          const auto total = counter.count(moves_of(std::vector<ShardedUnit>{{6 * 32 * 5}}, 3), sharding).total();
           CHECK(total.inter_node.elements > 0);
           CHECK(total.seconds > 0);
-          const auto nothing = alone.count(std::vector<ShardedUnit>{{32}}, sharding).total();
+          const auto nothing = alone.count(moves_of(std::vector<ShardedUnit>{{32}}, 3), sharding).total();
           CHECK(nothing.intra_node.elements + nothing.inter_node.elements == 0);
           CHECK(nothing.seconds == 0);
         }

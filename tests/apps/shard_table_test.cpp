@@ -1,0 +1,131 @@
+#include "apps/shard_table.hpp"
+
+#include "actors/sharded_unit.hpp"
+#include "models/gpt.hpp"
+#include "runtime/arena.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+
+namespace {
+
+struct Table {
+  TrainOptions options;
+  models::Architecture architecture;
+  std::string text;
+
+  explicit Table(std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), {"ranvier-train", "--dry-run"});
+    options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
+    architecture = models::make_gpt(options.model.gpt);
+    text = shard_table(options, architecture, resolve_sharding(options, architecture, {}));
+  }
+
+  /// Cells of the line of that name, without the mark of the chosen one: the name, four of memory, three and three
+  /// of what is sent, and seconds.
+  [[nodiscard]] std::vector<std::string> line(const std::string& name) const {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.substr(0, 2 + name.size() + 1) != "  " + name + " " &&
+          line.substr(0, 2 + name.size() + 1) != "* " + name + " ")
+        continue;
+      std::istringstream words(line.substr(2));
+      std::vector<std::string> cells;
+      for (std::string word; words >> word;) {
+        const bool is_unit = word.ends_with("B") || word == "s";
+        if (is_unit) {
+          cells.back() += " " + word;
+        } else {
+          cells.push_back(word);
+        }
+      }
+      return cells;
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "every named sharding has a line, the chosen one a mark, and letters without a name a line of their own") {
+  const Table named({"--world", "8", "--node-size", "4", "--shard", "mics"});
+  for (const auto& [name, sharding] : collectives::named_shardings()) {
+    CAPTURE(name);
+    CHECK(named.line(std::string(name)).size() == 12);
+    CHECK((named.text.find("\n* " + std::string(name) + " ") != std::string::npos) == (name == "mics"));
+  }
+  const Table letters({"--world", "8", "--node-size", "4", "--shard", "ing"});
+  CHECK(letters.text.find("\n* ING ") != std::string::npos);
+  CHECK(letters.line("zero3") == named.line("zero3"));
+}
+
+TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatches") {
+  const Table table({"--world",           "64",     "--g-data",         "64",   "--node-size",      "8",
+                     "--model",           "gpt-7b", "--precision",      "bf16", "--gradient-dtype", "half",
+                     "--microbatch-size", "1",      "--batch-size",     "512",  "--shard",          "paro-iig",
+                     "--all-gather",      "ring",   "--reduce-scatter", "ring", "--all-reduce",     "ring"});
+  constexpr std::uint64_t N = 64, M = 8, g = 8, s = 8;
+  std::uint64_t psi = 0, used = 0;  // what is gathered and reduced for each use of the tied table counts twice
+  for (const auto& unit : actors::sharded_units(table.architecture, {0, table.architecture.layers.size()}, N)) {
+    psi += unit.elements;
+    used += unit.elements * static_cast<std::uint64_t>(unit.uses);
+  }
+  const auto bytes = [](std::uint64_t elements) {
+    return elements == 0 ? std::string("–") : runtime::format_bytes(2 * elements);
+  };
+  const auto ring = [&](std::uint64_t elements) { return g * (elements / N * (N - 1)); };
+  const auto X = [&](std::uint64_t elements) { return elements * (g - 1); };
+  struct Row {
+    const char* name;
+    std::uint64_t parameters, gradients, forward, backward, update;
+  };
+  const Row rows[] = {{"zero1", psi, used, 0, 0, 2 * ring(psi)},
+                      {"zero2", psi, used / N, 0, s * ring(used), ring(psi)},
+                      {"zero3", psi / N, used / N, s * ring(used), 2 * s * ring(used), 0},
+                      {"mics", psi / M, used / M, 0, 0, 2 * X(psi)},
+                      {"zero++", psi / N + psi / M, used / N, s * ring(used), s * ring(used), 0},
+                      {"paro-igg", psi / M, used / N, 0, s * X(used), X(psi)},
+                      {"paro-iig", psi / M, used / M, 0, 0, 2 * X(psi)},
+                      {"paro-nig", psi, used / M, 0, 0, 2 * X(psi)}};
+  for (const auto& row : rows) {
+    CAPTURE(row.name);
+    const auto cells = table.line(row.name);
+    REQUIRE(cells.size() == 12);
+    CHECK(cells[1] == bytes(row.parameters));
+    CHECK(cells[2] == bytes(row.gradients));
+    CHECK(cells[3] == (std::string(row.name) == "mics" ? bytes(6 * psi / M) : bytes(6 * psi / N)));
+    CHECK(cells[5] == bytes(row.forward));
+    CHECK(cells[6] == bytes(row.backward));
+    CHECK(cells[7] == bytes(row.update));
+  }
+  CHECK(table.text.find("64 rows in groups of 8; 64 ranks on 8 nodes; 8 microbatches") != std::string::npos);
+}
+
+TEST_CASE("stages add up what they send, and show the stage that holds the most") {
+  const Table one({"--world", "4", "--node-size", "2", "--g-inter", "1", "--g-data", "4", "--batch-size", "8",
+                   "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
+  const Table two({"--world", "8", "--node-size", "4", "--g-inter", "2", "--g-data", "4", "--batch-size", "8",
+                   "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
+  CHECK(one.line("zero1")[7] != "–");  // columns of four on two nodes
+  CHECK(two.line("zero1")[7] == "–");  // each on one
+  CHECK(two.line("zero1")[10] != "–");
+  std::size_t most = 0;
+  const std::size_t layers = two.architecture.layers.size();
+  for (const models::LayerRange range : {models::LayerRange{0, layers / 2}, {layers / 2, layers}}) {
+    const auto units = actors::sharded_units(two.architecture, range, 4);
+    most = std::max(most, actors::state_bytes(units, collectives::parse_sharding("zero1"), 4, 4, {}).total());
+  }
+  CHECK(two.line("zero1")[4] == runtime::format_bytes(most));
+}
+
+TEST_CASE("links that were measured are named, and assumed ones said to be so") {
+  CHECK(Table({"--world", "4"}).text.find("assumed") != std::string::npos);
+}
