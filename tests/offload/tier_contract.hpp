@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
 #include "tests/offload/blocks.hpp"
 
 #include <doctest/doctest.h>

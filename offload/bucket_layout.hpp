@@ -1,0 +1,40 @@
+// The optimizer's states cut into buckets (Myelin §V-B): what a bucket needs lies together in a tier as one record,
+// so that it comes with one transfer. Pure data.
+//
+//   E elements in buckets of B, the last one shorter; A arrays (master weights, m, v) of 4 bytes per element each
+//   record of bucket b: array 0, array 1, … each at a multiple of 64 bytes, the record in whole blocks
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace ranvier::offload {
+
+class BucketLayout {
+ public:
+  /// Buckets are no larger than E. `widths` are the arrays' bytes per element.
+  BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<std::size_t> widths);
+
+  [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
+  [[nodiscard]] std::size_t buckets() const noexcept;
+
+  /// Elements [begin, end) of a bucket.
+  [[nodiscard]] std::size_t begin(std::size_t bucket) const noexcept { return bucket * bucket_elements_; }
+  [[nodiscard]] std::size_t end(std::size_t bucket) const noexcept;
+
+  /// Where a record lies in its region, how long it is, and where in it an array begins.
+  [[nodiscard]] std::size_t record_offset(std::size_t bucket) const noexcept;
+  [[nodiscard]] std::size_t record_bytes(std::size_t bucket) const noexcept;
+  [[nodiscard]] std::size_t array_offset(std::size_t bucket, std::size_t array) const noexcept;
+
+  /// Of a slot that any record fits in, and of a region for all of them.
+  [[nodiscard]] std::size_t slot_bytes() const noexcept;
+  [[nodiscard]] std::size_t region_bytes() const noexcept;
+
+ private:
+  std::size_t elements_;
+  std::size_t bucket_elements_;
+  std::vector<std::size_t> widths_;
+};
+
+}  // namespace ranvier::offload

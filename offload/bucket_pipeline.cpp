@@ -1,0 +1,147 @@
+#include "offload/bucket_pipeline.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ranvier::offload {
+
+struct BucketPipeline::State {
+  enum class Place { outside, fetching, fetched, computing, leaving, gone };
+
+  struct Bucket {
+    Place place = Place::outside;
+    bool ready = false;
+    std::size_t slot = 0;
+    int leaving = 0;  ///< stages of store and refresh at work
+  };
+
+  State(runtime::EventLoop& event_loop, const BucketPipelineOptions& pipeline_options, BucketStages bucket_stages)
+      : loop(event_loop), options(pipeline_options), stages(std::move(bucket_stages)) {
+    expect(options.depth > 0, "a pipeline of {} buckets without a slot", options.buckets);
+    for (std::size_t slot = options.depth; slot-- > 0;) free_slots.push_back(slot);
+  }
+
+  [[nodiscard]] BucketPass pass_of(std::size_t bucket) const {
+    return {bucket, buckets[bucket].slot, current, options.counting == Counting::by_flip ? 1 - current : current};
+  }
+  [[nodiscard]] bool is_skipped() const { return counts == false; }
+
+  void fetch_ahead();
+  void compute_if_due(std::size_t bucket);
+  void leave(std::size_t bucket);
+  void drop(std::size_t bucket);
+  void finish_if_done();
+
+  runtime::EventLoop& loop;
+  const BucketPipelineOptions options;
+  const BucketStages stages;
+  int current = 0;
+  std::vector<std::size_t> free_slots;
+  std::size_t most_slots = 0;
+
+  // Of the step that runs.
+  std::function<void(bool)> done;  // empty between steps
+  std::vector<Bucket> buckets;
+  std::optional<bool> counts;
+  std::size_t next = 0;  // bucket to fetch
+  std::size_t announced = 0;
+  std::size_t gone = 0;
+};
+
+void BucketPipeline::State::fetch_ahead() {
+  while (!is_skipped() && !free_slots.empty() && next < buckets.size()) {
+    const std::size_t bucket = next++;
+    buckets[bucket].place = Place::fetching;
+    buckets[bucket].slot = free_slots.back();
+    free_slots.pop_back();
+    most_slots = std::max(most_slots, options.depth - free_slots.size());
+    stages.fetch(pass_of(bucket), [this, bucket] {
+      buckets[bucket].place = Place::fetched;
+      if (is_skipped()) return drop(bucket);
+      compute_if_due(bucket);
+    });
+  }
+}
+
+void BucketPipeline::State::compute_if_due(std::size_t bucket) {
+  if (buckets[bucket].place != Place::fetched || !buckets[bucket].ready) return;
+  if (options.counting == Counting::on_answer && counts != true) return;
+  buckets[bucket].place = Place::computing;
+  stages.compute(pass_of(bucket), [this, bucket] {
+    if (is_skipped()) return drop(bucket);
+    buckets[bucket].place = Place::leaving;
+    buckets[bucket].leaving = 2;
+    stages.store(pass_of(bucket), [this, bucket] { leave(bucket); });
+    stages.refresh(pass_of(bucket), [this, bucket] { leave(bucket); });
+  });
+}
+
+void BucketPipeline::State::leave(std::size_t bucket) {
+  if (--buckets[bucket].leaving == 0) drop(bucket);
+}
+
+void BucketPipeline::State::drop(std::size_t bucket) {
+  buckets[bucket].place = Place::gone;
+  free_slots.push_back(buckets[bucket].slot);
+  ++gone;
+  fetch_ahead();
+  finish_if_done();
+}
+
+void BucketPipeline::State::finish_if_done() {
+  if (!done || !counts || announced != buckets.size() || gone != (*counts ? buckets.size() : next)) return;
+  loop.post([this, counted = *counts, handler = std::exchange(done, nullptr)] {
+    buckets.clear();
+    if (counted && options.counting == Counting::by_flip) current = 1 - current;
+    handler(counted);
+  });
+}
+
+BucketPipeline::BucketPipeline(runtime::EventLoop& loop, const BucketPipelineOptions& options, BucketStages stages)
+    : state_(std::make_unique<State>(loop, options, std::move(stages))) {}
+BucketPipeline::~BucketPipeline() = default;
+
+void BucketPipeline::begin(std::function<void(bool counted)> done) {
+  State& state = *state_;
+  expect(!state.done && state.buckets.empty(),
+         "a step of the bucket pipeline begins before the last one has ended");
+  state.done = std::move(done);
+  state.buckets.assign(state.options.buckets, {});
+  state.counts = state.options.counting == Counting::always ? std::optional(true) : std::nullopt;
+  state.next = state.announced = state.gone = 0;
+  state.fetch_ahead();
+  state.finish_if_done();
+}
+
+void BucketPipeline::ready(std::size_t bucket) {
+  State& state = *state_;
+  expect(bucket < state.buckets.size() && !state.buckets[bucket].ready,
+         "bucket {} of {} is ready outside a step or twice in one", bucket, state.options.buckets);
+  state.buckets[bucket].ready = true;
+  ++state.announced;
+  if (state.is_skipped()) return state.finish_if_done();
+  state.compute_if_due(bucket);
+}
+
+void BucketPipeline::answer(bool counts) {
+  State& state = *state_;
+  expect(state.done && !state.counts, "an answer for a step of the bucket pipeline that waits for none");
+  state.counts = counts;
+  for (std::size_t bucket = 0; bucket < state.buckets.size(); ++bucket) {
+    if (counts) {
+      state.compute_if_due(bucket);
+    } else if (state.buckets[bucket].place == State::Place::fetched) {
+      state.drop(bucket);
+    }
+  }
+  state.finish_if_done();
+}
+
+int BucketPipeline::current() const noexcept { return state_->current; }
+std::size_t BucketPipeline::most_slots() const noexcept { return state_->most_slots; }
+
+}  // namespace ranvier::offload

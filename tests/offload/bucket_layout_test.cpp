@@ -1,0 +1,48 @@
+#include "offload/bucket_layout.hpp"
+
+#include "offload/tier.hpp"
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+
+TEST_CASE("buckets cover the elements once, and their arrays and records do not overlap") {
+  for (const std::size_t elements : {0, 1, 63, 64, 1000, 1024, 5000}) {
+    for (const std::size_t bucket_elements : {1, 16, 100, 1024, 4999, 5000, 1 << 24}) {
+      const BucketLayout layout(elements, bucket_elements, {4, 2, 8});
+      std::size_t covered = 0, used = 0;
+      for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket) {
+        CHECK(layout.begin(bucket) == covered);
+        const std::size_t n = layout.end(bucket) - layout.begin(bucket);
+        CHECK(n > 0);
+        CHECK(n <= bucket_elements);
+        covered += n;
+        CHECK(layout.record_offset(bucket) >= used);
+        CHECK(layout.record_offset(bucket) % Tier::block_bytes == 0);
+        CHECK(layout.array_offset(bucket, 0) == 0);
+        CHECK(layout.array_offset(bucket, 1) >= 4 * n);
+        CHECK(layout.array_offset(bucket, 2) >= layout.array_offset(bucket, 1) + 2 * n);
+        CHECK(layout.array_offset(bucket, 1) % 64 == 0);
+        CHECK(layout.array_offset(bucket, 2) % 64 == 0);
+        CHECK(layout.record_bytes(bucket) >= layout.array_offset(bucket, 2) + 8 * n);
+        CHECK(layout.record_bytes(bucket) <= layout.slot_bytes());
+        used = layout.record_offset(bucket) + layout.record_bytes(bucket);
+      }
+      CHECK(covered == elements);
+      CHECK(layout.region_bytes() == used);
+    }
+  }
+}
+
+TEST_CASE("a slot of a bucket that fills its blocks costs nothing besides its states") {
+  const BucketLayout layout(40 << 20, 16 << 20, {4, 4, 4});
+  CHECK(layout.buckets() == 3);
+  CHECK(layout.slot_bytes() == std::size_t{12} * (16 << 20));
+  CHECK(layout.region_bytes() == std::size_t{12} * (40 << 20));
+}
+
+TEST_CASE("buckets of no elements are refused") { CHECK_THROWS_AS(BucketLayout(10, 0, {4}), Error); }

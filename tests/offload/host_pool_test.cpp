@@ -1,0 +1,71 @@
+#include "offload/host_pool.hpp"
+
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::runtime;
+
+TEST_CASE("a pool's slots are equal, whole blocks, and all that it adds to the plan") {
+  Simulation simulation(1, {});
+  HostPool pool(simulation.loop(0), "staging", 5000, 3);
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  plan.add({MemoryKind::messages, MemorySpace::pinned, "odd", 65, 1});
+  pool.plan(plan);
+  CHECK(plan.bytes(MemorySpace::pinned, MemoryKind::workspace) == 3 * 8192);
+  const Arena arena(*device, plan);
+  CHECK_THROWS_AS((void)pool.slot(0), Error);
+  pool.start(arena);
+  for (std::size_t slot = 0; slot < 3; ++slot) {
+    CHECK(pool.slot(slot).size() == 8192);
+    CHECK(reinterpret_cast<std::uintptr_t>(pool.slot(slot).data()) % Tier::block_bytes == 0);
+  }
+  CHECK(pool.slot(1).data() == pool.slot(0).data() + 8192);
+  CHECK_THROWS_AS(HostPool(simulation.loop(0), "none", 4096, 0), Error);
+}
+
+TEST_CASE("slots are granted in the order of asking, one to each, and never more than there are") {
+  for (const std::uint64_t seed : test::seeds(20)) {
+    CAPTURE(seed);
+    Simulation simulation(1, {.seed = seed});
+    EventLoop& loop = simulation.loop(0);
+    constexpr int asks = 100;
+    std::mt19937_64 random(seed);
+    HostPool pool(loop, "staging", 4096, 1 + seed % 4);
+    std::vector<int> granted;
+    std::vector<bool> taken(pool.slots(), false);
+    for (int ask = 0; ask < asks; ++ask) {
+      pool.acquire([&, ask](std::size_t slot) {
+        REQUIRE(!taken.at(slot));
+        taken[slot] = true;
+        granted.push_back(ask);
+        loop.after(std::chrono::microseconds(random() % 100), [&, slot] {
+          taken[slot] = false;
+          pool.release(slot);
+          if (granted.size() == asks && pool.waiting() == 0) loop.stop();
+        });
+      });
+      CHECK(granted.empty());  // nobody is called inside acquire
+    }
+    simulation.run();
+    for (int ask = 0; ask < asks; ++ask) CHECK(granted[ask] == ask);
+    CHECK(pool.most_taken() == pool.slots());
+  }
+}
+
+TEST_CASE("a slot that nobody has cannot be released") {
+  Simulation simulation(1, {});
+  HostPool pool(simulation.loop(0), "staging", 4096, 2);
+  CHECK_THROWS_AS(pool.release(0), Error);
+  CHECK_THROWS_AS(pool.release(2), Error);
+}

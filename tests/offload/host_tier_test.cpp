@@ -1,0 +1,55 @@
+#include "offload/host_tier.hpp"
+
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "tests/offload/tier_contract.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <optional>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+using namespace ranvier::runtime;
+
+TEST_CASE("a host tier keeps what was stored, on every device and in either space") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    for (const bool at_once : {true, false}) {
+      for (const MemorySpace space : {MemorySpace::pinned, MemorySpace::host}) {
+        const auto device = at_once ? make_inline_device() : make_cpu_device({});
+        const auto fetches = device->make_stream("fetch", StreamWidth::one);
+        const auto stores = device->make_stream("store", StreamWidth::one);
+        AsioLoop loop;
+        std::optional<Arena> arena;
+        HostTier tier(loop, {*fetches, *stores}, space);
+        keeps_what_was_stored(
+            loop, tier,
+            [&] {
+              MemoryPlan plan;
+              tier.plan(plan);
+              CHECK(plan.bytes(space) == tier.reserved_bytes());
+              CHECK(plan.bytes(MemoryKind::optimizer) == tier.reserved_bytes());
+              arena.emplace(*device, plan);
+              tier.start(*arena);
+            },
+            seed);
+      }
+    }
+  }
+}
+
+TEST_CASE("a host tier whose regions are not all in the plan does not start") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("copy", StreamWidth::one);
+  AsioLoop loop;
+  HostTier tier(loop, {*stream, *stream});
+  MemoryPlan plan;
+  tier.reserve(MemoryKind::optimizer, "first", 4096);
+  tier.plan(plan);
+  tier.reserve(MemoryKind::optimizer, "second", 4096);
+  const Arena arena(*device, plan);
+  CHECK_THROWS_AS(tier.start(arena), Error);
+  CHECK_THROWS_AS(HostTier(loop, {*stream, *stream}, MemorySpace::device), Error);
+}

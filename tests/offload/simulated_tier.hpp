@@ -1,0 +1,54 @@
+// A tier under virtual time: transfers take drawn delays and overtake each other. Memory is used as freely as files
+// may use it: what is fetched holds noise until it is there, what is stored is read at the end.
+#pragma once
+
+#include "offload/tier.hpp"
+#include "runtime/event_loop.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace ranvier::offload::tests {
+
+class SimulatedTier final : public Tier {
+ public:
+  /// `delay` is drawn for each transfer.
+  SimulatedTier(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
+      : loop_(loop), delay_(std::move(delay)) {}
+
+  void plan(runtime::MemoryPlan&) override {}
+  void start(const runtime::Arena&) override { start(); }
+  void start() {
+    close_reservations();
+    for (const Reserved& region : regions()) bytes_.emplace_back(region.bytes, std::byte{0});
+  }
+  [[nodiscard]] std::string description() const override { return "simulated"; }
+
+  [[nodiscard]] std::vector<std::vector<std::byte>>& bytes() { return bytes_; }
+
+ protected:
+  void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) override {
+    std::fill(to.begin(), to.end(), std::byte{0xA5});
+    loop_.after(delay_(), [this, region, offset, to, done = std::move(done)] {
+      std::copy_n(bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+      done();
+    });
+  }
+  void store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
+                    runtime::Handler done) override {
+    std::fill_n(bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset), from.size(), std::byte{0x5A});
+    loop_.after(delay_(), [this, region, offset, from, done = std::move(done)] {
+      std::copy(from.begin(), from.end(), bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset));
+      done();
+    });
+  }
+
+ private:
+  runtime::EventLoop& loop_;
+  std::function<runtime::Duration()> delay_;
+  std::vector<std::vector<std::byte>> bytes_;
+};
+
+}  // namespace ranvier::offload::tests
