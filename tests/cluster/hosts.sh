@@ -41,7 +41,9 @@ link() {  # <namespace> <device in it> <bridge> <rate>
 }
 
 # A namespace with a host name. A connection's window is wide from the start and stays so after a rest, and
-# nothing but a lost packet narrows it: what is measured is the link, not TCP's guesses about it.
+# nothing but a lost packet narrows it: what is measured is the link, not TCP's guesses about it. What is not sent
+# yet waits with the sender (tcp_notsent_lowat), not in a socket of megabytes, where MPI's answers would wait
+# behind it.
 host() {  # <name> <between's address> <control's address>
   ip netns add "$1"
   touch "/run/uts/$1"
@@ -51,6 +53,7 @@ host() {  # <name> <between's address> <control's address>
     echo 1 >ipv6/conf/default/disable_ipv6
     echo reno >ipv4/tcp_congestion_control
     echo 0 >ipv4/tcp_slow_start_after_idle
+    echo 131072 >ipv4/tcp_notsent_lowat
     echo "4096 4194304 16777216" >ipv4/tcp_rmem
     echo "4096 1048576 4194304" >ipv4/tcp_wmem' 2>/dev/null || true
   ip -n "$1" link set lo up
@@ -139,8 +142,10 @@ run() {
   local mpi=(mpirun -n "$((HOSTS * RANKS_PER_HOST))" --host "$(IFS=,; echo "${slots[*]}")" --map-by slot --bind-to none
              --mca plm rsh --mca plm_rsh_agent "$here/agent.sh" --mca plm_rsh_no_tree_spawn 1
              --mca orte_tmpdir_base /run/mpi --mca oob_tcp_if_include control
-             --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include between
-             --mca mpi_yield_when_idle 1)  # the hosts share this machine's cores
+             --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include between)
+  # Open MPI would write a long message to the peer's memory ("put") in one piece, and the answers to the peer's
+  # own messages wait behind it: both ways take turns.
+  export OMPI_MCA_btl_tcp_flags=${OMPI_MCA_btl_tcp_flags:-send}
   before=$(count)
   timeout --kill-after=5 "$TIMEOUT" "${mpi[@]}" "$@" </dev/null || status=$?
   after=$(count)
