@@ -1,54 +1,109 @@
 #include "actors/gradient_sync.hpp"
 
-#include "collectives/ring.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <map>
+#include <limits>
+#include <utility>
 
 namespace ranvier::actors {
 
+using collectives::Range;
 using runtime::Channel;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SpanKind;
+using runtime::StreamView;
 using runtime::Tag;
 using runtime::Trace;
 
 namespace {
 
-constexpr std::size_t units_at_a_time = 2;  // one sends while the other one's additions run
+/// Where a unit's parameters lie; units of one layout leave the same gaps, which nobody writes.
+std::vector<std::size_t> layout_of(const UnitState& unit) {
+  std::vector<std::size_t> layout{unit.elements};
+  for (std::size_t p = 0; p < unit.spec->parameters.size(); ++p) {
+    layout.push_back(unit.spec->offset(p));
+    layout.push_back(unit.spec->parameters[p].elements());
+  }
+  return layout;
+}
 
-int chunks_of(std::size_t elements, const GradientSync::Options& options, runtime::DType dtype) {
-  const std::size_t piece_bytes = elements * runtime::size_of(dtype) / options.column.size();
-  return static_cast<int>(std::max<std::size_t>(1, (piece_bytes + options.chunk_bytes - 1) / options.chunk_bytes));
+/// Units from the back, tied ones last, neighbours together up to a size.
+std::vector<std::vector<std::size_t>> make_bundles(const models::Stage& stage, const UnitStates& states,
+                                                   const GradientSync::Options& options) {
+  // A unit is complete with the frontmost layer that uses it.
+  std::vector<std::size_t> front(states.all().size(), stage.layers()), order;
+  for (const models::Stage::UnitUse& use : stage.uses()) front[use.unit] = std::min(front[use.unit], use.layer);
+  for (std::size_t u = 0; u < front.size(); ++u) order.push_back(u);
+  const auto tied = [&](std::size_t unit) { return options.partners[unit].has_value(); };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return tied(a) != tied(b) ? tied(b) : front[a] > front[b];
+  });
+  std::vector<std::vector<std::size_t>> bundles;
+  std::size_t bytes = 0;
+  for (const std::size_t unit : order) {
+    const std::size_t more = states.all()[unit].gradients.front().bytes();
+    const bool joins = !bundles.empty() && bytes + more <= options.bundle_bytes && !tied(unit);
+    if (!joins) {
+      bundles.emplace_back();
+      bytes = 0;
+    }
+    bundles.back().push_back(unit);
+    bytes += more;
+  }
+  return bundles;
+}
+
+std::vector<std::vector<std::size_t>> elements_of(const std::vector<std::vector<std::size_t>>& bundles,
+                                                  const UnitStates& states) {
+  std::vector<std::vector<std::size_t>> elements;
+  for (const auto& bundle : bundles) {
+    auto& sizes = elements.emplace_back();
+    for (const std::size_t unit : bundle) sizes.push_back(states.all()[unit].elements);
+  }
+  return elements;
 }
 
 }  // namespace
 
-GradientSync::Memory GradientSync::plan(const UnitStates& states, const Options& options,
-                                        runtime::MemoryPlan& plan) {
-  const auto ranks = static_cast<int>(options.column.size());
-  const runtime::DType dtype = states.precision().gradient;
+GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitStates& states,
+                                        const ColumnOptions& column, const collectives::ShardFlow& flow,
+                                        const Options& options, runtime::MemoryPlan& plan) {
   Memory memory;
-  std::size_t staging_bytes = 0;
-  bool exchanges = false;
-  for (std::size_t u = 0; u < states.all().size(); ++u) {
-    exchanges = exchanges || options.partners[u].has_value();
-    if (ranks == 1) continue;
-    const std::size_t elements = states.all()[u].elements;
-    const int chunks = chunks_of(elements, options, dtype);
-    const auto in_flight = std::make_shared<const std::vector<collectives::Script>>(
-        static_cast<std::size_t>(std::min(chunks, options.depth)),
-        collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, chunks - 1),
-                               options.row));  // none is larger than the last
-    staging_bytes =
-        std::max(staging_bytes, collectives::Executor::staging_bytes(
-                                    {.parts = {{nullptr, in_flight}}, .dtype = dtype, .depth = options.depth}));
+  const runtime::DType dtype = states.precision().gradient;
+  memory.class_of_unit.assign(states.all().size(), 0);
+  if (states.shards_gradients()) {
+    std::vector<std::vector<std::size_t>> layouts;
+    for (std::size_t u = 0; u < states.all().size(); ++u) {
+      const auto layout = layout_of(states.all()[u]);
+      const auto known = std::find(layouts.begin(), layouts.end(), layout);
+      memory.class_of_unit[u] = static_cast<std::size_t>(known - layouts.begin());
+      if (known == layouts.end()) layouts.push_back(layout);
+    }
+    std::vector<std::vector<std::size_t>> layers(stage.layers());
+    for (const models::Stage::UnitUse& use : stage.uses()) layers[use.layer].push_back(use.unit);
+    for (std::size_t kind = 0; kind < layouts.size(); ++kind) {
+      const auto of_kind = [&](std::size_t unit) { return memory.class_of_unit[unit] == kind; };
+      std::size_t uses = 0, together = 0;
+      for (const auto& layer : layers) {
+        const auto in_layer = static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind));
+        uses += in_layer;
+        together = std::max(together, in_layer);
+      }
+      memory.slots_of_class.push_back(std::min(uses, together * static_cast<std::size_t>(1 + options.prefetch)));
+      memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
+                                        fmt::format("a microbatch's gradients of {} elements", layouts[kind][0]),
+                                        layouts[kind][0] * runtime::size_of(dtype), memory.slots_of_class.back()}));
+    }
+    memory.microbatch =
+        HopPipeline::plan(column, flow.reduce_microbatch, elements_of(layers, states), dtype, "gradients", plan);
   }
-  memory.reduce_staging = plan.add({MemoryKind::messages, MemorySpace::device, "gradients arriving from the column",
-                                    staging_bytes, ranks > 1 ? units_at_a_time : 1});
+  memory.batch = HopPipeline::plan(column, flow.reduce_batch, elements_of(make_bundles(stage, states, options), states),
+                                   dtype, "accumulated gradients", plan);
+  const bool exchanges = std::any_of(options.partners.begin(), options.partners.end(),
+                                     [](const auto& partner) { return partner.has_value(); });
   memory.exchange_staging =
       plan.add({MemoryKind::messages, MemorySpace::device, "tied gradients arriving from the other stage",
                 exchanges ? options.chunk_bytes : 0, static_cast<std::size_t>(options.depth)});
@@ -58,61 +113,50 @@ GradientSync::Memory GradientSync::plan(const UnitStates& states, const Options&
 }
 
 GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                           runtime::StreamView compute, const UnitStates& states, const models::Stage& stage,
-                           Trace& trace, Options options, Memory memory, const runtime::Arena& arena)
+                           StreamView compute, StreamView accumulate, const models::Stage& stage,
+                           const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+                           Trace& trace, Options options, const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop),
       transport_(&transport),
-      executor_(&executor),
       compute_(compute),
-      states_(&states),
+      accumulate_(accumulate),
       stage_(&stage),
+      states_(&states),
+      column_(&column),
       trace_(&trace),
       options_(std::move(options)),
-      memory_(std::move(memory)),
+      shards_(states.shards_gradients()),
+      schedule_(memory.class_of_unit, memory.slots_of_class),
+      microbatch_(loop, executor, column, shards_ ? flow.reduce_microbatch : std::vector<collectives::Hop>{},
+                  states.precision().gradient, 2, memory.microbatch, arena),
+      batch_(loop, executor, column, flow.reduce_batch, states.precision().gradient, 3, memory.batch, arena),
+      slots_(schedule_.slots()),
+      own_places_(stage.layers()),
       exchange_elements_(options_.chunk_bytes / runtime::size_of(states.precision().gradient)),
-      units_(states.all().size()) {
-  const std::size_t buffers = options_.column.size() > 1 ? units_at_a_time : 1;
-  for (std::size_t b = 0; b < buffers; ++b) free_staging_.push_back(arena.slot(memory_.reduce_staging, b));
+      units_(states.all().size()),
+      bundles_(make_bundles(stage, states, options_)) {
+  std::vector<std::size_t> taken(memory.places.size(), 0);
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    const std::size_t kind = schedule_.class_of_slot(s);
+    slots_[s].data = arena.slot(memory.places[kind], taken[kind]++);
+  }
+  std::vector<std::size_t> uses(units_.size(), 0);
+  for (const models::Stage::UnitUse& use : stage.uses()) {
+    use_in_unit_.push_back(uses[use.unit]++);
+    own_places_[use.layer].push_back(states.all()[use.unit].gradients[use_in_unit_.back()].data);
+  }
   for (int d = 0; d < options_.depth; ++d) {
-    exchange_staging_.push_back(arena.slot(memory_.exchange_staging, static_cast<std::size_t>(d)));
+    exchange_staging_.push_back(arena.slot(memory.exchange_staging, static_cast<std::size_t>(d)));
   }
-  // A unit is complete with the frontmost layer that uses it.
-  std::vector<std::size_t> front(units_.size(), stage.layers());
-  for (const models::Stage::UnitUse& use : stage.uses()) front[use.unit] = std::min(front[use.unit], use.layer);
-  for (std::size_t u = 0; u < units_.size(); ++u) order_.push_back(u);
-  std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-    const bool tied_a = options_.partners[a].has_value(), tied_b = options_.partners[b].has_value();
-    return tied_a != tied_b ? tied_b : front[a] > front[b];
-  });
-
-  const auto ranks = static_cast<int>(options_.column.size());
-  std::map<std::size_t, Plans> plans_of_size;
-  std::uint32_t tag = 0;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    squares_.push_back(arena.slot_as<double>(memory_.squares, u));
-    if (ranks == 1) continue;
-    const std::size_t elements = states.all()[u].elements;
-    Plans& plans = plans_of_size[elements];
-    if (!plans) {
-      const int chunks = chunks_of(elements, options_, states.precision().gradient);
-      std::vector<collectives::Script> made;
-      for (int c = 0; c < chunks; ++c) {
-        made.push_back(
-            collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, c), options_.row));
-      }
-      plans = std::make_shared<const std::vector<collectives::Script>>(std::move(made));
-    }
-    units_[u].plans = plans;
-    units_[u].first_tag = tag;
-    tag += static_cast<std::uint32_t>(plans->size());
-  }
+  for (std::size_t u = 0; u < units_.size(); ++u) squares_.push_back(arena.slot_as<double>(memory.squares, u));
 }
 
-void GradientSync::start(runtime::Handler done) {
-  expect(missing_ == 0, "gradients of one batch are synchronised at a time");
+void GradientSync::start(int microbatches, runtime::Handler done) {
+  expect(missing_ == 0 && steps_.empty(), "gradients of one batch are synchronised at a time");
+  microbatches_ = microbatches;
   done_ = std::move(done);
   missing_ = units_.size();
-  next_in_order_ = 0;
+  next_bundle_ = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].uses_missing = static_cast<int>(states_->all()[u].gradients.size());
     units_[u].ready = false;
@@ -120,26 +164,134 @@ void GradientSync::start(runtime::Handler done) {
   if (missing_ == 0) loop_->post(std::exchange(done_, nullptr));
 }
 
-void GradientSync::layer_ready(std::size_t layer) {
+void GradientSync::after(StreamView stream, runtime::Handler next) {
+  stream.call_back([loop = loop_, next = std::move(next)] { loop->post(next); });
+}
+
+std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {
+  const std::uint64_t first = first_step_ + steps_.size();
+  if (!shards_) return first;
+  for (const models::Stage::Step& writes : pass) {
+    if (writes.kind != models::Stage::Step::Kind::backward_weight) continue;
+    const std::uint64_t number = first_step_ + steps_.size();
+    Step& step = steps_.emplace_back();
+    step.layer = writes.layer;
+    for (const std::size_t use : stage_->uses_of(writes.layer)) {
+      const SlotSchedule::Place place = schedule_.next(stage_->uses()[use].unit, number, false);
+      step.slots.push_back(place.slot);
+      step.after.push_back(place.after);
+      step.places.push_back(slots_[place.slot].data);
+    }
+  }
+  return first;
+}
+
+bool GradientSync::ready(std::uint64_t number) const {
+  if (!shards_) return true;
+  const Step& wanted = step(number);
+  for (std::size_t s = 0; s < wanted.slots.size(); ++s) {
+    const auto& over = slots_[wanted.slots[s]].over;
+    if (wanted.after[s] && (!over || *over < *wanted.after[s])) return false;
+  }
+  return true;
+}
+
+void GradientSync::when_ready(std::uint64_t number, runtime::Handler handler) {
+  expect(!waiting_, "a pass waits for one place for gradients at a time");
+  waiting_step_ = number;
+  waiting_ = std::move(handler);
+  check_waiting();
+}
+
+void GradientSync::check_waiting() {
+  if (waiting_ && ready(waiting_step_)) loop_->post(std::exchange(waiting_, nullptr));
+}
+
+std::span<std::byte* const> GradientSync::places(std::uint64_t number, std::size_t layer) const {
+  return shards_ ? step(number).places : own_places_[layer];
+}
+
+void GradientSync::queued(std::uint64_t number, std::size_t layer) {
+  if (!spoils_ || layer != 0) return;
+  spoils_ = false;
+  runtime::scale(compute_, places(number, layer).front(), states_->precision().gradient,
+                 std::numeric_limits<float>::infinity(), 1);
+}
+
+void GradientSync::written(std::uint64_t number, std::size_t layer, int microbatch) {
+  if (!shards_) return layer_complete(layer);
+  steps_[number - first_step_].microbatch = microbatch;
+  leave(number);
+}
+
+/// The gradients of a step go to where they are accumulated.
+void GradientSync::leave(std::uint64_t number) {
+  const Step& leaving = step(number);
+  std::vector<HopPipeline::Part> parts;
+  const auto& uses = stage_->uses_of(leaving.layer);
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    parts.push_back({leaving.places[u], 0, states_->all()[stage_->uses()[uses[u]].unit].elements});
+  }
+  const auto begin = Trace::Clock::now();
+  microbatch_.submit(std::move(parts),
+                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.layer,
+                                 leaving.microbatch),
+                     [this, number, begin] {
+                       Step& done = steps_[number - first_step_];
+                       trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                                   done.microbatch);
+                       done.reduced = true;
+                       accumulate_reduced();
+                     });
+}
+
+/// In the order of the steps, so that sums do not depend on what arrives first.
+void GradientSync::accumulate_reduced() {
+  while (!steps_.empty() && steps_.front().reduced) {
+    const std::uint64_t number = first_step_++;
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    accumulate(step);
+    after(accumulate_, [this, number, slots = step.slots, layer = step.layer,
+                        last = step.microbatch + 1 == microbatches_] {
+      for (const std::size_t slot : slots) slots_[slot].over = number;
+      check_waiting();
+      if (last) layer_complete(layer);
+    });
+  }
+}
+
+void GradientSync::accumulate(const Step& step) {
+  const runtime::DType dtype = states_->precision().gradient;
+  const auto& uses = stage_->uses_of(step.layer);
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    const UnitPart& sum = states_->all()[stage_->uses()[uses[u]].unit].gradients[use_in_unit_[uses[u]]];
+    const std::byte* arrived = step.places[u] + sum.range.begin * runtime::size_of(dtype);
+    if (step.microbatch == 0) {
+      runtime::copy(accumulate_, sum.data, arrived, sum.bytes());
+    } else {
+      runtime::add(accumulate_, sum.data, arrived, dtype, sum.range.count);
+    }
+  }
+}
+
+void GradientSync::layer_complete(std::size_t layer) {
   for (const models::Stage::UnitUse& use : stage_->uses()) {
     if (use.layer == layer && --units_[use.unit].uses_missing == 0) uses_complete(use.unit);
   }
 }
 
-void GradientSync::after_compute(runtime::Handler next) {
-  compute_.call_back([loop = loop_, next = std::move(next)] { loop->post(next); });
-}
-
 void GradientSync::uses_complete(std::size_t u) {
   const UnitState& state = states_->all()[u];
+  const std::size_t elements = state.gradients.front().range.count;
   if (options_.partners[u]) {
     units_[u].exchanges_begun = 0;
-    units_[u].exchanges_missing = (state.elements + exchange_elements_ - 1) / exchange_elements_;
+    units_[u].exchanges_missing = (elements + exchange_elements_ - 1) / exchange_elements_;
     const std::size_t at_once = std::min(exchange_staging_.size(), units_[u].exchanges_missing);
     for (std::size_t s = 0; s < at_once; ++s) exchange_next(u, s);
   } else if (state.gradients.size() > 1) {
-    runtime::add(compute_, state.gradients[0], state.gradients[1], states_->precision().gradient, state.elements);
-    after_compute([this, u] { summed(u); });
+    runtime::add(compute_, state.gradients[0].data, state.gradients[1].data, states_->precision().gradient, elements);
+    after(compute_, [this, u] { summed(u); });
   } else {
     summed(u);
   }
@@ -148,20 +300,21 @@ void GradientSync::uses_complete(std::size_t u) {
 void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
   const UnitState& state = states_->all()[u];
   const runtime::DType dtype = states_->precision().gradient;
+  const std::size_t elements = state.gradients.front().range.count;
   const std::size_t begin = units_[u].exchanges_begun++ * exchange_elements_;
-  const std::size_t count = std::min(exchange_elements_, state.elements - begin);
+  const std::size_t count = std::min(exchange_elements_, elements - begin);
   const std::size_t bytes = count * runtime::size_of(dtype);
-  std::byte* mine = state.gradients[0] + begin * runtime::size_of(dtype);
+  std::byte* mine = state.gradients[0].data + begin * runtime::size_of(dtype);
   const int peer = *options_.partners[u];
   const Tag tag{Channel::tied, static_cast<std::uint32_t>(state.global_index)};
   // The sum overwrites what is being sent, so both must be through.
   auto halves = std::make_shared<int>(2);
-  const auto half_done = [this, u, staging, mine, count, dtype, halves] {
+  const auto half_done = [this, u, staging, mine, count, dtype, elements, halves] {
     if (--*halves > 0) return;
     runtime::add(compute_, mine, exchange_staging_[staging], dtype, count);
-    after_compute([this, u, staging] {
+    after(compute_, [this, u, staging, elements] {
       if (--units_[u].exchanges_missing == 0) return summed(u);
-      const std::size_t chunks = (states_->all()[u].elements + exchange_elements_ - 1) / exchange_elements_;
+      const std::size_t chunks = (elements + exchange_elements_ - 1) / exchange_elements_;
       if (units_[u].exchanges_begun < chunks) exchange_next(u, staging);
     });
   };
@@ -170,42 +323,46 @@ void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
 }
 
 void GradientSync::summed(std::size_t u) {
-  if (options_.column.size() == 1) return reduced(u);
   units_[u].ready = true;
   reduce_ready();
 }
 
 void GradientSync::reduce_ready() {
-  while (next_in_order_ < order_.size() && units_[order_[next_in_order_]].ready && !free_staging_.empty()) {
-    const std::size_t u = order_[next_in_order_++];
-    std::byte* staging = free_staging_.back();
-    free_staging_.pop_back();
+  while (next_bundle_ < bundles_.size() &&
+         std::all_of(bundles_[next_bundle_].begin(), bundles_[next_bundle_].end(),
+                     [this](std::size_t unit) { return units_[unit].ready; })) {
+    const std::vector<std::size_t>& bundle = bundles_[next_bundle_++];
+    std::vector<HopPipeline::Part> parts;
+    std::string names;
+    for (const std::size_t unit : bundle) {
+      const UnitState& state = states_->all()[unit];
+      parts.push_back({state.gradients[0].data, state.gradients[0].range.begin, state.elements});
+      names += (names.empty() ? "" : ", ") + state.spec->name;
+    }
     const auto begin = Trace::Clock::now();
-    executor_->run({.parts = {{states_->all()[u].gradients[0], units_[u].plans}},
-                    .members = options_.column,
-                    .me = options_.row,
-                    .staging = staging,
-                    .dtype = states_->precision().gradient,
-                    .channel = Channel::collective,
-                    .index = units_[u].first_tag,
-                    .depth = options_.depth},
-                   [this, u, staging, begin] {
-                     trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(),
-                                 static_cast<int>(states_->all()[u].global_index));
-                     free_staging_.push_back(staging);
-                     reduced(u);
-                     reduce_ready();
-                   });
+    batch_.submit(std::move(parts), fmt::format("reduction of the gradients of {}", names), [this, &bundle, begin] {
+      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                  static_cast<int>(states_->all()[bundle.front()].global_index));
+      for (const std::size_t unit : bundle) reduced(unit);
+    });
   }
 }
 
 void GradientSync::reduced(std::size_t u) {
   const UnitState& state = states_->all()[u];
-  runtime::sum_of_squares(compute_, squares_[u], state.gradients[0], states_->precision().gradient,
-                          state.spec->elements());
-  after_compute([this] {
+  const Range range = state.reduced;
+  const std::size_t end = std::min(range.begin + range.count, state.spec->elements());
+  runtime::sum_of_squares(compute_, squares_[u], state.gradients[0].at(range.begin), states_->precision().gradient,
+                          end > range.begin ? end - range.begin : 0);
+  after(compute_, [this] {
     if (--missing_ == 0) std::exchange(done_, nullptr)();
   });
+}
+
+std::vector<std::string> GradientSync::running() const {
+  std::vector<std::string> all = microbatch_.running();
+  for (std::string& what : batch_.running()) all.push_back(std::move(what));
+  return all;
 }
 
 }  // namespace ranvier::actors

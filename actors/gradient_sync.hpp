@@ -1,19 +1,29 @@
-// The data-parallel phase (Myelin §III-B, §IV-B), unit by unit from the back and overlapped with the backward
-// passes of earlier layers: as soon as a unit's gradients are complete for the batch, its uses are summed,
-// the column's ranks reduce it with a ring in chunks, and its sum of squares is taken for the global norm.
+// The data-parallel phase of gradients (Myelin §III-B, §IV-B; MiCS §3.4; PaRO §3.4), unit by unit from the back and
+// overlapped with the passes:
 //
-// A tied unit on two stages (embedding and head) is exchanged between them inside each row first; both add
-// the same two numbers and both columns reduce alike, so the copies stay equal to the bit.
+//   scope N    layers accumulate in place over the microbatches of a batch
+//   scope I,G  a layer writes a microbatch's gradients to a place of their own; they are reduce-scattered as the
+//              backward pass leaves them, and this rank's piece is accumulated
+//
+// At the batch's end the uses of a unit are summed, the second hop or the all-reduce of the flow follows, and the sum
+// of squares of what is then complete is taken for the global norm.
+//
+// A tied unit on two stages (embedding and head) is exchanged between them inside each row first; both add the same
+// two numbers and both columns reduce alike, so the copies stay equal to the bit.
 // Loop thread only.
 #pragma once
 
+#include "actors/hop_pipeline.hpp"
+#include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
-#include "collectives/executor.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
+#include <deque>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::actors {
@@ -21,69 +31,128 @@ namespace ranvier::actors {
 class GradientSync {
  public:
   struct Options {
-    int row = 0;                     ///< this rank's index in the column
-    std::vector<int> column;         ///< MPI ranks that replicate this stage, in row order
     /// By unit of the stage: the rank of this row that holds the unit too.
     std::vector<std::optional<int>> partners;
-    std::size_t chunk_bytes = 1 << 20;  ///< of one message
-    int depth = 4;                      ///< messages in flight of one unit
+    int prefetch = 2;                     ///< layers whose reduction the backward pass may be ahead of
+    std::size_t chunk_bytes = 1 << 20;    ///< of a message of the exchange between stages
+    int depth = 4;                        ///< of them at a time
+    std::size_t bundle_bytes = 1 << 20;   ///< neighbouring units up to so many bytes go as one operation
   };
 
   /// What the phase needs beside the gradients themselves.
   struct Memory {
-    runtime::MemoryId reduce_staging, exchange_staging, squares;
+    std::vector<std::size_t> class_of_unit;
+    std::vector<std::size_t> slots_of_class;
+    std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
+    HopPipeline::Memory microbatch, batch;
+    runtime::MemoryId exchange_staging, squares;
   };
-  [[nodiscard]] static Memory plan(const UnitStates& states, const Options& options, runtime::MemoryPlan& plan);
+  [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
+                                   const collectives::ShardFlow& flow, const Options& options,
+                                   runtime::MemoryPlan& plan);
 
+  /// `accumulate` runs what adds arriving gradients up. All outlive the sync.
   GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-               runtime::StreamView compute, const UnitStates& states, const models::Stage& stage,
-               runtime::Trace& trace, Options options, Memory memory, const runtime::Arena& arena);
+               runtime::StreamView compute, runtime::StreamView accumulate, const models::Stage& stage,
+               const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+               runtime::Trace& trace, Options options, const Memory& memory, const runtime::Arena& arena);
 
-  /// Before a batch; `done` runs when all units are reduced and their sums of squares are there.
-  void start(runtime::Handler done);
+  /// Before a batch of so many microbatches; `done` runs when all units are reduced and their sums of squares are there.
+  void start(int microbatches, runtime::Handler done);
 
-  /// The stage's layer has its gradients complete; on the loop, after the work that made them.
-  void layer_ready(std::size_t layer);
+  // A backward pass and its steps that write gradients.
 
-  /// Σ gradient² of a unit over the whole batch, after `done`.
+  /// Returns the number of the pass's first such step, the others follow. Passes are announced in the order in which
+  /// they run, at the latest when they begin.
+  std::uint64_t announce(const models::Stage::Pass& pass);
+  /// Whether the step has a place to write to.
+  [[nodiscard]] bool ready(std::uint64_t step) const;
+  /// Calls `handler` once it has; one at a time.
+  void when_ready(std::uint64_t step, runtime::Handler handler);
+  /// Where the gradients of the layer's uses go, by its units.
+  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step, std::size_t layer) const;
+  /// Whether a layer adds to what is there, rather than overwriting it.
+  [[nodiscard]] bool accumulates(int microbatch) const noexcept { return !shards_ && microbatch > 0; }
+  /// The work that writes the gradients was queued on the compute stream.
+  void queued(std::uint64_t step, std::size_t layer);
+  /// Whether written() has to be called for this microbatch.
+  [[nodiscard]] bool listens(int microbatch) const noexcept { return shards_ || microbatch + 1 == microbatches_; }
+  /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
+  void written(std::uint64_t step, std::size_t layer, int microbatch);
+
+  /// Test only: the first gradients that the front layer writes in this batch become infinite.
+  void spoil() { spoils_ = true; }
+
+  /// Σ gradient² of this rank's piece of a unit over the whole batch, after `done`.
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
+  /// What is under way, for a report about a peer that is lost.
+  [[nodiscard]] std::vector<std::string> running() const;
+
  private:
-  using Plans = std::shared_ptr<const std::vector<collectives::Script>>;
   struct Unit {
-    Plans plans;  ///< one per chunk; shared by units of one size
     int uses_missing = 0;
     bool ready = false;  ///< for the column
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
-    std::uint32_t first_tag = 0;
+  };
+  struct Slot {
+    std::byte* data = nullptr;
+    std::optional<std::uint64_t> over;  // the last step whose gradients have left
+  };
+  struct Step {
+    std::size_t layer = 0;
+    int microbatch = 0;
+    bool reduced = false;
+    std::vector<std::size_t> slots;                   // by use of the layer
+    std::vector<std::optional<std::uint64_t>> after;  // the step that must have left them
+    std::vector<std::byte*> places;
   };
 
+  [[nodiscard]] const Step& step(std::uint64_t number) const { return steps_[number - first_step_]; }
+  void leave(std::uint64_t number);
+  void accumulate_reduced();
+  void accumulate(const Step& step);
+  void check_waiting();
+  void layer_complete(std::size_t layer);
   void uses_complete(std::size_t unit);
   void exchange_next(std::size_t unit, std::size_t staging);
   void summed(std::size_t unit);
   void reduce_ready();
   void reduced(std::size_t unit);
-  /// Calls `next` on the loop after what the compute stream has queued.
-  void after_compute(runtime::Handler next);
+  /// Calls `next` on the loop after what the stream has queued.
+  void after(runtime::StreamView stream, runtime::Handler next);
 
   runtime::EventLoop* loop_;
   runtime::Transport* transport_;
-  collectives::Executor* executor_;
   runtime::StreamView compute_;
-  const UnitStates* states_;
+  runtime::StreamView accumulate_;
   const models::Stage* stage_;
+  const UnitStates* states_;
+  const ColumnOptions* column_;
   runtime::Trace* trace_;
   Options options_;
-  Memory memory_;
+  bool shards_;
+  SlotSchedule schedule_;
+  HopPipeline microbatch_, batch_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> use_in_unit_;             // by use of the stage
+  std::vector<std::vector<std::byte*>> own_places_;  // by layer, where layers accumulate in place
   std::size_t exchange_elements_ = 0;
-  std::vector<std::byte*> free_staging_;
   std::vector<std::byte*> exchange_staging_;
   std::vector<double*> squares_;
+
+  int microbatches_ = 0;
+  bool spoils_ = false;
+  std::deque<Step> steps_;
+  std::uint64_t first_step_ = 0;  // number of steps_.front()
+  std::uint64_t waiting_step_ = 0;
+  runtime::Handler waiting_;
   std::vector<Unit> units_;
-  // Units are reduced in this order on every row, whatever is ready first: from the back, tied ones last.
-  std::vector<std::size_t> order_;
-  std::size_t next_in_order_ = 0;
+  // Units are reduced bundle by bundle in this order on every row, whatever is ready first: from the back, tied ones
+  // last.
+  std::vector<std::vector<std::size_t>> bundles_;
+  std::size_t next_bundle_ = 0;
   std::size_t missing_ = 0;
   runtime::Handler done_;
 };

@@ -32,6 +32,14 @@ bool uses_unit(const models::Architecture& architecture, models::LayerRange laye
   return false;
 }
 
+ColumnShape column_shape(const TrainerOptions& options) {
+  std::vector<int> node_of = options.node_of;
+  node_of.resize(static_cast<std::size_t>(options.grid.ranks()), node_of.empty() ? 0 : node_of.back());
+  ColumnShape shape{collectives::common_rows(node_of, options.grid.g_inter, options.grid.g_data), options.group_size};
+  if (shape.group_size == 0) shape.group_size = collectives::common_node_size(shape.node_of_row);
+  return shape;
+}
+
 RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                    const TrainerOptions& options, int rank) {
   check_batch(options);
@@ -63,11 +71,26 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   stage.recompute = plan.recompute;
 
   plan.stage = std::make_unique<models::Stage>(architecture, stage, plan.memory);
-  plan.states =
-      std::make_unique<UnitStates>(*plan.stage, units, options.grid.g_data, options.precision, plan.memory);
 
-  plan.sync_options.row = plan.position.row;
-  plan.sync_options.column = grid.column(plan.position.stage);
+  const ColumnShape shape = column_shape(options);
+  plan.column = std::make_unique<ColumnOptions>(
+      ColumnOptions{.layout = collectives::ShardLayout(shape.node_of_row, shape.group_size, plan.position.row),
+                    .sharding = options.sharding,
+                    .ranks = grid.column(plan.position.stage)});
+  plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
+                                           {.names = options.algorithms,
+                                            .links = options.links,
+                                            .largest_unit = largest_unit(architecture, options.grid.g_data),
+                                            .precision = options.precision});
+  plan.flow = plan.column->layout.flow(options.sharding);
+  plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
+                                             options.precision, plan.memory);
+  plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
+                                                                                      : options.policy;
+  plan.parameter_options = {.prefetch = options.prefetch, .pulls = plan.policy == Policy::message_driven};
+  plan.parameter_memory = ParameterStore::plan(*plan.stage, *plan.states, *plan.column, plan.flow,
+                                               plan.parameter_options, plan.memory);
+  plan.sync_options.prefetch = options.prefetch;
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;
     std::size_t uses = unit.gradients.size();
@@ -84,7 +107,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     }
     plan.sync_options.partners.push_back(partner);
   }
-  plan.sync_memory = GradientSync::plan(*plan.states, plan.sync_options, plan.memory);
+  plan.sync_memory =
+      GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.sync_options, plan.memory);
+  plan.optimizer_memory =
+      Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.memory);
   return plan;
 }
 

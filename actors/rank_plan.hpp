@@ -3,8 +3,11 @@
 // that does not exist yet (`--dry-run --world`).
 #pragma once
 
+#include "actors/algorithm_choice.hpp"
 #include "actors/gradient_sync.hpp"
 #include "actors/learning_rate.hpp"
+#include "actors/optimizer.hpp"
+#include "actors/parameter_store.hpp"
 #include "actors/policy.hpp"
 #include "actors/stage_actor.hpp"
 #include "actors/unit_states.hpp"
@@ -12,6 +15,7 @@
 #include "runtime/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +33,13 @@ struct TrainerOptions {
   bool recompute_auto = false;
   models::Precision precision;
   int threads = 1;          ///< of the device that will compute
+
+  collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
+  int group_size = 0;              ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
+  std::vector<int> node_of;        ///< by rank; empty: all on one node
+  int prefetch = 2;                ///< layers whose parameters are gathered ahead of the one that computes
+  AlgorithmNames algorithms;
+  collectives::Links links = assumed_links;
 
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
@@ -55,13 +66,28 @@ struct RankPlan {
   models::LayerRange layers;
   int slots = 1;
   int recompute = 0;
-  std::vector<int> pipeline;  ///< MPI ranks of this row, by stage
+  Policy policy = Policy::message_driven;  ///< a single stage has a fixed order
+  std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
+  std::unique_ptr<ColumnOptions> column;
+  collectives::ShardFlow flow;
   runtime::MemoryPlan memory;
   std::unique_ptr<models::Stage> stage;
   std::unique_ptr<UnitStates> states;
+  ParameterStore::Options parameter_options;
+  ParameterStore::Memory parameter_memory;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;
+  Optimizer::Options optimizer_options;
+  Optimizer::Memory optimizer_memory;
 };
+
+/// The nodes of a column's rows, alike for all columns, and the ranks of a group.
+struct ColumnShape {
+  std::vector<int> node_of_row;
+  int group_size = 1;
+};
+/// Throws ErrorCode::usage for a group size that does not divide the column.
+[[nodiscard]] ColumnShape column_shape(const TrainerOptions& options);
 
 /// Throws ErrorCode::usage for grids and batches that do not fit each other or the architecture, which
 /// outlives the plan.

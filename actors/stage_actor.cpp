@@ -18,13 +18,15 @@ constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a
 }  // namespace
 
 StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
-                       models::Stage& stage, Loader& loader, runtime::Trace& trace, const Neighbours& neighbours,
-                       Policy policy, int microbatch_size)
+                       models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
+                       runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size)
     : loop_(&loop),
       transport_(&transport),
       compute_(compute),
       stage_(&stage),
       loader_(&loader),
+      parameters_(&parameters),
+      gradients_(&gradients),
       trace_(&trace),
       neighbours_(neighbours),
       policy_(policy),
@@ -32,16 +34,17 @@ StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, 
       slots_(static_cast<std::size_t>(stage.slots())),
       gradient_buffer_busy_(static_cast<std::size_t>(stage.gradient_buffers())) {}
 
-void StageActor::run(Batch batch, Hooks hooks) {
+void StageActor::run(Batch batch, Done done) {
   expect(!running_, "a stage runs one batch at a time");
   batch_ = std::move(batch);
-  hooks_ = std::move(hooks);
+  done_ = std::move(done);
   running_ = true;
   microbatches_ = (batch_.samples + microbatch_size_ - 1) / microbatch_size_;
   forwards_ = backwards_ = released_ = 0;
   loss_ = 0;
   idle_since_ = Trace::Clock::now();
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
+  announce_following();
 }
 
 int StageActor::samples_of(int microbatch) const {
@@ -53,7 +56,7 @@ models::Stage::Microbatch StageActor::describe(int microbatch) const {
           .samples = samples_of(microbatch),
           .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * microbatch_size_},
           .training = batch_.training,
-          .accumulate = microbatch > 0,
+          .accumulate = gradients_->accumulates(microbatch),
           .loss_factor = batch_.loss_factor,
           .loss_scale = batch_.loss_scale};
 }
@@ -92,20 +95,22 @@ bool StageActor::backward_ready() const {
          std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false) != gradient_buffer_busy_.end();
 }
 
-void StageActor::next() {
-  if (computing_ || !running_) return;
-  const PipelineProgress progress{.stage = neighbours_.stage,
+Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const {
+  // Without backward passes nothing is left to choose.
+  if (!batch_.training) return forward_ready ? Direction::forward : Direction::none;
+  return next_direction(policy_, {.stage = neighbours_.stage,
                                   .stages = neighbours_.stages,
                                   .microbatches = microbatches_,
                                   .limit = stage_->slots(),
-                                  .forwards = forwards_,
-                                  .backwards = backwards_,
-                                  .forward_ready = forward_ready(),
-                                  .backward_ready = backward_ready()};
-  // Without backward passes nothing is left to choose.
-  const Direction direction = batch_.training            ? next_direction(policy_, progress)
-                              : progress.forward_ready ? Direction::forward
-                                                       : Direction::none;
+                                  .forwards = forwards,
+                                  .backwards = backwards,
+                                  .forward_ready = forward_ready,
+                                  .backward_ready = backward_ready});
+}
+
+void StageActor::next() {
+  if (computing_ || !running_) return;
+  const Direction direction = choose(forward_ready(), backward_ready(), forwards_, backwards_);
   if (direction == Direction::none) return;
   const auto now = Trace::Clock::now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
@@ -113,18 +118,127 @@ void StageActor::next() {
   }
   idle_since_.reset();
   computing_ = true;
-  if (direction == Direction::forward) {
-    start_forward(forwards_++);
+  start(direction);
+}
+
+void StageActor::announce(Direction direction, int microbatch) {
+  const int slot = microbatch % stage_->slots();
+  Pass pass{.direction = direction, .microbatch = microbatch};
+  pass.steps = direction == Direction::forward ? stage_->forward_pass(slot) : stage_->backward_pass(slot);
+  pass.need = parameters_->announce(pass.steps);
+  if (direction == Direction::backward) pass.writes = gradients_->announce(pass.steps);
+  passes_.push_back(std::move(pass));
+}
+
+/// Where the order of the passes is fixed, the one after the running one is known.
+void StageActor::announce_following() {
+  if (policy_ == Policy::message_driven && batch_.training) return;
+  int forwards = forwards_, backwards = backwards_;
+  for (const Pass& pass : passes_) {
+    if (pass.direction == Direction::forward && pass.microbatch == forwards) ++forwards;
+    if (pass.direction == Direction::backward && pass.microbatch == backwards) ++backwards;
+  }
+  const bool forward = forwards < microbatches_, backward = batch_.training && backwards < forwards;
+  const Direction direction = choose(forward, backward, forwards, backwards);
+  if (direction == Direction::none) return;
+  announce(direction, direction == Direction::forward ? forwards : backwards);
+}
+
+void StageActor::start(Direction direction) {
+  const int microbatch = direction == Direction::forward ? forwards_++ : backwards_++;
+  if (passes_.empty()) announce(direction, microbatch);
+  Pass& pass = passes_.front();
+  expect(pass.direction == direction && pass.microbatch == microbatch,
+         "a pass of microbatch {} runs where one of microbatch {} was announced", microbatch, pass.microbatch);
+  if (direction == Direction::backward && neighbours_.left) {
+    const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
+    pass.gradient_buffer = static_cast<int>(free - gradient_buffer_busy_.begin());
+    *free = true;
+  }
+  announce_following();
+  advance();
+}
+
+/// Queues the running pass as far as its parameters and places are there.
+void StageActor::advance() {
+  Pass& pass = passes_.front();
+  while (pass.next < pass.steps.size()) {
+    const models::Stage::Step& step = pass.steps[pass.next];
+    stalled_ = wait_for_needs(step);
+    if (stalled_) return trace_pass(false);
+    trace_pass(true);
+    queue(step);
+    ++pass.next;
+  }
+  trace_pass(false);
+  const int microbatch = pass.microbatch;
+  const bool forward = pass.direction == Direction::forward;
+  passes_.pop_front();
+  compute_.call_back([this, microbatch, forward] {
+    loop_->post([this, microbatch, forward] {
+      if (forward) {
+        finish_forward(microbatch);
+      } else {
+        finish_backward(microbatch);
+      }
+    });
+  });
+}
+
+bool StageActor::wait_for_needs(const models::Stage::Step& step) {
+  const Pass& pass = passes_.front();
+  if (step.needs_parameters()) {
+    if (parameters_->ready(pass.need, step.layer)) return false;
+    parameters_->when_ready(pass.need, step.layer, [this] { advance(); });
+    return true;
+  }
+  if (gradients_->ready(pass.writes)) return false;
+  gradients_->when_ready(pass.writes, [this] { advance(); });
+  return true;
+}
+
+void StageActor::queue(const models::Stage::Step& step) {
+  Pass& pass = passes_.front();
+  const auto microbatch = describe(pass.microbatch);
+  const auto on_loop = [this](runtime::Handler handler) {
+    compute_.call_back([loop = loop_, handler = std::move(handler)] { loop->post(handler); });
+  };
+  if (step.needs_parameters()) {
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step.layer), {});
+    if (parameters_->gathers()) {
+      ++steps_under_way_;
+      on_loop([this, need = pass.need] {
+        --steps_under_way_;
+        parameters_->used(need);
+      });
+      ++pass.need;
+    }
   } else {
-    start_backward(backwards_++);
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step.layer));
+    gradients_->queued(pass.writes, step.layer);
+    if (gradients_->listens(pass.microbatch)) {
+      on_loop([this, writes = pass.writes, layer = step.layer, m = pass.microbatch] {
+        gradients_->written(writes, layer, m);
+      });
+    }
+    ++pass.writes;
+  }
+  if (step.completes_input_gradient) {
+    on_loop([this, m = pass.microbatch, buffer = pass.gradient_buffer] { send_input_gradient(m, buffer); });
   }
 }
 
-void StageActor::start_forward(int microbatch) {
-  trace_->begin(compute_, SpanKind::forward, microbatch);
-  stage_->forward(compute_, describe(microbatch));
-  trace_->end(compute_, SpanKind::forward, Trace::Lane::compute, microbatch);
-  compute_.call_back([this, microbatch] { loop_->post([this, microbatch] { finish_forward(microbatch); }); });
+/// Opens or closes the pass's span on the stream: a pass that waits computes nothing.
+void StageActor::trace_pass(bool runs) {
+  Pass& pass = passes_.front();
+  if (pass.traced == runs) return;
+  pass.traced = runs;
+  const SpanKind kind = pass.direction == Direction::forward ? SpanKind::forward : SpanKind::backward;
+  if (runs) {
+    trace_->begin(compute_, kind, pass.microbatch);
+  } else {
+    trace_->end(compute_, kind, Trace::Lane::compute, pass.microbatch);
+  }
 }
 
 void StageActor::finish_forward(int microbatch) {
@@ -148,31 +262,6 @@ void StageActor::finish_forward(int microbatch) {
     if (!batch_.training) release(microbatch);
   }
   next();
-}
-
-void StageActor::start_backward(int microbatch) {
-  int buffer = 0;
-  if (neighbours_.left) {
-    const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
-    buffer = static_cast<int>(free - gradient_buffer_busy_.begin());
-    *free = true;
-  }
-  const bool last_microbatch = microbatch + 1 == microbatches_;
-  models::Stage::BackwardHooks hooks;
-  hooks.input_gradient_queued = [this, microbatch, buffer] {
-    compute_.call_back([this, microbatch, buffer] {
-      loop_->post([this, microbatch, buffer] { send_input_gradient(microbatch, buffer); });
-    });
-  };
-  if (last_microbatch && hooks_.layer_gradients) {
-    hooks.layer_queued = [this](std::size_t layer) {
-      compute_.call_back([this, layer] { loop_->post([this, layer] { hooks_.layer_gradients(layer); }); });
-    };
-  }
-  trace_->begin(compute_, SpanKind::backward, microbatch);
-  stage_->backward(compute_, describe(microbatch), buffer, hooks);
-  trace_->end(compute_, SpanKind::backward, Trace::Lane::compute, microbatch);
-  compute_.call_back([this, microbatch] { loop_->post([this, microbatch] { finish_backward(microbatch); }); });
 }
 
 void StageActor::send_input_gradient(int microbatch, int buffer) {
@@ -202,8 +291,8 @@ void StageActor::finish_if_done() {
   if (!running_ || released_ < microbatches_ || sends_ > 0) return;
   running_ = false;
   idle_since_.reset();
-  // The hook may start the next batch.
-  const auto done = std::move(hooks_.done);
+  // What runs here may start the next batch.
+  const auto done = std::move(done_);
   done(loss_);
 }
 

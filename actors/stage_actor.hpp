@@ -1,13 +1,19 @@
 // A stage as an actor (Myelin §III-C, Algorithm 2): it reacts to activations from the left, gradients from
-// the right, samples that were loaded and work that its stream completed, and starts the next forward or
-// backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
+// the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
+// the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
 //
-// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the
-// activation that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order; they are used in microbatch order.
-// Loop thread only.
+// A pass is queued on the stream call by call, as soon as a call's parameters, or the place for its gradients, are
+// there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
+// needs are announced while this one runs.
+//
+// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
+// that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
+// they are used in microbatch order. Loop thread only.
 #pragma once
 
+#include "actors/gradient_sync.hpp"
 #include "actors/loader.hpp"
+#include "actors/parameter_store.hpp"
 #include "actors/policy.hpp"
 #include "models/stage.hpp"
 #include "runtime/trace.hpp"
@@ -15,6 +21,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -41,28 +48,36 @@ class StageActor {
     float loss_scale = 1;
   };
 
-  struct Hooks {
-    /// The gradients of layer `layer` of the stage are complete for the batch.
-    std::function<void(std::size_t layer)> layer_gradients;
-    /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
-    std::function<void(double loss)> done;
-  };
+  /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
+  using Done = std::function<void(double loss)>;
 
+  /// All outlive the actor.
   StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
-             models::Stage& stage, Loader& loader, runtime::Trace& trace, const Neighbours& neighbours,
-             Policy policy, int microbatch_size);
+             models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
+             runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size);
 
   /// One batch at a time.
-  void run(Batch batch, Hooks hooks);
+  void run(Batch batch, Done done);
 
-  /// Whether a pass is queued or runs; otherwise the actor waits for a message, or for the next batch.
-  [[nodiscard]] bool computing() const noexcept { return computing_; }
+  /// Whether a pass is queued or runs; otherwise the actor waits for a message, for parameters, for a place for
+  /// gradients, or for the next batch.
+  [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || steps_under_way_ > 0); }
 
  private:
   struct Slot {
     int microbatch = -1;  ///< whose it is
     int missing = 0;      ///< arrivals that the forward pass still needs
     bool gradient_here = false;
+  };
+  struct Pass {
+    Direction direction = Direction::forward;
+    int microbatch = 0;
+    models::Stage::Pass steps;
+    std::uint64_t need = 0;    // of the next step that needs parameters
+    std::uint64_t writes = 0;  // of the next step that writes gradients
+    std::size_t next = 0;      // step
+    int gradient_buffer = 0;
+    bool traced = false;  // a span is open on the stream
   };
 
   [[nodiscard]] int samples_of(int microbatch) const;
@@ -76,9 +91,15 @@ class StageActor {
   void call_for_input(int microbatch);
   void arrived(int microbatch);
   void next();
-  void start_forward(int microbatch);
+  [[nodiscard]] Direction choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const;
+  void announce(Direction direction, int microbatch);
+  void announce_following();
+  void start(Direction direction);
+  void advance();
+  [[nodiscard]] bool wait_for_needs(const models::Stage::Step& step);
+  void queue(const models::Stage::Step& step);
+  void trace_pass(bool runs);
   void finish_forward(int microbatch);
-  void start_backward(int microbatch);
   void send_input_gradient(int microbatch, int buffer);
   void finish_backward(int microbatch);
   void release(int microbatch);
@@ -93,15 +114,19 @@ class StageActor {
   runtime::StreamView compute_;
   models::Stage* stage_;
   Loader* loader_;
+  ParameterStore* parameters_;
+  GradientSync* gradients_;
   runtime::Trace* trace_;
   Neighbours neighbours_;
   Policy policy_;
   int microbatch_size_;
 
   Batch batch_;
-  Hooks hooks_;
+  Done done_;
   bool running_ = false;
-  bool computing_ = false;
+  bool computing_ = false;     // a pass began and has not ended
+  bool stalled_ = false;       // it waits for something that its next step needs
+  int steps_under_way_ = 0;    // on the stream, where parameters are gathered
   int microbatches_ = 0;
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started
@@ -110,6 +135,7 @@ class StageActor {
   double loss_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
+  std::deque<Pass> passes_;  // that were announced; the first one may be running
   std::optional<runtime::Trace::Clock::time_point> idle_since_;
 };
 

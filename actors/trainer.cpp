@@ -15,9 +15,9 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of what ranks agree on after a batch: [units: Σ gradient²][rows: loss][wish to stop].
-std::size_t loss_offset(std::size_t units) { return units; }
-std::size_t stop_offset(std::size_t units, int rows) { return units + static_cast<std::size_t>(rows); }
+// Layout of what ranks agree on after a batch: [units and their pieces: Σ gradient²][rows: loss][wish to stop].
+std::size_t loss_offset(std::size_t squares) { return squares; }
+std::size_t stop_offset(std::size_t squares, int rows) { return squares + static_cast<std::size_t>(rows); }
 
 }  // namespace
 
@@ -35,13 +35,24 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       trace_(plan_.rank),
       compute_(device.make_stream("compute", runtime::StreamWidth::whole)),
       reduce_(device.make_stream("reduce", runtime::StreamWidth::one)),
+      gather_(device.make_stream("gather", runtime::StreamWidth::one)),
       load_(device.make_stream("load", runtime::StreamWidth::one)),
       arena_(device, plan_.memory),
       executor_(loop, transport, *reduce_),
       loader_(loop, *load_, source),
       consensus_(loop, transport),
       loss_scale_(options.loss_scale) {
-  plan_.states->bind(arena_, *plan_.stage);
+  plan_.stage->bind(arena_);
+  plan_.states->bind(arena_);
+  parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, *plan_.stage, *plan_.states,
+                                                 *plan_.column, plan_.flow, trace_, plan_.parameter_options,
+                                                 plan_.parameter_memory, arena_);
+  sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
+                                         *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
+                                         arena_);
+  optimizer_ = std::make_unique<Optimizer>(loop, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
+                                           *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
+                                           arena_);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;
   StageActor::Neighbours neighbours{.stage = stage, .stages = stages};
@@ -49,26 +60,35 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   if (stage + 1 < stages) neighbours.right = plan_.pipeline[static_cast<std::size_t>(stage + 1)];
   const int microbatch = std::min(options_.microbatch_size, options_.batch_size / options_.grid.g_data);
   const auto make_actor = [&](Loader& loader) {
-    return std::make_unique<StageActor>(loop, transport, *compute_, *plan_.stage, loader, trace_, neighbours,
-                                        options_.policy, microbatch);
+    return std::make_unique<StageActor>(loop, transport, *compute_, *plan_.stage, loader, *parameters_, *sync_,
+                                        trace_, neighbours, plan_.policy, microbatch);
   };
   stage_actor_ = make_actor(loader_);
   if (validation_ != nullptr) {
     validation_loader_ = std::make_unique<Loader>(loop, *load_, *validation_);
     evaluation_actor_ = make_actor(*validation_loader_);
   }
-  sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *plan_.states, *plan_.stage, trace_,
-                                         plan_.sync_options, plan_.sync_memory, arena_);
-  // A tied unit's partner that comes first in the pipeline counts it; row 0 speaks for all rows.
+  // A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
+  const auto& layout = plan_.column->layout;
+  const collectives::Scope reduced = plan_.flow.reduced;
+  const auto pieces = static_cast<std::size_t>(layout.pieces(reduced));
+  squares_ = unit_count_ * pieces;
+  bool first_copy = true;
+  for (int row = 0; row < plan_.position.row; ++row) {
+    first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
+  }
   for (std::size_t u = 0; u < plan_.states->all().size(); ++u) {
     const auto& partner = plan_.sync_options.partners[u];
-    counts_unit_.push_back(plan_.position.row == 0 && (!partner || plan_.rank < *partner));
+    const bool counts = first_copy && (!partner || plan_.rank < *partner);
+    square_place_.push_back(counts ? std::optional(plan_.states->all()[u].global_index * pieces +
+                                                   static_cast<std::size_t>(layout.piece(reduced)))
+                                   : std::nullopt);
   }
 }
 
 Trainer::~Trainer() {
   // What is queued uses the arena.
-  for (auto* stream : {load_.get(), reduce_.get(), compute_.get()}) {
+  for (auto* stream : {load_.get(), gather_.get(), reduce_.get(), compute_.get()}) {
     try {
       stream->synchronize();
     } catch (const std::exception&) {  // reported through Device::on_failure already
@@ -80,38 +100,51 @@ void Trainer::load_weights(const WeightSource& weights) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   runtime::Buffer host = device_->allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
   auto* values = reinterpret_cast<float*>(host.data());
-  const runtime::DType compute = plan_.states->precision().compute;
-  for (const UnitState& unit : plan_.states->all()) {
-    const std::size_t elements = unit.spec->elements();
-    for (std::size_t begin = 0; begin < elements; begin += piece) {
-      const std::size_t count = std::min(piece, elements - begin);
+  // A rank asks for its parts only: the whole model is nowhere (ZeRO-Infinity §7.2).
+  const auto fill = [&](const UnitState& unit, const UnitPart& part) {
+    const std::size_t end = std::min(part.range.begin + part.range.count, unit.spec->elements());
+    for (std::size_t begin = part.range.begin; begin < end; begin += piece) {
+      const std::size_t count = std::min(piece, end - begin);
       weights(*unit.spec, begin, {values, count});
-      runtime::copy(*compute_, unit.master + begin, values, count * sizeof(float));
+      runtime::cast(*compute_, part.at(begin), part.dtype, values, runtime::DType::f32, count);
       compute_->synchronize();
     }
-    if (compute != runtime::DType::f32) {
-      runtime::cast(*compute_, unit.working, compute, unit.master, runtime::DType::f32, elements);
-    }
+  };
+  for (const UnitState& unit : plan_.states->all()) {
+    fill(unit, unit.parameters);
+    if (plan_.states->precision().compute != runtime::DType::f32) fill(unit, unit.master);
   }
-  compute_->synchronize();
 }
 
 void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  runtime::copy(*compute_, out.data(), plan_.states->all()[unit].master + begin, out.size_bytes());
+  runtime::copy(*compute_, out.data(), plan_.states->all()[unit].master.at(begin), out.size_bytes());
   compute_->call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
 }
 
 bool Trainer::computing() const noexcept {
-  return optimizing_ || stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
+  return optimizer_->computing() || stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
 }
 
 void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
+  parameters_->start();
   loop_->post([this] { begin_step(); });
 }
 
+void Trainer::finish() {
+  finished_ = true;
+  if (!optimizing_) hooks_.done();
+}
+
+std::vector<std::string> Trainer::running() const {
+  std::vector<std::string> all = parameters_->running();
+  for (std::string& what : sync_->running()) all.push_back(std::move(what));
+  for (std::string& what : optimizer_->running()) all.push_back(std::move(what));
+  return all;
+}
+
 void Trainer::begin_step() {
-  if (step_ == options_.steps) return hooks_.done();
+  if (step_ == options_.steps) return finish();
   ++step_;
   const auto& fault = options_.fault;
   const bool faulty = fault && fault->rank == plan_.rank && fault->step == step_;
@@ -121,8 +154,10 @@ void Trainer::begin_step() {
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::hangs) return;
 
   phases_missing_ = 2;
-  sync_->start([this] { phase_done(); });
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
+  const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
+  sync_->start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });
+  if (faulty && fault->kind == TrainerOptions::Fault::Kind::overflow) sync_->spoil();
   stage_actor_->run({.step = step_,
                      .seed = options_.seed,
                      .first_sample = (step_ - 1) * options_.batch_size + plan_.position.row * row_samples,
@@ -131,33 +166,20 @@ void Trainer::begin_step() {
                      .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
                                            static_cast<double>(source_->losses_per_sample())),
                      .loss_scale = static_cast<float>(loss_scale_.scale)},
-                    {.layer_gradients = [this](std::size_t layer) { layer_ready(layer); },
-                     .done =
-                         [this](double loss) {
-                           row_loss_ = loss;
-                           passes_done_ = Trace::Clock::now();
-                           phase_done();
-                         }});
-}
-
-void Trainer::layer_ready(std::size_t layer) {
-  const auto& fault = options_.fault;
-  const bool overflows = fault && fault->kind == TrainerOptions::Fault::Kind::overflow &&
-                         fault->rank == plan_.rank && fault->step == step_ && layer == 0;
-  if (!overflows) return sync_->layer_ready(layer);
-  const UnitState& unit = plan_.states->all()[plan_.stage->uses().front().unit];
-  runtime::scale(*compute_, unit.gradients[0], plan_.states->precision().gradient,
-                 std::numeric_limits<float>::infinity(), 1);
-  compute_->call_back([this, layer] { loop_->post([this, layer] { sync_->layer_ready(layer); }); });
+                    [this](double loss) {
+                      row_loss_ = loss;
+                      passes_done_ = Trace::Clock::now();
+                      phase_done();
+                    });
 }
 
 void Trainer::phase_done() {
   if (--phases_missing_ > 0) return;
-  agreed_.assign(stop_offset(unit_count_, options_.grid.g_data) + 1, 0.0);
-  for (std::size_t u = 0; u < counts_unit_.size(); ++u) {
-    if (counts_unit_[u]) agreed_[plan_.states->all()[u].global_index] = sync_->sum_of_squares(u);
+  agreed_.assign(stop_offset(squares_, options_.grid.g_data) + 1, 0.0);
+  for (std::size_t u = 0; u < square_place_.size(); ++u) {
+    if (square_place_[u]) agreed_[*square_place_[u]] = sync_->sum_of_squares(u);
   }
-  agreed_[loss_offset(unit_count_) + static_cast<std::size_t>(plan_.position.row)] = row_loss_;
+  agreed_[loss_offset(squares_) + static_cast<std::size_t>(plan_.position.row)] = row_loss_;
   agreed_.back() = stop_requested_ ? 1 : 0;
   consensus_.agree(agreed_, [this] { conclude_step(); });
 }
@@ -166,9 +188,9 @@ void Trainer::conclude_step() {
   trace_.add(SpanKind::wait, Trace::Lane::loop, passes_done_, Trace::Clock::now(), static_cast<int>(step_));
   StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
   double squares = 0;
-  for (std::size_t u = 0; u < unit_count_; ++u) squares += agreed_[u];
+  for (std::size_t u = 0; u < squares_; ++u) squares += agreed_[u];
   for (int row = 0; row < options_.grid.g_data; ++row) {
-    result.loss += agreed_[loss_offset(unit_count_) + static_cast<std::size_t>(row)];
+    result.loss += agreed_[loss_offset(squares_) + static_cast<std::size_t>(row)];
   }
   result.gradient_norm = std::sqrt(squares) / loss_scale_.scale;
   result.learning_rate = learning_rate(options_.learning_rate, step_);
@@ -183,6 +205,7 @@ void Trainer::conclude_step() {
   result.skipped = !finite;
   if (result.skipped) {
     ++skips_;
+    optimizer_->skip();
   } else {
     ++applied_steps_;
     // The small addend is PyTorch's, so that a clipped step is the same there.
@@ -204,22 +227,11 @@ void Trainer::apply(double gradient_scale) {
   runtime::AdamWOptions adamw = options_.adamw;
   adamw.step = applied_steps_;
   adamw.gradient_scale = gradient_scale;
-  const models::Precision& precision = plan_.states->precision();
-  trace_.begin(*compute_, SpanKind::optimizer, static_cast<int>(step_));
-  for (const UnitState& unit : plan_.states->all()) {
-    runtime::adamw(*compute_,
-                   {.weights = unit.master,
-                    .m = unit.m,
-                    .v = unit.v,
-                    .gradient = unit.gradients[0],
-                    .gradient_dtype = precision.gradient,
-                    .working = precision.compute == runtime::DType::f32 ? nullptr : unit.working,
-                    .working_dtype = precision.compute},
-                   unit.segments, adamw);
-  }
-  trace_.end(*compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(step_));
   optimizing_ = true;
-  compute_->call_back([this] { loop_->post([this] { optimizing_ = false; }); });
+  optimizer_->step(adamw, [this] {
+    optimizing_ = false;
+    if (finished_) hooks_.done();
+  });
 }
 
 void Trainer::after_step(bool evaluates) {
@@ -227,7 +239,7 @@ void Trainer::after_step(bool evaluates) {
     evaluation_loss_ = 0;
     return evaluate(0);
   }
-  if (stopped_early_) return hooks_.done();
+  if (stopped_early_) return finish();
   begin_step();
 }
 
@@ -245,8 +257,7 @@ void Trainer::evaluate(int batch) {
        .training = false,
        .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
                              static_cast<double>(validation_->losses_per_sample()))},
-      {.layer_gradients = {},
-       .done = [this, batch](double loss) {
+      [this, batch](double loss) {
          // [rows: loss][wish to stop]
          agreed_.assign(static_cast<std::size_t>(options_.grid.g_data) + 1, 0.0);
          agreed_[static_cast<std::size_t>(plan_.position.row)] = loss;
@@ -254,12 +265,12 @@ void Trainer::evaluate(int batch) {
          consensus_.agree(agreed_, [this, batch] {
            if (agreed_.back() > 0) {
              stopped_early_ = true;
-             return hooks_.done();
+             return finish();
            }
            evaluation_loss_ = std::accumulate(agreed_.begin(), agreed_.end(), evaluation_loss_);
            evaluate(batch + 1);
          });
-       }});
+       });
 }
 
 }  // namespace ranvier::actors

@@ -52,6 +52,11 @@ class Trainer {
   /// Trains all steps, then calls hooks.done.
   void start(TrainerHooks hooks);
 
+  /// What collectives and pulls are under way, for a report about a peer that is lost.
+  [[nodiscard]] std::vector<std::string> running() const;
+  /// The step that is being computed.
+  [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+
   /// The job ends after the step in which all ranks have heard of it. Loop thread.
   void request_stop() { stop_requested_ = true; }
   [[nodiscard]] bool stopped_early() const noexcept { return stopped_early_; }
@@ -62,13 +67,13 @@ class Trainer {
   /// Whether the device has work of a batch, so that silence of others is not what this rank waits for.
   [[nodiscard]] bool computing() const noexcept;
 
-  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, then calls
-  /// `done` on the loop.
+  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part
+  /// whose optimizer states this rank holds, then calls `done` on the loop. After the training.
   void read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
  private:
   void begin_step();
-  void layer_ready(std::size_t layer);
+  void finish();
   void phase_done();
   void conclude_step();
   void apply(double gradient_scale);
@@ -83,16 +88,21 @@ class Trainer {
   TrainerOptions options_;
   RankPlan plan_;
   std::size_t unit_count_;
-  std::vector<bool> counts_unit_;  // this rank gives the unit's square to the norm, by unit of the stage
+  // Where this rank's part of a unit's square stands among those that make up the norm, by unit of the stage; none
+  // where another rank gives it.
+  std::vector<std::optional<std::size_t>> square_place_;
+  std::size_t squares_ = 0;
   runtime::Trace trace_;
 
-  std::unique_ptr<runtime::Stream> compute_, reduce_, load_;
+  std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
   runtime::Arena arena_;
   collectives::Executor executor_;
   Loader loader_;
   std::unique_ptr<Loader> validation_loader_;
-  std::unique_ptr<StageActor> stage_actor_, evaluation_actor_;
+  std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StageActor> stage_actor_, evaluation_actor_;
   Consensus consensus_;
 
   TrainerHooks hooks_;
@@ -102,7 +112,8 @@ class Trainer {
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // of a batch: passes, gradients
   double row_loss_ = 0;
-  bool optimizing_ = false;  // queued on the compute stream
+  bool optimizing_ = false;  // the last step's parameters are not all there
+  bool finished_ = false;    // all steps were decided; the last one's parameters may be under way
   runtime::Trace::Clock::time_point passes_done_;
   double evaluation_loss_ = 0;
   std::vector<double> agreed_;

@@ -6,13 +6,16 @@
 
 namespace ranvier::actors {
 
+using collectives::Range;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
 UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
-                       int g_data, const models::Precision& precision, runtime::MemoryPlan& plan)
+                       const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
+                       const models::Precision& precision, runtime::MemoryPlan& plan)
     : precision_(precision) {
-  const bool separate_master = precision.compute != runtime::DType::f32;
+  const bool one_copy = precision.compute == runtime::DType::f32;
+  const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return plan.add({kind, MemorySpace::device, name, bytes, slots});
   };
@@ -22,49 +25,67 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     const auto global = std::find_if(architecture_units.begin(), architecture_units.end(),
                                      [&](const models::UnitSpec& unit) { return unit.name == state.spec->name; });
     state.global_index = static_cast<std::size_t>(global - architecture_units.begin());
-    const auto piece_multiple = static_cast<std::size_t>(g_data) * models::UnitSpec::alignment;
-    state.elements = (state.spec->elements() + piece_multiple - 1) / piece_multiple * piece_multiple;
+    state.elements = padded_elements(*state.spec, layout.ranks());
+    const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
+    state.optimizer = range(sharding.optimizer);
+    state.reduced = range(flow.reduced);
+    state.parameters = {.range = range(one_copy ? std::min(sharding.parameters, sharding.optimizer) : sharding.parameters),
+                        .dtype = precision.compute};
+    if (sharding.secondary_parameters) {
+      state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
+    }
+    state.master = {.range = state.optimizer};
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
       const models::ParameterSpec& parameter = state.spec->parameters[p];
-      const std::size_t begin = state.spec->offset(p);
-      state.segments.push_back({begin, begin + parameter.elements(), parameter.decays});
+      const std::size_t offset = state.spec->offset(p);
+      const std::size_t begin = std::max(offset, state.optimizer.begin);
+      const std::size_t end = std::min(offset + parameter.elements(), state.optimizer.begin + state.optimizer.count);
+      if (begin < end) {
+        state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
+      }
     }
     const auto uses = std::count_if(stage.uses().begin(), stage.uses().end(),
                                     [&](const models::Stage::UnitUse& use) { return use.unit == u; });
-    state.gradients.resize(static_cast<std::size_t>(uses));
+    state.gradients.assign(static_cast<std::size_t>(uses),
+                           {.range = range(sharding.gradients), .dtype = precision.gradient});
 
     const std::string& name = state.spec->name;
     Places places;
-    places.working = add(MemoryKind::parameters, name + " parameters",
-                         state.elements * runtime::size_of(precision.compute));
-    places.gradients = add(MemoryKind::gradients, name + " gradients",
-                           state.elements * runtime::size_of(precision.gradient), state.gradients.size());
-    places.master = add(MemoryKind::optimizer, name + " master weights",
-                        separate_master ? state.elements * sizeof(float) : 0);
-    places.moments = add(MemoryKind::optimizer, name + " moments", state.elements * sizeof(float), 2);
+    places.parameters = add(MemoryKind::parameters, name + " parameters", state.parameters.bytes());
+    places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
+                           state.secondary ? state.secondary->bytes() : 0);
+    places.gradients = add(MemoryKind::gradients, name + " gradients", state.gradients.front().bytes(),
+                           state.gradients.size());
+    places.master = add(MemoryKind::optimizer, name + " master weights", one_copy ? 0 : state.master.bytes());
+    places.moments = add(MemoryKind::optimizer, name + " moments", state.optimizer.count * sizeof(float), 2);
     units_.push_back(std::move(state));
     places_.push_back(places);
   }
 }
 
-void UnitStates::bind(const runtime::Arena& arena, models::Stage& stage) {
-  std::vector<const std::byte*> parameters;
+void UnitStates::bind(const runtime::Arena& arena) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     UnitState& unit = units_[u];
-    unit.working = arena.slot(places_[u].working);
-    unit.master = precision_.compute == runtime::DType::f32 ? reinterpret_cast<float*>(unit.working)
-                                                            : arena.slot_as<float>(places_[u].master);
+    unit.parameters.data = arena.slot(places_[u].parameters);
+    if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
+    unit.master.data = precision_.compute == runtime::DType::f32 ? unit.parameters.at(unit.optimizer.begin)
+                                                                 : arena.slot(places_[u].master);
     unit.m = arena.slot_as<float>(places_[u].moments, 0);
     unit.v = arena.slot_as<float>(places_[u].moments, 1);
     for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
-      unit.gradients[use] = arena.slot(places_[u].gradients, use);
+      unit.gradients[use].data = arena.slot(places_[u].gradients, use);
     }
-    parameters.push_back(unit.working);
   }
-  std::vector<std::byte*> gradients;
-  std::vector<std::size_t> seen(units_.size(), 0);
-  for (const models::Stage::UnitUse& use : stage.uses()) gradients.push_back(units_[use.unit].gradients[seen[use.unit]++]);
-  stage.bind(arena, parameters, gradients);
+}
+
+bool UnitStates::gathers_parameters() const noexcept {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const UnitState& unit) { return !unit.parameters.whole(unit.elements); });
+}
+
+bool UnitStates::shards_gradients() const noexcept {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const UnitState& unit) { return !unit.gradients.front().whole(unit.elements); });
 }
 
 }  // namespace ranvier::actors

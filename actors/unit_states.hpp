@@ -1,51 +1,77 @@
-// The model states of one rank: for each unit of its stage the parameters as layers read them, the fp32
-// master copy and AdamW's moments, and one gradient buffer for each use of the unit on this stage.
+// The model states of one rank: for each unit of its stage the parameters as layers read them, the fp32 master copy
+// and AdamW's moments, and the gradients of each use of the unit on this stage; of each the part that its scope gives
+// this rank (collectives/shard.hpp), so no rank ever holds more of the model than its scopes say.
 //
 //   precision        working  gradient  master  moments   bytes per parameter
 //   fp32             4        4         –       8         16
 //   bf16, fp16       2        4         4       8         18
 //   … half gradients 2        2         4       8         16
 //
-// A tied unit has a gradient buffer per use, because uses are accumulated separately and summed once.
+// In fp32 one copy serves as working and master copy: of the part that the coarser of the two scopes gives.
+// A tied unit has gradients per use, because uses are accumulated separately and summed once.
 #pragma once
 
+#include "actors/sharded_unit.hpp"
+#include "collectives/shard.hpp"
 #include "models/stage.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/kernels/adamw.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace ranvier::actors {
 
+/// A part of a unit in memory.
+struct UnitPart {
+  collectives::Range range;  ///< in elements of the unit
+  std::byte* data = nullptr;
+  runtime::DType dtype = runtime::DType::f32;
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
+  /// Where elements [begin, …) of the unit lie.
+  [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
+    return data + (begin - range.begin) * runtime::size_of(dtype);
+  }
+  [[nodiscard]] bool whole(std::size_t elements) const noexcept { return range.count == elements; }
+};
+
 struct UnitState {
   const models::UnitSpec* spec = nullptr;
-  std::size_t global_index = 0;      ///< in the architecture's units
-  std::size_t elements = 0;          ///< padded to a multiple of the column
-  std::byte* working = nullptr;      ///< compute dtype; the master copy itself in fp32
-  float* master = nullptr;
-  float* m = nullptr;
+  std::size_t global_index = 0;    ///< in the architecture's units
+  std::size_t elements = 0;        ///< padded to a multiple of the column
+  collectives::Range optimizer;    ///< what this rank steps
+  collectives::Range reduced;      ///< where gradients are complete before the step
+  UnitPart parameters;             ///< compute dtype; in fp32 it has the optimizer's range in it
+  std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
+  UnitPart master;                 ///< range `optimizer`
+  float* m = nullptr;              ///< likewise
   float* v = nullptr;
-  std::vector<std::byte*> gradients; ///< by use, gradient dtype; the first one ends up with the sum
-  std::vector<runtime::DecaySegment> segments;
+  std::vector<UnitPart> gradients; ///< by use, gradient dtype; the first one ends up with the sum
+  std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
 };
 
 class UnitStates {
  public:
   /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index.
-  UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units, int g_data,
+  UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
+             const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
              const models::Precision& precision, runtime::MemoryPlan& plan);
 
-  /// Resolves addresses and tells the stage about them.
-  void bind(const runtime::Arena& arena, models::Stage& stage);
+  /// Resolves addresses.
+  void bind(const runtime::Arena& arena);
 
-  [[nodiscard]] std::vector<UnitState>& all() noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
+  /// Whether layers need a gathered copy of some unit.
+  [[nodiscard]] bool gathers_parameters() const noexcept;
+  /// Whether a microbatch's gradients are reduced before they are accumulated.
+  [[nodiscard]] bool shards_gradients() const noexcept;
 
  private:
   struct Places {
-    runtime::MemoryId working, master, moments, gradients;
+    runtime::MemoryId parameters, secondary, master, moments, gradients;
   };
 
   models::Precision precision_;

@@ -15,51 +15,59 @@ constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
 WeightCollector::WeightCollector(runtime::Transport& transport, Trainer& trainer,
                                  const models::Architecture& architecture, const runtime::GridShape& grid)
-    : transport_(&transport), trainer_(&trainer), piece_(piece_elements) {
+    : transport_(&transport), trainer_(&trainer), units_(architecture.units()), piece_(piece_elements) {
   const runtime::Grid ranks(grid, grid.ranks());
   const auto stages = stage_layers(architecture, grid.g_inter);
-  for (models::UnitSpec& unit : architecture.units()) {
-    for (int s = grid.g_inter; s-- > 0;) {  // the first stage that has it stays
-      if (uses_unit(architecture, stages[static_cast<std::size_t>(s)], unit.name)) {
-        const int owner = ranks.rank({s, 0});
-        if (!units_.empty() && units_.back().spec.name == unit.name) units_.pop_back();
-        units_.push_back({unit, owner});
-      }
+  const auto& [layout, sharding, column, choices] = *trainer.plan().column;
+  for (const models::UnitSpec& unit : units_) {
+    int stage = 0;
+    while (!uses_unit(architecture, stages[static_cast<std::size_t>(stage)], unit.name)) ++stage;
+    std::vector<bool> has_owner(static_cast<std::size_t>(layout.pieces(sharding.optimizer)), false);
+    std::vector<Owned> pieces;
+    for (int row = 0; row < grid.g_data; ++row) {
+      const auto piece = static_cast<std::size_t>(layout.piece(sharding.optimizer, row));
+      if (has_owner[piece]) continue;
+      has_owner[piece] = true;
+      const collectives::Range range = layout.range(sharding.optimizer, padded_elements(unit, grid.g_data), row);
+      const std::size_t end = std::min(range.begin + range.count, unit.elements());
+      if (range.begin < end) pieces.push_back({&unit, ranks.rank({stage, row}), range.begin, end});
     }
+    std::sort(pieces.begin(), pieces.end(), [](const Owned& a, const Owned& b) { return a.begin < b.begin; });
+    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
   }
 }
 
 void WeightCollector::run(Sink sink, runtime::Handler done) {
   sink_ = std::move(sink);
   done_ = std::move(done);
-  unit_ = begin_ = 0;
+  next_ = begin_ = 0;
   next();
 }
 
 void WeightCollector::next() {
   const bool collects = transport_->rank() == 0;
-  while (unit_ < units_.size() && units_[unit_].owner != transport_->rank() && !collects) ++unit_;
-  if (unit_ == units_.size()) return done_();
-  const Owned& unit = units_[unit_];
-  const std::size_t begin = begin_;
-  const std::size_t count = std::min(piece_elements, unit.spec.elements() - begin);
+  while (next_ < pieces_.size() && pieces_[next_].owner != transport_->rank() && !collects) ++next_;
+  if (next_ == pieces_.size()) return done_();
+  const Owned& piece = pieces_[next_];
+  const std::size_t begin = piece.begin + begin_;
+  const std::size_t count = std::min(piece_elements, piece.end - begin);
   const std::span<float> values(piece_.data(), count);
   begin_ += count;
-  if (begin_ == unit.spec.elements()) {
+  if (begin + count == piece.end) {
     begin_ = 0;
-    ++unit_;
+    ++next_;
   }
   const Tag tag{Channel::weights, 0};
-  if (unit.owner != transport_->rank()) {
-    return transport_->receive(unit.owner, tag, std::as_writable_bytes(values),
-                               [this, &unit, begin, values] { store(unit.spec, begin, values); });
+  if (piece.owner != transport_->rank()) {
+    return transport_->receive(piece.owner, tag, std::as_writable_bytes(values),
+                               [this, &piece, begin, values] { store(*piece.unit, begin, values); });
   }
   const auto& states = trainer_->plan().states->all();
   const auto state = std::find_if(states.begin(), states.end(),
-                                  [&](const UnitState& s) { return s.spec->name == unit.spec.name; });
+                                  [&](const UnitState& s) { return s.spec->name == piece.unit->name; });
   trainer_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values,
-                         [this, &unit, begin, values, tag, collects] {
-                           if (collects) return store(unit.spec, begin, values);
+                         [this, &piece, begin, values, tag, collects] {
+                           if (collects) return store(*piece.unit, begin, values);
                            transport_->send(0, tag, std::as_bytes(values), [this] { next(); });
                          });
 }

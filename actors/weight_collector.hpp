@@ -1,5 +1,6 @@
 // Brings the trained parameters to rank 0 unit by unit and piece by piece, so that no rank ever holds the
-// whole model: the rank of row 0 whose stage comes first in the pipeline sends a unit. Loop thread only.
+// whole model: of the ranks that hold a piece's master copy, the one in the first row, on the stage that comes first in
+// the pipeline, sends it. Loop thread only.
 #pragma once
 
 #include "actors/trainer.hpp"
@@ -25,8 +26,10 @@ class WeightCollector {
 
  private:
   struct Owned {
-    models::UnitSpec spec;
+    const models::UnitSpec* unit = nullptr;
     int owner = 0;
+    std::size_t begin = 0;  // elements of the unit
+    std::size_t end = 0;
   };
 
   void next();
@@ -34,12 +37,13 @@ class WeightCollector {
 
   runtime::Transport* transport_;
   Trainer* trainer_;
-  std::vector<Owned> units_;
+  std::vector<models::UnitSpec> units_;
+  std::vector<Owned> pieces_;
   std::vector<float> piece_;
   Sink sink_;
   runtime::Handler done_;
-  std::size_t unit_ = 0;
-  std::size_t begin_ = 0;
+  std::size_t next_ = 0;   // piece
+  std::size_t begin_ = 0;  // within it
 };
 
 }  // namespace ranvier::actors

@@ -83,6 +83,8 @@ struct Arrays {
 
     sums_1 = deferred.add(2 * C, sizeof(float));
     sums_2 = deferred.add(2 * C, sizeof(float));
+    norm_1 = deferred.add(2 * C, element);
+    norm_2 = deferred.add(2 * C, element);
     d_qkv = deferred.add(N * 3 * C, element);
     d_attn_proj = deferred.add(N * C, element);
     d_fc = deferred.add(N * 4 * C, element);
@@ -107,6 +109,7 @@ struct Arrays {
   std::size_t middle;          ///< [N, C]: the residual stream between attention and MLP
   std::size_t fc;              ///< [N, 4C]: before GELU; backward_input replaces it by GELU's output
   std::size_t sums_1, sums_2;  ///< [2, C] float: gradients of the norms' weights and biases
+  std::size_t norm_1, norm_2;  ///< [2, C]: the norms' weights and biases, for what backward_weight computes again
   std::size_t d_qkv, d_attn_proj, d_fc, d_mlp_proj;  ///< gradients of the four products' results
   std::size_t narrow, wide, scratch;                 ///< [N, C], [N, 4C], whatever a kernel needs
 };
@@ -185,6 +188,8 @@ class GptBlock final : public Layer {
     const std::size_t N = rows(call), C = channels_;
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
 
+    keep_norm(call, kept + at.norm_1, ln_1_weight, ln_1_bias);
+    keep_norm(call, kept + at.norm_2, ln_2_weight, ln_2_bias);
     runtime::copy(call.stream, kept + at.d_mlp_proj, output_gradient, N * C * size_of(dtype_));
     drop(call, kept + at.d_mlp_proj, GptDropoutPlace::mlp_branch);
     product_backward(call, kept + at.d_fc, kept + at.d_mlp_proj, mlp_proj_weight, C, 4 * C);
@@ -231,13 +236,13 @@ class GptBlock final : public Layer {
 
     weight_gradient(call, mlp_proj_weight, saved + at.fc, kept + at.d_mlp_proj, 4 * C, C);
     layer_norm_again(call.stream, {N, C}, dtype_, work + at.narrow, floats(saved + at.mean_2),
-                     floats(saved + at.rstd_2), saved + at.middle, parameter(call, ln_2_weight),
-                     parameter(call, ln_2_bias));
+                     floats(saved + at.rstd_2), saved + at.middle, kept + at.norm_2,
+                     kept + at.norm_2 + C * size_of(dtype_));
     weight_gradient(call, c_fc_weight, work + at.narrow, kept + at.d_fc, C, 4 * C);
     norm_gradient(call, ln_2_weight, kept + at.sums_2);
     weight_gradient(call, attn_proj_weight, saved + at.attention, kept + at.d_attn_proj, C, C);
     layer_norm_again(call.stream, {N, C}, dtype_, work + at.narrow, floats(saved + at.mean_1),
-                     floats(saved + at.rstd_1), input, parameter(call, ln_1_weight), parameter(call, ln_1_bias));
+                     floats(saved + at.rstd_1), input, kept + at.norm_1, kept + at.norm_1 + C * size_of(dtype_));
     weight_gradient(call, c_attn_weight, work + at.narrow, kept + at.d_qkv, C, 3 * C);
     norm_gradient(call, ln_1_weight, kept + at.sums_1);
   }
@@ -256,6 +261,11 @@ class GptBlock final : public Layer {
 
   const std::byte* parameter(const LayerCall& call, Parameter which) const {
     return call.parameters[0] + offsets_[which] * size_of(dtype_);
+  }
+  void keep_norm(const LayerCall& call, std::byte* to, Parameter weight, Parameter bias) const {
+    const std::size_t bytes = channels_ * size_of(dtype_);
+    runtime::copy(call.stream, to, parameter(call, weight), bytes);
+    runtime::copy(call.stream, to + bytes, parameter(call, bias), bytes);
   }
   std::byte* gradient(const LayerCall& call, Parameter which) const {
     return call.gradients[0] + offsets_[which] * size_of(options_.precision.gradient);

@@ -3,6 +3,7 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "runtime/kernels/elementwise.hpp"
 
 #include <array>
 
@@ -19,6 +20,7 @@ struct Arrays {
     rstd = saved.add(N, sizeof(float));
     logits = saved.add(N * gpt_stored_rows(options), element);
     sums = deferred.add(2 * C, sizeof(float));
+    norm = deferred.add(2 * C, element);
     normal = workspace.add(N * C, element);
     row_losses = workspace.add(N, sizeof(double));
     exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * gpt_stored_rows(options), sizeof(float));
@@ -29,6 +31,7 @@ struct Arrays {
   std::size_t mean, rstd;
   std::size_t logits;        ///< [N, P]; after forward in training, their gradients
   std::size_t sums;          ///< [2, C] float: gradients of the norm's weight and bias
+  std::size_t norm;          ///< [2, C]: the norm's weight and bias, for what backward_weight computes again
   std::size_t normal;        ///< [N, C]: the norm's output, or its gradient
   std::size_t row_losses;    ///< [N] double
   std::size_t exponentials;  ///< [threads, P] float
@@ -93,6 +96,10 @@ class GptHead final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
+    for (std::size_t i = 0; i < 2; ++i) {
+      runtime::copy(call.stream, call.deferred + at.norm + i * C * size_of(dtype_), norm_parameter(call, i),
+                    C * size_of(dtype_));
+    }
     matmul(call.stream, {.m = N, .n = C, .k = stored_rows_},
            {.c = call.workspace + at.normal,
             .c_dtype = dtype_,
@@ -115,7 +122,8 @@ class GptHead final : public Layer {
     const std::size_t N = rows(call), C = channels_;
     const runtime::DType gradient_dtype = options_.precision.gradient;
     layer_norm_again(call.stream, {N, C}, dtype_, call.workspace + at.normal, floats(call.saved + at.mean),
-                     floats(call.saved + at.rstd), input, norm_parameter(call, 0), norm_parameter(call, 1));
+                     floats(call.saved + at.rstd), input, call.deferred + at.norm,
+                     call.deferred + at.norm + C * size_of(dtype_));
     matmul(call.stream, {.m = stored_rows_, .n = C, .k = N, .transpose_a = true},
            {.c = call.gradients[0],
             .c_dtype = gradient_dtype,

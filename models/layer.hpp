@@ -84,8 +84,9 @@ struct LayerCall {
   MicrobatchKey key;
   bool training = true;  ///< false: no dropout, no backward will follow, `saved` is scratch
 
-  std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype
-  std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; backward_weight
+  // The arrays of pointers are there during the call only, what they point to until the stream has done its work.
+  std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype; empty in backward_weight
+  std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; only in backward_weight
   bool accumulate = false;  ///< add to the gradients; false: the first microbatch overwrites them whole,
                             ///< except gaps between parameters and their padding, which nobody writes
 
@@ -132,7 +133,7 @@ class Layer {
   virtual void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                               std::byte* input_gradient) = 0;
 
-  /// Reads input, saved and deferred; writes or adds to the gradients.
+  /// Reads input, saved and deferred, no parameters; writes or adds to the gradients.
   virtual void backward_weight(const LayerCall& call, const std::byte* input) = 0;
 };
 

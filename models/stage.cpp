@@ -39,6 +39,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
       auto known = std::find_if(units_.begin(), units_.end(),
                                 [&](const UnitSpec& unit) { return unit.name == layer_units[u].name; });
       if (known == units_.end()) known = units_.insert(units_.end(), layer_units[u]);
+      place.uses.push_back(uses_.size());
       uses_.push_back({l - begin, u, static_cast<std::size_t>(known - units_.begin())});
     }
     layers_.push_back(std::move(place));
@@ -105,20 +106,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 
-void Stage::bind(const runtime::Arena& arena, const std::vector<const std::byte*>& parameters,
-                 const std::vector<std::byte*>& gradients) {
-  expect(parameters.size() == units_.size() && gradients.size() == uses_.size(),
-         "a stage of {} units and {} uses got {} and {}", units_.size(), uses_.size(), parameters.size(),
-         gradients.size());
-  for (LayerPlace& place : layers_) {
-    place.parameters.assign(place.layer->units().size(), nullptr);
-    place.gradients.assign(place.layer->units().size(), nullptr);
-  }
-  for (std::size_t use = 0; use < uses_.size(); ++use) {
-    LayerPlace& place = layers_[uses_[use].layer];
-    place.parameters[uses_[use].index_in_layer] = parameters[uses_[use].unit];
-    place.gradients[uses_[use].index_in_layer] = gradients[use];
-  }
+void Stage::bind(const runtime::Arena& arena) {
   for (int s = 0; s < options_.slots; ++s) {
     const auto slot = static_cast<std::size_t>(s);
     input_.push_back(arena.slot(inputs_, slot));
@@ -154,71 +142,85 @@ const std::byte* Stage::layer_input(std::size_t layer, int slot) const {
   return layer == 0 ? input(slot) : layer_output(layer - 1, slot);
 }
 
-LayerCall Stage::call(StreamView stream, const Microbatch& microbatch, std::size_t layer) const {
-  const LayerPlace& place = layers_[layer];
+const std::byte* Stage::output_gradient(std::size_t layer, int slot) const {
+  return layer + 1 == layers_.size() ? output(slot) : between_base_[(layer + 1) % 2];
+}
+
+std::byte* Stage::input_gradient_of(std::size_t layer, int gradient_buffer) const {
+  if (layer > 0) return between_base_[layer % 2];
+  return first() ? nullptr : input_gradient(gradient_buffer);
+}
+
+void Stage::append_forward(Pass& pass, int slot, std::size_t segment, bool again) {
+  const auto [begin, end] = segments_[segment];
+  for (std::size_t l = begin; l < end; ++l) pass.push_back({.kind = Step::Kind::forward, .again = again, .layer = l});
+  holder_ = {slot, segment};
+}
+
+Stage::Pass Stage::forward_pass(int slot) {
+  Pass pass;
+  for (std::size_t segment = 0; segment < segments_.size(); ++segment) append_forward(pass, slot, segment, false);
+  return pass;
+}
+
+Stage::Pass Stage::backward_pass(int slot) {
+  Pass pass;
+  for (std::size_t segment = segments_.size(); segment-- > 0;) {
+    const bool held = holder_.slot == slot && holder_.segment == segment;
+    if (recomputes() && !held) append_forward(pass, slot, segment, true);
+    const auto [begin, end] = segments_[segment];
+    const bool neighbour_waits = segment == 0 && !first();
+    const auto weight_gradients = [&](std::size_t l) {
+      pass.push_back({.kind = Step::Kind::backward_weight, .layer = l});
+    };
+    for (std::size_t l = end; l-- > begin;) {
+      pass.push_back({.kind = Step::Kind::backward_input,
+                      .completes_input_gradient = neighbour_waits && l == begin,
+                      .layer = l});
+      if (!neighbour_waits) weight_gradients(l);
+    }
+    if (neighbour_waits) {
+      for (std::size_t l = end; l-- > begin;) weight_gradients(l);
+    }
+  }
+  holder_ = {};
+  return pass;
+}
+
+void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
+                std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients) {
+  const LayerPlace& place = layers_[step.layer];
   const auto slot = static_cast<std::size_t>(microbatch.slot);
   LayerCall call{.stream = stream,
                  .shape = {microbatch.samples, options_.capacity.positions, options_.capacity.threads},
                  .key = microbatch.key,
                  .training = microbatch.training,
-                 .parameters = place.parameters,
-                 .gradients = place.gradients,
+                 .parameters = parameters,
+                 .gradients = gradients,
                  .accumulate = microbatch.accumulate,
                  .saved = (recomputes() ? area_ : slot_[slot]) + place.saved_offset,
                  .deferred = deferred_base_ + place.deferred_offset,
                  .workspace = workspace_base_,
                  .loss_factor = microbatch.loss_factor,
                  .loss_scale = microbatch.loss_scale};
-  if (last() && layer + 1 == layers_.size()) {
+  if (last() && step.layer + 1 == layers_.size()) {
     call.targets = target_[slot];
     call.loss = loss_[slot];
   }
-  return call;
-}
-
-void Stage::forward_segment(StreamView stream, const Microbatch& microbatch, std::size_t segment, bool again) {
-  const auto [begin, end] = segments_[segment];
-  for (std::size_t l = begin; l < end; ++l) {
-    // The second time the slot's last output holds the gradient that arrived for it.
-    std::byte* output = again && layers_[l].ends_segment ? area_ + layers_[l].scratch_output
-                                                         : layer_output(l, microbatch.slot);
-    layers_[l].layer->forward(call(stream, microbatch, l), layer_input(l, microbatch.slot), output);
-  }
-  holder_ = {microbatch.slot, segment};
-}
-
-void Stage::forward(StreamView stream, const Microbatch& microbatch) {
-  for (std::size_t segment = 0; segment < segments_.size(); ++segment) {
-    forward_segment(stream, microbatch, segment, false);
-  }
-}
-
-void Stage::backward(StreamView stream, const Microbatch& microbatch, int gradient_buffer,
-                     const BackwardHooks& hooks) {
-  const std::byte* output_gradient = output(microbatch.slot);
-  int between = 0;
-  for (std::size_t segment = segments_.size(); segment-- > 0;) {
-    const bool held = holder_.slot == microbatch.slot && holder_.segment == segment;
-    if (recomputes() && !held) forward_segment(stream, microbatch, segment, true);
-    const auto [begin, end] = segments_[segment];
-    const bool neighbour_waits = segment == 0 && !first();
-    const auto weight_gradients = [&](std::size_t l) {
-      layers_[l].layer->backward_weight(call(stream, microbatch, l), layer_input(l, microbatch.slot));
-      if (hooks.layer_queued) hooks.layer_queued(l);
-    };
-    for (std::size_t l = end; l-- > begin;) {
-      std::byte* input_gradient = l > 0 ? between_base_[between ^= 1] : first() ? nullptr : to_left_buffer_[static_cast<std::size_t>(gradient_buffer)];
-      layers_[l].layer->backward_input(call(stream, microbatch, l), layer_input(l, microbatch.slot),
-                                       output_gradient, input_gradient);
-      output_gradient = input_gradient;
-      if (!neighbour_waits) weight_gradients(l);
+  const std::byte* input = layer_input(step.layer, microbatch.slot);
+  switch (step.kind) {
+    case Step::Kind::forward: {
+      // The second time the slot's last output holds the gradient that arrived for it.
+      std::byte* output = step.again && place.ends_segment ? area_ + place.scratch_output
+                                                           : layer_output(step.layer, microbatch.slot);
+      return place.layer->forward(call, input, output);
     }
-    if (neighbour_waits) {
-      if (hooks.input_gradient_queued) hooks.input_gradient_queued();
-      for (std::size_t l = end; l-- > begin;) weight_gradients(l);
-    }
+    case Step::Kind::backward_input:
+      return place.layer->backward_input(call, input, output_gradient(step.layer, microbatch.slot),
+                                         input_gradient_of(step.layer, gradient_buffer));
+    case Step::Kind::backward_weight:
+      return place.layer->backward_weight(call, input);
   }
-  holder_ = {};
 }
 
 int choose_recompute(const Architecture& architecture, StageOptions options) {

@@ -1,6 +1,7 @@
 // The part of a model that one rank computes: a contiguous slice of its layers, with the memory that its
-// microbatches need. It queues work on a stream and keeps no time of its own: StageActor decides what runs
-// when, a test may call it directly.
+// microbatches need. It keeps no time of its own: a *pass* (forward or backward, of one microbatch) is a list of
+// calls of layers, and StageActor decides when each is queued on a stream, for instance once its parameters are
+// there. Passes run one after another.
 //
 // A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without
 // recomputation that is every layer's `saved` and output. With interval ac the layers form segments of ac;
@@ -16,7 +17,8 @@
 #include "runtime/stream.hpp"
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,10 +53,22 @@ class Stage {
     std::size_t unit = 0;           ///< in units()
   };
 
-  struct BackwardHooks {
-    std::function<void()> input_gradient_queued;         ///< not on the first stage
-    std::function<void(std::size_t layer)> layer_queued; ///< all gradients of this layer are queued
+  /// One call of a layer. Passes are made of them, in this order.
+  struct Step {
+    enum class Kind : std::uint8_t {
+      forward,          ///< needs the layer's parameters
+      backward_input,   ///< likewise
+      backward_weight,  ///< needs a place for the gradients of each of the layer's uses
+    };
+    Kind kind = Kind::forward;
+    bool again = false;                     ///< a forward step that recomputes
+    bool completes_input_gradient = false;  ///< after it, what the stage before waits for can be sent
+    std::size_t layer = 0;                  ///< within the stage
+
+    [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
+    friend bool operator==(const Step&, const Step&) = default;
   };
+  using Pass = std::vector<Step>;
 
   /// Adds what the stage needs to `plan`. The architecture outlives the stage.
   Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan);
@@ -68,9 +82,11 @@ class Stage {
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
 
-  /// Says where everything lies: `parameters` by unit, `gradients` by use.
-  void bind(const runtime::Arena& arena, const std::vector<const std::byte*>& parameters,
-            const std::vector<std::byte*>& gradients);
+  /// The uses of one layer, by index in layer.
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
+
+  /// Says where everything but parameters and gradients lies.
+  void bind(const runtime::Arena& arena);
 
   [[nodiscard]] std::byte* input(int slot) const;
   [[nodiscard]] std::size_t input_bytes(int samples) const;
@@ -80,11 +96,16 @@ class Stage {
   [[nodiscard]] std::byte* targets(int slot) const;
   [[nodiscard]] const double& loss(int slot) const;  ///< pinned; valid once the forward pass is done
 
-  void forward(runtime::StreamView stream, const Microbatch& microbatch);
-  /// Where a neighbour waits for the input gradient, those of all layers of the frontmost segment come
-  /// before the weight gradients.
-  void backward(runtime::StreamView stream, const Microbatch& microbatch, int gradient_buffer,
-                const BackwardHooks& hooks);
+  /// The calls of a microbatch's passes. To be asked for in the order in which the passes run: what has to be
+  /// computed again depends on the pass before. Where a neighbour waits for the input gradient, those of all layers
+  /// of the frontmost segment come before the weight gradients.
+  [[nodiscard]] Pass forward_pass(int slot);
+  [[nodiscard]] Pass backward_pass(int slot);
+
+  /// Queues one call. `parameters` and `gradients` are those of the layer's units in its order, and are read before
+  /// this returns; `gradient_buffer` takes the input gradient. The steps of a pass come in its order.
+  void run(runtime::StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
+           std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients);
 
  private:
   struct LayerPlace {
@@ -96,8 +117,7 @@ class Stage {
     std::size_t scratch_output = 0;   // of a segment end, in the recompute area
     std::size_t deferred_offset = 0;
     bool ends_segment = false;
-    std::vector<const std::byte*> parameters;
-    std::vector<std::byte*> gradients;
+    std::vector<std::size_t> uses;
   };
   struct Segment {
     std::size_t begin = 0;
@@ -107,10 +127,10 @@ class Stage {
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
   [[nodiscard]] const std::byte* layer_input(std::size_t layer, int slot) const;
   [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot) const;
-  [[nodiscard]] LayerCall call(runtime::StreamView stream, const Microbatch& microbatch,
-                               std::size_t layer) const;
-  void forward_segment(runtime::StreamView stream, const Microbatch& microbatch, std::size_t segment,
-                       bool again);
+  /// Where the gradient with respect to a layer's output comes from, and that of its input goes to.
+  [[nodiscard]] const std::byte* output_gradient(std::size_t layer, int slot) const;
+  [[nodiscard]] std::byte* input_gradient_of(std::size_t layer, int gradient_buffer) const;
+  void append_forward(Pass& pass, int slot, std::size_t segment, bool again);
 
   const Architecture* architecture_;
   StageOptions options_;

@@ -41,6 +41,8 @@ const char* to_string(SpanKind kind) noexcept {
       return "backward";
     case SpanKind::optimizer:
       return "optimizer";
+    case SpanKind::gather:
+      return "gather";
     case SpanKind::reduce:
       return "reduce";
     case SpanKind::send:

@@ -16,8 +16,8 @@
 
 namespace ranvier::runtime {
 
-enum class SpanKind : std::uint8_t { forward, backward, optimizer, reduce, send, receive, wait, load, other };
-inline constexpr int span_kinds = 9;
+enum class SpanKind : std::uint8_t { forward, backward, optimizer, gather, reduce, send, receive, wait, load, other };
+inline constexpr int span_kinds = 10;
 [[nodiscard]] const char* to_string(SpanKind kind) noexcept;
 
 class Trace {

@@ -20,6 +20,10 @@ const char* to_string(Channel channel) noexcept {
       return "weights";
     case Channel::control:
       return "control";
+    case Channel::pull:
+      return "pull";
+    case Channel::piece:
+      return "piece";
     case Channel::user:
       return "user";
   }

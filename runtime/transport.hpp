@@ -24,6 +24,8 @@ enum class Channel : std::uint8_t {
   summary,     ///< what all ranks agree on after a step
   weights,     ///< parameters on their way to a file; index: unit
   control,     ///< liveness questions and answers
+  pull,        ///< a rank asks for a piece of parameters; waited for at all times
+  piece,       ///< and gets it; index: the place that it goes to
   user,
 };
 [[nodiscard]] const char* to_string(Channel channel) noexcept;

@@ -108,6 +108,7 @@ inline JobResult run_simulated(const models::GptOptions& gpt, const actors::Trai
                    .done = [&simulation, r] { simulation.loop(r).stop(); }});
   }
   simulation.run();
+  std::map<std::string, std::vector<bool>> have;
   result.handlers = simulation.handlers_run();
   result.steps = steps[0];
   for (int r = 0; r < ranks; ++r) {
@@ -120,10 +121,20 @@ inline JobResult run_simulated(const models::GptOptions& gpt, const actors::Trai
     }
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
     for (std::size_t u = 0; u < units.size(); ++u) {
-      std::vector<float> weights(units[u].spec->elements());
-      trainers[static_cast<std::size_t>(r)]->read_weights(u, 0, weights, [] {});  // at once on an inline device
-      const auto [known, inserted] = result.weights.emplace(units[u].spec->name, weights);
-      expect(known->second == weights, "rank {} has other weights in unit {}", r, units[u].spec->name);
+      const auto range = units[u].optimizer;
+      const std::size_t elements = units[u].spec->elements();
+      if (range.begin >= elements) continue;
+      std::vector<float> weights(std::min(range.count, elements - range.begin));
+      trainers[static_cast<std::size_t>(r)]->read_weights(u, range.begin, weights, [] {});  // at once when inline
+      const std::string& name = units[u].spec->name;
+      auto& whole = result.weights.try_emplace(name, elements, 0.0f).first->second;
+      auto& known = have.try_emplace(name, elements, false).first->second;
+      for (std::size_t e = 0; e < weights.size(); ++e) {
+        expect(!known[range.begin + e] || whole[range.begin + e] == weights[e], "rank {} has other weights in unit {}", r,
+               name);
+        whole[range.begin + e] = weights[e];
+        known[range.begin + e] = true;
+      }
     }
   }
   return result;

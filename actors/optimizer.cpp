@@ -1,0 +1,210 @@
+#include "actors/optimizer.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using runtime::SpanKind;
+using runtime::Trace;
+
+namespace {
+
+constexpr std::size_t gathered_bundles = 2;  // one arrives while the other one is stepped
+
+std::vector<std::vector<std::size_t>> make_bundles(const UnitStates& states, const Optimizer::Options& options) {
+  std::vector<std::vector<std::size_t>> bundles;
+  std::size_t bytes = 0;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const std::size_t more = states.all()[u].elements * runtime::size_of(states.precision().compute);
+    if (bundles.empty() || bytes + more > options.bundle_bytes) {
+      bundles.emplace_back();
+      bytes = 0;
+    }
+    bundles.back().push_back(u);
+    bytes += more;
+  }
+  return bundles;
+}
+
+/// A gathered gradient lies where its optimizer's range begins.
+std::size_t place_bytes(const UnitState& unit, runtime::DType dtype) {
+  return unit.optimizer.count * runtime::size_of(dtype);
+}
+
+}  // namespace
+
+Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions& column,
+                                  const collectives::ShardFlow& flow, const Options& options,
+                                  runtime::MemoryPlan& plan) {
+  Memory memory;
+  std::vector<std::vector<std::size_t>> elements;
+  std::size_t bytes = 0;
+  for (const auto& bundle : make_bundles(states, options)) {
+    auto& sizes = elements.emplace_back();
+    std::size_t of_bundle = 0;
+    for (const std::size_t unit : bundle) {
+      sizes.push_back(states.all()[unit].elements);
+      of_bundle += place_bytes(states.all()[unit], states.precision().gradient);
+    }
+    bytes = std::max(bytes, of_bundle);
+  }
+  const bool gathers = !flow.gather_gradient.empty();
+  memory.gradient_places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
+                                             gathers ? bytes : 0, gathered_bundles}));
+  memory.gradient = HopPipeline::plan(column, flow.gather_gradient, elements, states.precision().gradient,
+                                      "gradients for the optimizer", plan);
+  memory.refresh =
+      HopPipeline::plan(column, flow.refresh, elements, states.precision().compute, "refreshed parameters", plan);
+  return memory;
+}
+
+Optimizer::Optimizer(runtime::EventLoop& loop, collectives::Executor& executor, runtime::StreamView compute,
+                     const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+                     ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
+                     const runtime::Arena& arena)
+    : loop_(&loop),
+      compute_(compute),
+      states_(&states),
+      column_(&column),
+      parameters_(&parameters),
+      trace_(&trace),
+      gradient_(loop, executor, column, flow.gather_gradient, states.precision().gradient, 4, memory.gradient, arena),
+      refresh_(loop, executor, column, flow.refresh, states.precision().compute, 5, memory.refresh, arena),
+      gathers_gradients_(!flow.gather_gradient.empty()),
+      refreshes_(!flow.refresh.empty()),
+      bundles_(make_bundles(states, options)) {
+  for (std::size_t p = 0; p < gathered_bundles; ++p) {
+    free_places_.push_back(arena.slot(memory.gradient_places.front(), p));
+  }
+}
+
+void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
+  expect(missing_ == 0, "a step of the optimizer begins before the last one is over");
+  adamw_ = adamw;
+  done_ = std::move(done);
+  next_bundle_ = 0;
+  missing_ = bundles_.size();
+  parameters_->begin_refresh();
+  if (missing_ == 0) return loop_->post(std::exchange(done_, nullptr));
+  begin_bundles();
+}
+
+void Optimizer::skip() {
+  parameters_->begin_refresh();
+  for (std::size_t u = 0; u < states_->all().size(); ++u) parameters_->refreshed(u);
+}
+
+void Optimizer::begin_bundles() {
+  if (!gathers_gradients_) {
+    while (next_bundle_ < bundles_.size()) update(next_bundle_++, nullptr);
+    return;
+  }
+  while (next_bundle_ < bundles_.size() && !free_places_.empty()) {
+    const std::size_t bundle = next_bundle_++;
+    std::byte* place = free_places_.back();
+    free_places_.pop_back();
+    std::vector<HopPipeline::Part> parts;
+    std::byte* to = place;
+    for (const std::size_t u : bundles_[bundle]) {
+      const UnitState& unit = states_->all()[u];
+      const UnitPart& own = unit.gradients.front();
+      parts.push_back({to, unit.optimizer.begin, unit.elements});
+      runtime::copy(compute_, to + (unit.reduced.begin - unit.optimizer.begin) * runtime::size_of(own.dtype),
+                    own.at(unit.reduced.begin), unit.reduced.count * runtime::size_of(own.dtype));
+      to += place_bytes(unit, own.dtype);
+    }
+    compute_.call_back([this, bundle, place, parts = std::move(parts)] {
+      loop_->post([this, bundle, place, parts] {
+        gradient_.submit(parts, "gather of the gradients of " + names(bundle),
+                         [this, bundle, place] { update(bundle, place); });
+      });
+    });
+  }
+}
+
+void Optimizer::update(std::size_t bundle, std::byte* gathered) {
+  const models::Precision& precision = states_->precision();
+  const bool half = precision.compute != runtime::DType::f32;
+  const int first = static_cast<int>(states_->all()[bundles_[bundle].front()].global_index);
+  ++updates_;
+  trace_->begin(compute_, SpanKind::optimizer, first);
+  const std::byte* from = gathered;
+  for (const std::size_t u : bundles_[bundle]) {
+    const UnitState& unit = states_->all()[u];
+    const Range& range = unit.optimizer;
+    const Range& layers_range = unit.parameters.range;
+    const std::byte* gradient = gathered != nullptr ? from : unit.gradients.front().at(range.begin);
+    // Layers' copies are rounded on the way where they hold all that is stepped here, and from it where they hold less.
+    const bool holds_all = layers_range.begin <= range.begin &&
+                           range.begin + range.count <= layers_range.begin + layers_range.count;
+    runtime::adamw(compute_,
+                   {.weights = reinterpret_cast<float*>(unit.master.data),
+                    .m = unit.m,
+                    .v = unit.v,
+                    .gradient = gradient,
+                    .gradient_dtype = precision.gradient,
+                    .working = half && holds_all ? unit.parameters.at(range.begin) : nullptr,
+                    .working_dtype = precision.compute},
+                   unit.segments, adamw_);
+    if (half && !holds_all) {
+      runtime::cast(compute_, unit.parameters.data, precision.compute, unit.master.at(layers_range.begin),
+                    runtime::DType::f32, layers_range.count);
+    }
+    if (gathered != nullptr) from += place_bytes(unit, precision.gradient);
+  }
+  trace_->end(compute_, SpanKind::optimizer, Trace::Lane::compute, first);
+  // Where nobody reads parameters but the compute stream, its order is enough.
+  const bool in_order = !refreshes_ && !parameters_->gathers() && gathered == nullptr;
+  if (in_order) {
+    for (const std::size_t u : bundles_[bundle]) parameters_->refreshed(u);
+  }
+  compute_.call_back([this, bundle, gathered, in_order] {
+    loop_->post([this, bundle, gathered, in_order] {
+      --updates_;
+      if (gathered != nullptr) {
+        free_places_.push_back(gathered);
+        begin_bundles();
+      }
+      if (!in_order) return refresh(bundle);
+      if (--missing_ == 0) std::exchange(done_, nullptr)();
+    });
+  });
+}
+
+void Optimizer::refresh(std::size_t bundle) {
+  std::vector<HopPipeline::Part> parts;
+  for (const std::size_t u : bundles_[bundle]) {
+    const UnitState& unit = states_->all()[u];
+    parts.push_back({unit.parameters.data, unit.parameters.range.begin, unit.elements});
+  }
+  const auto begin = Trace::Clock::now();
+  refresh_.submit(std::move(parts), "gather of the refreshed parameters of " + names(bundle), [this, bundle, begin] {
+    if (refreshes_) {
+      trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                  static_cast<int>(states_->all()[bundles_[bundle].front()].global_index));
+    }
+    for (const std::size_t u : bundles_[bundle]) parameters_->refreshed(u);
+    if (--missing_ == 0) std::exchange(done_, nullptr)();
+  });
+}
+
+std::string Optimizer::names(std::size_t bundle) const {
+  std::string names;
+  for (const std::size_t u : bundles_[bundle]) names += (names.empty() ? "" : ", ") + states_->all()[u].spec->name;
+  return names;
+}
+
+std::vector<std::string> Optimizer::running() const {
+  std::vector<std::string> all = gradient_.running();
+  for (std::string& what : refresh_.running()) all.push_back(std::move(what));
+  return all;
+}
+
+}  // namespace ranvier::actors

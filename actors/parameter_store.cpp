@@ -1,0 +1,373 @@
+#include "actors/parameter_store.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using collectives::Scope;
+using runtime::Channel;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using runtime::SpanKind;
+using runtime::Tag;
+using runtime::Trace;
+
+/// Another row that may ask for pieces. The transport may hold its receive when the store is gone.
+struct ParameterStore::Peer {
+  int row = 0;
+  Request request;
+};
+
+namespace {
+
+std::vector<std::vector<std::size_t>> units_by_layer(const models::Stage& stage) {
+  std::vector<std::vector<std::size_t>> units(stage.layers());
+  for (const models::Stage::UnitUse& use : stage.uses()) units[use.layer].push_back(use.unit);
+  return units;
+}
+
+}  // namespace
+
+ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const UnitStates& states,
+                                            const ColumnOptions& column, const collectives::ShardFlow& flow,
+                                            const Options& options, runtime::MemoryPlan& plan) {
+  Memory memory;
+  const auto layers = units_by_layer(stage);
+  if (!states.gathers_parameters()) {
+    memory.class_of_unit.assign(states.all().size(), 0);
+    return memory;
+  }
+  std::vector<std::size_t> elements;  // by class
+  for (const UnitState& unit : states.all()) {
+    const auto known = std::find(elements.begin(), elements.end(), unit.elements);
+    memory.class_of_unit.push_back(static_cast<std::size_t>(known - elements.begin()));
+    if (known == elements.end()) elements.push_back(unit.elements);
+  }
+  std::vector<std::vector<std::size_t>> bundles;
+  for (const auto& units : layers) {
+    std::vector<std::size_t>& bundle = bundles.emplace_back();
+    for (const std::size_t unit : units) bundle.push_back(states.all()[unit].elements);
+  }
+  for (std::size_t kind = 0; kind < elements.size(); ++kind) {
+    const auto of_kind = [&](std::size_t unit) { return memory.class_of_unit[unit] == kind; };
+    std::size_t units = 0, together = 0;
+    for (std::size_t u = 0; u < memory.class_of_unit.size(); ++u) units += of_kind(u) ? 1 : 0;
+    for (const auto& layer : layers) {
+      together = std::max(together, static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind)));
+    }
+    memory.slots_of_class.push_back(std::min(units, together * static_cast<std::size_t>(1 + options.prefetch)));
+    memory.places.push_back(plan.add(
+        {MemoryKind::workspace, MemorySpace::device, fmt::format("gathered units of {} elements", elements[kind]),
+         elements[kind] * runtime::size_of(states.precision().compute), memory.slots_of_class.back()}));
+  }
+  memory.forward = HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
+  memory.backward = HopPipeline::plan(column, flow.gather_backward, bundles, states.precision().compute, "parameters", plan);
+  return memory;
+}
+
+ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
+                               runtime::StreamView copies, const models::Stage& stage, const UnitStates& states,
+                               const ColumnOptions& column, const collectives::ShardFlow& flow, Trace& trace,
+                               const Options& options, const Memory& memory, const runtime::Arena& arena)
+    : loop_(&loop),
+      transport_(&transport),
+      copies_(copies),
+      stage_(&stage),
+      states_(&states),
+      column_(&column),
+      trace_(&trace),
+      options_(options),
+      gathers_(states.gathers_parameters()),
+      schedule_(memory.class_of_unit, memory.slots_of_class),
+      forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
+               states.precision().compute, 0, memory.forward, arena),
+      backward_(loop, executor, column, gathers_ ? flow.gather_backward : std::vector<collectives::Hop>{},
+                states.precision().compute, 1, memory.backward, arena),
+      slots_(schedule_.slots()),
+      units_of_layer_(units_by_layer(stage)),
+      version_of_(states.all().size(), 0),
+      secondary_of_(states.all().size(), 0) {
+  std::vector<std::size_t> used(memory.places.size(), 0);
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    const std::size_t kind = schedule_.class_of_slot(s);
+    slots_[s].data = arena.slot(memory.places[kind], used[kind]++);
+  }
+  if (gathers_) return;
+  for (const auto& units : units_of_layer_) {
+    auto& pointers = whole_.emplace_back();
+    for (const std::size_t unit : units) pointers.push_back(states.all()[unit].parameters.data);
+  }
+}
+
+ParameterStore::~ParameterStore() { *alive_ = false; }
+
+void ParameterStore::start() {
+  if (!gathers_ || !options_.pulls) return;
+  for (int row = 0; row < column_->layout.ranks(); ++row) {
+    const auto& forward = owners(false).members;
+    const auto& backward = owners(true).members;
+    const bool asks = std::find(forward.begin(), forward.end(), row) != forward.end() ||
+                      std::find(backward.begin(), backward.end(), row) != backward.end();
+    if (row == column_->layout.rank() || !asks) continue;
+    listen(peers_.emplace_back(std::make_shared<Peer>(Peer{row, {}})));
+  }
+}
+
+const UnitPart& ParameterStore::source(std::size_t unit, bool backward) const {
+  const UnitState& state = states_->all()[unit];
+  return backward && state.secondary ? *state.secondary : state.parameters;
+}
+
+Range ParameterStore::range(std::size_t unit, bool backward, int row) const {
+  const bool secondary = backward && column_->sharding.secondary_parameters;
+  return column_->layout.range(secondary ? Scope::group : column_->sharding.parameters,
+                               states_->all()[unit].elements, row);
+}
+
+const collectives::Team& ParameterStore::owners(bool backward) const {
+  const bool secondary = backward && column_->sharding.secondary_parameters;
+  const bool column = !secondary && column_->sharding.parameters == Scope::global;
+  return column_->layout.team(column ? collectives::TeamKind::column : collectives::TeamKind::group);
+}
+
+bool ParameterStore::has_piece(std::size_t unit, bool backward) const {
+  const bool secondary = backward && states_->all()[unit].secondary.has_value();
+  return up_to_date(unit) && (!secondary || secondary_of_[unit] == version_ + 1);
+}
+
+std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
+  const std::uint64_t first = first_need_ + needs_.size();
+  if (!gathers_) return first;
+  bool backward = false;
+  for (const models::Stage::Step& step : pass) {
+    backward = backward || step.again || step.kind != models::Stage::Step::Kind::forward;
+    if (!step.needs_parameters()) continue;
+    const std::uint64_t number = first_need_ + needs_.size();
+    Need& need = needs_.emplace_back();
+    auto gather = std::make_shared<Gather>();
+    gather->need = number;
+    gather->backward = backward;
+    for (const std::size_t unit : units_of_layer_[step.layer]) {
+      const SlotSchedule::Place place = schedule_.next(unit, number, true);
+      need.slots.push_back(place.slot);
+      need.pointers.push_back(slots_[place.slot].data);
+      if (!place.fill) continue;
+      gather->fills.push_back({unit, place.slot});
+      if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
+    }
+    if (!gather->fills.empty()) gathers_to_start_.push_back(std::move(gather));
+  }
+  start_gathers();
+  return first;
+}
+
+bool ParameterStore::ready(std::uint64_t need, std::size_t layer) const {
+  const auto& units = units_of_layer_[layer];
+  if (!gathers_) return std::all_of(units.begin(), units.end(), [this](std::size_t unit) { return up_to_date(unit); });
+  const Need& wanted = needs_[need - first_need_];
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (slots_[wanted.slots[u]].unit != units[u]) return false;
+  }
+  return true;
+}
+
+void ParameterStore::when_ready(std::uint64_t need, std::size_t layer, runtime::Handler handler) {
+  expect(!waiting_, "a pass waits for one layer's parameters at a time");
+  waiting_need_ = need;
+  waiting_layer_ = layer;
+  waiting_ = std::move(handler);
+  check_waiting();
+}
+
+void ParameterStore::check_waiting() {
+  if (waiting_ && ready(waiting_need_, waiting_layer_)) loop_->post(std::exchange(waiting_, nullptr));
+}
+
+std::span<const std::byte* const> ParameterStore::pointers(std::uint64_t need, std::size_t layer) const {
+  return gathers_ ? needs_[need - first_need_].pointers : whole_[layer];
+}
+
+void ParameterStore::used(std::uint64_t need) {
+  expect(need == used_, "parameters of use {} are given back before those of use {}", need, used_);
+  ++used_;
+  needs_.pop_front();
+  ++first_need_;
+  start_gathers();
+}
+
+bool ParameterStore::can_start(const Gather& gather) const {
+  if (gather.after && *gather.after >= used_) return false;
+  return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
+    return slots_[fill.slot].copies == 0 && has_piece(fill.unit, gather.backward);
+  });
+}
+
+void ParameterStore::start_gathers() {
+  while (!gathers_to_start_.empty() && can_start(*gathers_to_start_.front())) {
+    const auto gather = gathers_to_start_.front();
+    gathers_to_start_.pop_front();
+    gathers_under_way_.push_back(gather);
+    gather->began = Trace::Clock::now();
+    for (const Fill& fill : gather->fills) {
+      slots_[fill.slot].unit.reset();
+      const Range own = range(fill.unit, gather->backward, column_->layout.rank());
+      runtime::copy(copies_, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
+                    source(fill.unit, gather->backward).at(own.begin),
+                    own.count * runtime::size_of(states_->precision().compute));
+    }
+    if (options_.pulls) {
+      pull(gather);
+      continue;
+    }
+    copies_.call_back([this, gather] {
+      loop_->post([this, gather] {
+        std::vector<HopPipeline::Part> parts;
+        for (const Fill& fill : gather->fills) {
+          parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
+        }
+        (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
+          filled(gather);
+        });
+      });
+    });
+  }
+}
+
+void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
+  gather->missing = 1;  // the copy of this rank's own piece
+  const auto arrived = [this, gather] {
+    if (--gather->missing == 0) filled(gather);
+  };
+  const std::size_t element = runtime::size_of(states_->precision().compute);
+  for (const int row : owners(gather->backward).members) {
+    if (row == column_->layout.rank()) continue;
+    const int owner = column_->ranks[static_cast<std::size_t>(row)];
+    for (std::size_t begin = 0; begin < gather->fills.size(); begin += Request::most_units) {
+      const std::size_t count = std::min(Request::most_units, gather->fills.size() - begin);
+      auto request = std::make_shared<Request>();
+      request->version = version_;
+      request->answer = static_cast<std::uint32_t>(gather->fills[begin].slot);
+      request->backward = gather->backward ? 1 : 0;
+      request->count = static_cast<std::uint8_t>(count);
+      std::vector<runtime::Bytes> ranges;
+      for (std::size_t f = 0; f < count; ++f) {
+        const Fill& fill = gather->fills[begin + f];
+        request->units[f] = static_cast<std::uint16_t>(fill.unit);
+        const Range theirs = range(fill.unit, gather->backward, row);
+        ranges.emplace_back(slots_[fill.slot].data + theirs.begin * element, theirs.count * element);
+      }
+      ++gather->missing;
+      transport_->receive(owner, Tag{Channel::piece, request->answer}, ranges, arrived);
+      transport_->send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
+    }
+  }
+  copies_.call_back([this, arrived] { loop_->post(arrived); });
+}
+
+void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
+  trace_->add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
+              static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
+  std::erase(gathers_under_way_, gather);
+  for (const Fill& fill : gather->fills) {
+    slots_[fill.slot].unit = fill.unit;
+    if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.slot);
+  }
+  check_waiting();
+}
+
+void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
+  if (secondary_of_[unit] == version_ + 1) return;
+  const UnitPart& part = *states_->all()[unit].secondary;
+  runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
+  ++slots_[slot].copies;
+  copies_.call_back([this, unit, slot] {
+    loop_->post([this, unit, slot] {
+      --slots_[slot].copies;
+      secondary_of_[unit] = version_ + 1;
+      start_gathers();
+      answer_waiting();
+    });
+  });
+}
+
+void ParameterStore::begin_refresh() {
+  expect(gathers_to_start_.empty() && gathers_under_way_.empty() && !waiting_,
+         "parameters change while a pass still needs them");
+  ++version_;
+  schedule_.forget();
+  for (Slot& slot : slots_) slot.unit.reset();
+}
+
+void ParameterStore::refreshed(std::size_t unit) {
+  version_of_[unit] = version_;
+  start_gathers();
+  answer_waiting();
+  check_waiting();
+}
+
+void ParameterStore::listen(const std::shared_ptr<Peer>& peer) {
+  const int rank = column_->ranks[static_cast<std::size_t>(peer->row)];
+  transport_->receive(rank, Tag{Channel::pull, 0}, std::as_writable_bytes(std::span(&peer->request, 1)),
+                      [this, peer, alive = alive_] {
+                        if (!*alive) return;
+                        const Request request = peer->request;
+                        listen(peer);
+                        asked(peer->row, request);
+                      });
+}
+
+void ParameterStore::asked(int row, const Request& request) {
+  if (can_answer(request)) return answer(row, request);
+  deferred_.emplace_back(row, request);
+}
+
+bool ParameterStore::can_answer(const Request& request) const {
+  if (request.version != version_) return false;
+  return std::all_of(request.units, request.units + request.count,
+                     [&](std::uint16_t unit) { return has_piece(unit, request.backward != 0); });
+}
+
+void ParameterStore::answer(int row, const Request& request) {
+  std::vector<runtime::ConstBytes> ranges;
+  for (std::size_t u = 0; u < request.count; ++u) {
+    const std::size_t unit = request.units[u];
+    const bool backward = request.backward != 0;
+    const Range own = range(unit, backward, column_->layout.rank());
+    const UnitPart& part = source(unit, backward);
+    ranges.emplace_back(part.at(own.begin), own.count * runtime::size_of(part.dtype));
+  }
+  transport_->send(column_->ranks[static_cast<std::size_t>(row)], Tag{Channel::piece, request.answer}, ranges, [] {});
+}
+
+void ParameterStore::answer_waiting() {
+  for (std::size_t d = 0; d < deferred_.size();) {
+    if (!can_answer(deferred_[d].second)) {
+      ++d;
+      continue;
+    }
+    const auto [row, request] = deferred_[d];
+    deferred_.erase(deferred_.begin() + static_cast<std::ptrdiff_t>(d));
+    answer(row, request);
+  }
+}
+
+std::string ParameterStore::describe(const Gather& gather) const {
+  std::string units;
+  for (const Fill& fill : gather.fills) {
+    if (!units.empty()) units += ", ";
+    units += states_->all()[fill.unit].spec->name;
+  }
+  return fmt::format("gather of the parameters of {} for a {} pass", units, gather.backward ? "backward" : "forward");
+}
+
+std::vector<std::string> ParameterStore::running() const {
+  std::vector<std::string> all;
+  for (const auto& gather : gathers_under_way_) all.push_back(describe(*gather));
+  return all;
+}
+
+}  // namespace ranvier::actors

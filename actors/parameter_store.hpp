@@ -1,0 +1,164 @@
+// Parameters as passes need them: whole, in the run's dtype, of this batch. Where a rank holds a piece only, a unit is
+// gathered into a place just before its use and released after it, the next ones while this one computes
+// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for.
+//
+// A pass announces its needs, which decides at once which unit goes where (SlotSchedule). How a unit comes:
+//
+//   collectives   where all rows of the column compute in the same order: hop by hop, units of a layer as one operation
+//   pulls         where messages decide what a stage computes next, and rows differ: this rank asks the owners for
+//                 their pieces and their loops answer, as soon as they have refreshed them. No order is shared, each
+//                 answer depends on the owner's last step only, so none can deadlock.
+//
+// Loop thread only.
+#pragma once
+
+#include "actors/hop_pipeline.hpp"
+#include "actors/slot_schedule.hpp"
+#include "actors/unit_states.hpp"
+#include "runtime/trace.hpp"
+#include "runtime/transport.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+class ParameterStore {
+ public:
+  struct Options {
+    int prefetch = 2;    ///< layers gathered ahead of the one that computes; 0: none
+    bool pulls = false;  ///< rows differ in what they compute next
+  };
+
+  struct Memory {
+    std::vector<std::size_t> class_of_unit;
+    std::vector<std::size_t> slots_of_class;
+    std::vector<runtime::MemoryId> places;  ///< by class
+    HopPipeline::Memory forward, backward;
+  };
+  [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
+                                   const collectives::ShardFlow& flow, const Options& options,
+                                   runtime::MemoryPlan& plan);
+
+  /// `copies` runs copies of this rank's own pieces. All outlive the store.
+  ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
+                 runtime::StreamView copies, const models::Stage& stage, const UnitStates& states,
+                 const ColumnOptions& column, const collectives::ShardFlow& flow, runtime::Trace& trace,
+                 const Options& options, const Memory& memory, const runtime::Arena& arena);
+  ~ParameterStore();
+
+  /// Begins to answer pulls.
+  void start();
+
+  /// The steps of `pass` that need parameters, in order; returns the number of the first, the others follow.
+  /// Passes are announced in the order in which they run, at the latest when they begin.
+  std::uint64_t announce(const models::Stage::Pass& pass);
+  /// Whether all units of that need, which is one of `layer`, are there.
+  [[nodiscard]] bool ready(std::uint64_t need, std::size_t layer) const;
+  /// Calls `handler` once they are; one at a time.
+  void when_ready(std::uint64_t need, std::size_t layer, runtime::Handler handler);
+  /// The layer's units in its order, until used().
+  [[nodiscard]] std::span<const std::byte* const> pointers(std::uint64_t need, std::size_t layer) const;
+  /// What computes with them is done. Needs are used in order.
+  void used(std::uint64_t need);
+  /// Whether used() has to be called.
+  [[nodiscard]] bool gathers() const noexcept { return gathers_; }
+
+  /// A step of the optimizer begins, all passes are over: units wait for refreshed().
+  void begin_refresh();
+  /// This rank's piece of the unit is as the step leaves it.
+  void refreshed(std::size_t unit);
+
+  /// What is awaited, for a report about a peer that is lost.
+  [[nodiscard]] std::vector<std::string> running() const;
+
+ private:
+  struct Fill {
+    std::size_t unit = 0;
+    std::size_t slot = 0;
+  };
+  struct Gather {
+    std::uint64_t need = 0;
+    bool backward = false;
+    std::vector<Fill> fills;
+    std::optional<std::uint64_t> after;  // the use that must be over before
+    std::size_t missing = 0;             // pieces on their way, under pulls
+    runtime::Trace::Clock::time_point began;
+  };
+  struct Need {
+    std::vector<std::size_t> slots;          // by unit of the layer
+    std::vector<const std::byte*> pointers;  // likewise
+  };
+  struct Slot {
+    std::byte* data = nullptr;
+    std::optional<std::size_t> unit;  // that is there whole
+    int copies = 0;                   // under way from here
+  };
+  /// A pull, as it travels.
+  struct Request {
+    static constexpr std::size_t most_units = 8;
+    std::uint64_t version = 0;
+    std::uint32_t answer = 0;  // index of the answer's tag
+    std::uint8_t backward = 0;
+    std::uint8_t count = 0;
+    std::uint16_t units[most_units] = {};
+  };
+  struct Peer;
+
+  /// Where this rank's piece for such passes lies, and which range of the unit it or that of another row is.
+  [[nodiscard]] const UnitPart& source(std::size_t unit, bool backward) const;
+  [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const;
+  [[nodiscard]] const collectives::Team& owners(bool backward) const;
+  [[nodiscard]] bool has_piece(std::size_t unit, bool backward) const;
+  [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
+  [[nodiscard]] bool can_start(const Gather& gather) const;
+  void start_gathers();
+  void pull(const std::shared_ptr<Gather>& gather);
+  void filled(const std::shared_ptr<Gather>& gather);
+  void keep_secondary(std::size_t unit, std::size_t slot);
+  void listen(const std::shared_ptr<Peer>& peer);
+  void asked(int row, const Request& request);
+  [[nodiscard]] bool can_answer(const Request& request) const;
+  void answer(int row, const Request& request);
+  void answer_waiting();
+  void check_waiting();
+  [[nodiscard]] std::string describe(const Gather& gather) const;
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::StreamView copies_;
+  const models::Stage* stage_;
+  const UnitStates* states_;
+  const ColumnOptions* column_;
+  runtime::Trace* trace_;
+  Options options_;
+  bool gathers_;
+  SlotSchedule schedule_;
+  HopPipeline forward_, backward_;
+  std::vector<Slot> slots_;
+  std::vector<std::vector<std::size_t>> units_of_layer_;
+  std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
+
+  std::uint64_t version_ = 0;               // steps that began
+  std::vector<std::uint64_t> version_of_;   // by unit
+  std::vector<std::uint64_t> secondary_of_; // version of the secondary copy, plus one
+  std::deque<Need> needs_;
+  std::uint64_t first_need_ = 0;  // number of needs_.front()
+  std::uint64_t used_ = 0;        // needs before this one are over
+  std::deque<std::shared_ptr<Gather>> gathers_to_start_;
+  std::vector<std::shared_ptr<Gather>> gathers_under_way_;
+  std::uint64_t waiting_need_ = 0;
+  std::size_t waiting_layer_ = 0;
+  runtime::Handler waiting_;
+
+  std::vector<std::shared_ptr<Peer>> peers_;
+  std::vector<std::pair<int, Request>> deferred_;  // pulls that came before the step was here, by row
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,48 @@
+// Which of a few places on the device holds which unit, use after use, as data: decided from the order of the uses
+// alone, so that all ranks that use units in the same order decide alike, whatever happens when (MiCS §4: what to
+// fetch and when to release is computed once and replayed).
+//
+// Units of one layout share places of that size. A unit that is still in its place from an earlier use stays there;
+// otherwise it takes the place that was used longest ago. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+class SlotSchedule {
+ public:
+  struct Place {
+    std::size_t slot = 0;
+    bool fill = false;                  ///< the unit has to be brought here; false: an earlier use did that
+    std::optional<std::uint64_t> after; ///< the use that must be over before the place is filled
+  };
+
+  /// `class_of_unit` says which units share places, `slots_of_class` how many. Slots are numbered class by class.
+  SlotSchedule(std::vector<std::size_t> class_of_unit, const std::vector<std::size_t>& slots_of_class);
+
+  /// The place of `unit` in use number `use`; numbers never go down, and one use may take several units. `keeps`
+  /// false: what an earlier use left there is of no worth.
+  [[nodiscard]] Place next(std::size_t unit, std::uint64_t use, bool keeps);
+
+  /// What the places hold is out of date.
+  void forget();
+
+  [[nodiscard]] std::size_t slots() const noexcept { return slots_.size(); }
+  [[nodiscard]] std::size_t class_of_slot(std::size_t slot) const { return slots_[slot].kind; }
+
+ private:
+  struct Slot {
+    std::size_t kind = 0;
+    std::optional<std::size_t> unit;
+    std::optional<std::uint64_t> last_use;
+  };
+
+  std::vector<std::size_t> class_of_unit_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace ranvier::actors
