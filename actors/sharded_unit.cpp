@@ -8,14 +8,10 @@ namespace ranvier::actors {
 
 using collectives::Scope;
 
-namespace {
-
-std::size_t padded(const models::UnitSpec& unit, int ranks) {
+std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
   const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
   return (unit.elements() + multiple - 1) / multiple * multiple;
 }
-
-}  // namespace
 
 std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
                                        int ranks) {
@@ -25,7 +21,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
     for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
       const auto [place, is_new] = known.emplace(unit.name, units.size());
       if (is_new) {
-        units.push_back({padded(unit, ranks)});
+        units.push_back({padded_elements(unit, ranks)});
       } else {
         ++units[place->second].uses;
       }
@@ -37,7 +33,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
 std::size_t largest_unit(const models::Architecture& architecture, int ranks) {
   std::size_t largest = 0;
   for (const models::UnitSpec& unit : architecture.units()) {
-    largest = std::max(largest, padded(unit, ranks));
+    largest = std::max(largest, padded_elements(unit, ranks));
   }
   return largest;
 }

@@ -33,6 +33,9 @@ struct ShardedUnit {
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      models::LayerRange layers, int ranks);
 
+/// Elements that a unit is stored with in a column of `ranks`: its own, and zeros behind them.
+[[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
+
 /// Elements of the largest unit of all, padded.
 [[nodiscard]] std::size_t largest_unit(const models::Architecture& architecture, int ranks);
 

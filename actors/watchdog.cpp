@@ -24,11 +24,20 @@ std::string phrase(Tag tag) {
     case Channel::activation:
     case Channel::gradient:
       return fmt::format("the {} of microbatch {}", runtime::to_string(tag.channel), tag.index);
+    case Channel::collective:
+      return "a piece in a collective";
+    case Channel::piece:
+      return "a piece of parameters";
     case Channel::summary:
       return "what all ranks agree on after a batch";
     default:
       return "a message";
   }
+}
+
+/// What is always waited for says nothing.
+bool stands(const Transport::Pending& pending) {
+  return pending.tag.channel == Channel::control || (pending.tag.channel == Channel::pull && pending.receives);
 }
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -67,7 +76,7 @@ Watchdog::Answer Watchdog::own_state() const {
   const Transport::Pending* oldest = nullptr;
   const auto pending = transport_->pending();
   for (const Transport::Pending& operation : pending) {
-    if (operation.tag.channel == Channel::control) continue;
+    if (stands(operation)) continue;
     if (oldest == nullptr || operation.since < oldest->since) oldest = &operation;
   }
   if (oldest == nullptr) return {State::idle, -1, progress};
@@ -77,7 +86,7 @@ Watchdog::Answer Watchdog::own_state() const {
 std::vector<Transport::Pending> Watchdog::overdue() const {
   std::vector<Transport::Pending> late;
   for (const Transport::Pending& pending : transport_->pending()) {
-    if (pending.tag.channel == Channel::control) continue;
+    if (stands(pending)) continue;
     if (loop_->now() - std::max(pending.since, computed_at_) < options_.timeout) continue;
     const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == pending.peer; });
     if (known == late.end()) {
@@ -127,10 +136,12 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
                                               std::chrono::seconds(5));
   const double waited = seconds(loop_->now() - oldest.since);
+  const std::string under_way = options_.under_way ? options_.under_way() : std::string();
   const std::string what =
-      fmt::format("{} {} {} {} for {:.1f} s, tag '{}'", options_.describe(transport_->rank()),
+      fmt::format("{} {} {} {} for {:.1f} s, tag '{}'{}{}", options_.describe(transport_->rank()),
                   oldest.receives ? "has waited for" : "could not deliver", phrase(oldest.tag),
-                  oldest.receives ? "from it" : "to it", waited, runtime::to_string(oldest.tag));
+                  oldest.receives ? "from it" : "to it", waited, runtime::to_string(oldest.tag),
+                  under_way.empty() ? "" : ", in ", under_way);
   if (state.answer_pending) {
     if (since_question < grace) return;
     fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what,

@@ -30,6 +30,7 @@ class Watchdog {
     std::function<bool()> computing;              ///< whether the device or a file is at work for this rank
     std::function<std::uint64_t()> progress;      ///< counts what this rank got done
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
+    std::function<std::string()> under_way;         ///< what collectives this rank is in, for the report; may be null
     std::function<std::uint64_t()> heartbeat;     ///< counts while the loop moves; any thread. Null: no thread
   };
 

@@ -1,5 +1,7 @@
 #include "actors/weight_collector.hpp"
 
+#include "actors/sharded_unit.hpp"
+
 #include <algorithm>
 
 namespace ranvier::actors {

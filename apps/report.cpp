@@ -89,6 +89,7 @@ RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime:
           .backward = trace.seconds(SpanKind::backward),
           .optimizer = trace.seconds(SpanKind::optimizer),
           .wait = trace.seconds(SpanKind::wait),
+          .gather = trace.seconds(SpanKind::gather),
           .reduce = trace.seconds(SpanKind::reduce),
           .send = trace.seconds(SpanKind::send),
           .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned),
@@ -97,8 +98,8 @@ RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime:
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
   std::string text = fmt::format("share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
-                                 "{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>11} {:>11}\n", "rank", "stage",
-                                 "row", "forward", "backward", "optimizer", "waited", "sending", "reducing", "planned",
+                                 "{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", "rank", "stage",
+                                 "row", "forward", "backward", "optimizer", "waited", "sending", "gathering", "reducing", "planned",
                                  "resident");
   double computed = 0, total = 0;
   const runtime::Grid grid(options.grid, options.grid.ranks());
@@ -108,9 +109,9 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     const auto percent = [&](double seconds) {
       return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
     };
-    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>8} {:>11} {:>11}\n", r, position.stage, position.row,
+    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r, position.stage, position.row,
                         percent(rank.forward), percent(rank.backward), percent(rank.optimizer), percent(rank.wait),
-                        percent(rank.send), percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
+                        percent(rank.send), percent(rank.gather), percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
                         runtime::format_bytes(rank.peak_resident_bytes));
     computed += rank.forward + rank.backward;
     total += rank.seconds;

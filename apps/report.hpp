@@ -20,7 +20,7 @@ namespace ranvier::apps {
 
 /// What a run took of one rank.
 struct RankTotals {
-  double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, reduce = 0, send = 0;
+  double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0, send = 0;
   std::size_t planned_bytes = 0;
   std::size_t peak_resident_bytes = 0;  ///< so far, MPI, libraries and mapped data included
 };

@@ -10,6 +10,8 @@
 #include "models/weights/unit_weights.hpp"
 #include "runtime/atomic_file.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +37,9 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.recompute = options.batch.recompute.mode == Recompute::Mode::every ? options.batch.recompute.interval : 0;
   result.recompute_auto = options.batch.recompute.mode == Recompute::Mode::automatic;
   result.precision = options.precision.types;
+  result.sharding = options.shard.sharding;
+  result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
+  result.prefetch = options.shard.prefetch.value_or(result.prefetch);
   result.steps = options.run.steps;
   result.seed = options.run.seed;
 
@@ -113,9 +118,8 @@ std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   for (const auto& partner : plan.sync_options.partners) {
     if (partner) peers.push_back(*partner);
   }
-  const auto& column = plan.sync_options.column;
-  const auto width = static_cast<int>(column.size());
-  for (int row : {plan.position.row + 1, plan.position.row + width - 1}) peers.push_back(column[static_cast<std::size_t>(row % width)]);
+  const auto& column = plan.column->ranks;  // collectives and pulls
+  peers.insert(peers.end(), column.begin(), column.end());
   for (int bit = 1; bit < ranks; bit <<= 1) {  // the binomial tree of the consensus
     if ((plan.rank & bit) != 0) {
       peers.push_back(plan.rank - bit);
@@ -168,6 +172,25 @@ void Run::plan() {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
     trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
   }
+  const ShardSetting setting = resolve_sharding(options_, job_.architecture, session_.nodes());
+  trainer_options_.node_of = setting.node_of;
+  trainer_options_.group_size = setting.group_size;
+  trainer_options_.links = setting.links;
+  plan_stages();
+  // Fewer units are gathered ahead where memory is short, unless somebody asked for so many.
+  const auto fits = [this] {
+    return std::all_of(stages_.begin(), stages_.end(), [this](const actors::RankPlan& stage) {
+      return stage.memory.bytes(runtime::MemorySpace::device) <= *options_.device.memory_bytes;
+    });
+  };
+  while (options_.device.memory_bytes && !options_.shard.prefetch && trainer_options_.prefetch > 0 && !fits()) {
+    --trainer_options_.prefetch;
+    plan_stages();
+  }
+}
+
+void Run::plan_stages() {
+  stages_.clear();
   for (int stage = 0; stage < options_.grid.shape.g_inter; ++stage) {
     stages_.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer_options_,
                                         stage * options_.grid.shape.g_data));
@@ -231,6 +254,7 @@ void Run::train() {
                              .computing = [this] { return writes_ > 0 || trainer_->computing(); },
                              .progress = [this] { return progress_; },
                              .describe = [this](int rank) { return describe_rank(options_, rank); },
+                             .under_way = [this] { return under_way(); },
                              .heartbeat = [this] { return loop_.heartbeat(); }});
   loop_.on_signals([this](int) { trainer_->request_stop(); });
   session_.barrier();
@@ -249,6 +273,12 @@ void Run::train() {
                    .done = [this] { save(); }});
   loop_.run();
   files_->synchronize();
+}
+
+std::string Run::under_way() const {
+  const auto operations = trainer_->running();
+  if (operations.empty()) return {};
+  return fmt::format("step {}: {}", trainer_->step(), fmt::join(operations, "; "));
 }
 
 void Run::report(std::function<void()> what) {

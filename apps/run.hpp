@@ -28,6 +28,7 @@ class Run {
 
  private:
   void plan();
+  void plan_stages();
   void build();
   void make_reporter();
   void train();
@@ -37,6 +38,8 @@ class Run {
   void write_trace(const std::vector<std::string>& events) const;
   /// Hands `what` to the files' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
+  /// Which collectives wait for whom, in words; empty if none does.
+  [[nodiscard]] std::string under_way() const;
   /// Likewise on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
   /// The rate of one matrix product on this rank's device while all ranks do the same, for MFU.

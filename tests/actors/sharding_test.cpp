@@ -67,16 +67,6 @@ void check_close(const tests::JobResult& a, const tests::JobResult& b) {
   }
 }
 
-void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t s = 0; s < a.steps.size(); ++s) {
-    CHECK(a.steps[s].loss == b.steps[s].loss);
-    CHECK(a.steps[s].gradient_norm == b.steps[s].gradient_norm);
-  }
-  CHECK(a.evaluations == b.evaluations);
-  CHECK(a.weights == b.weights);
-}
-
 }  // namespace
 
 TEST_CASE("every sharding trains what ddp trains, on every grid and with groups of any size") {
