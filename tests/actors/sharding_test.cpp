@@ -1,10 +1,13 @@
 // Whole jobs under every sharding: what a rank holds must not change what is trained.
 #include "tests/actors/simulated_job.hpp"
-#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <tuple>
 
 using namespace ranvier;
 using actors::Policy;
@@ -67,6 +70,16 @@ void check_close(const tests::JobResult& a, const tests::JobResult& b) {
   }
 }
 
+void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
+  REQUIRE(a.steps.size() == b.steps.size());
+  for (std::size_t s = 0; s < a.steps.size(); ++s) {
+    CHECK(a.steps[s].loss == b.steps[s].loss);
+    CHECK(a.steps[s].gradient_norm == b.steps[s].gradient_norm);
+  }
+  CHECK(a.evaluations == b.evaluations);
+  CHECK(a.weights == b.weights);
+}
+
 }  // namespace
 
 TEST_CASE("every sharding trains what ddp trains, on every grid and with groups of any size") {
@@ -86,6 +99,252 @@ TEST_CASE("every sharding trains what ddp trains, on every grid and with groups 
         options.sharding = sharding;
         options.group_size = group_size;
         check_close(run_simulated(small_gpt(), options, 2), ddp);
+      }
+    }
+  }
+}
+
+TEST_CASE("twenty clipped steps under every named sharding end where ddp ends") {
+  for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}, {1, 6}}) {
+    auto options = run_of(g_inter, g_data, 20);
+    options.group_size = 2;
+    options.node_of.resize(static_cast<std::size_t>(options.grid.ranks()));
+    for (std::size_t r = 0; r < options.node_of.size(); ++r) options.node_of[r] = static_cast<int>(r / 2);
+    const auto ddp = run_simulated(small_gpt(), options, 1);
+    for (const auto& [name, sharding] : collectives::named_shardings()) {
+      CAPTURE(name);
+      CAPTURE(g_data);
+      options.sharding = sharding;
+      check_close(run_simulated(small_gpt(), options, 2), ddp);
+    }
+  }
+}
+
+TEST_CASE("where parameters lie never changes a bit") {
+  auto options = run_of(1, 4, 3);
+  options.eval_every = 2;
+  options.eval_batches = 2;
+  options.group_size = 2;
+  std::map<std::pair<Scope, Scope>, tests::JobResult> whole;
+  for (const Sharding& sharding : all_shardings()) {
+    CAPTURE(to_string(sharding));
+    options.sharding = sharding;
+    const auto result = run_simulated(small_gpt(), options, 3);
+    const auto& [known, is_first] = whole.emplace(std::pair{sharding.gradients, sharding.optimizer}, result);
+    if (is_first) continue;  // parameters are whole
+    // Gradients go by groups or across the whole column, and that changes the order of their sums.
+    const bool by_groups = sharding.gradients == Scope::group || sharding.optimizer == Scope::group;
+    if (sharding.parameters == Scope::group && !by_groups) continue;
+    check_same_bits(known->second, result);
+  }
+}
+
+TEST_CASE("one reduction of gradients gives the same bits, whoever keeps the sums") {
+  auto options = run_of(1, 4, 3);
+  options.microbatch_size = 3;  // a row's share of the batch
+  options.algorithms = {"ring", "ring", "ring"};
+  options.group_size = 4;
+  options.clip = 0;  // the norm is a sum over pieces
+  const auto train = [&](const char* name) {
+    options.sharding = collectives::parse_sharding(name);
+    return run_simulated(small_gpt(), options, 2);
+  };
+  const auto ddp = train("ddp");
+  CHECK(train("zero1").weights == ddp.weights);
+  CHECK(train("GNG").weights == ddp.weights);
+  // The two uses of the tied embedding are summed after they were reduced, not before: one step, other units.
+  options.steps = 1;
+  const auto one = train("ddp");
+  for (const char* name : {"zero2", "zero3", "NGN", "GGN"}) {
+    CAPTURE(name);
+    const auto result = train(name);
+    for (const auto& [unit, weights] : one.weights) {
+      CAPTURE(unit);
+      if (unit != "wte") CHECK(result.weights.at(unit) == weights);
+    }
+  }
+}
+
+TEST_CASE("under a sharding the number of stages, policies, limits and recomputation never change a bit") {
+  for (const char* name : {"zero3", "mics", "paro-igg", "zero++", "paro-nig"}) {
+    auto options = run_of(1, 2, 2);
+    options.sharding = collectives::parse_sharding(name);
+    options.group_size = name == std::string("zero++") ? 1 : 2;
+    options.eval_every = 1;
+    options.eval_batches = 1;
+    const auto reference = run_simulated(small_gpt(), options, 1);
+    for (const int g_inter : {1, 2, 3, 5}) {
+      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+        for (const auto& [limit, recompute, prefetch] :
+             {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
+          CAPTURE(name);
+          CAPTURE(g_inter);
+          CAPTURE(actors::to_string(policy));
+          CAPTURE(limit);
+          options.grid = {g_inter, 2};
+          options.policy = policy;
+          options.pipeline_limit = limit;
+          options.recompute = recompute;
+          options.prefetch = prefetch;
+          check_same_bits(reference, run_simulated(small_gpt(), options, 2));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("dropout and a tied embedding are the same under every sharding, in one stage and in two") {
+  auto gpt = small_gpt();
+  gpt.dropout = 0.2f;
+  for (const int g_inter : {1, 2}) {
+    auto options = run_of(g_inter, 2, 3);
+    const auto ddp = run_simulated(gpt, options, 1);
+    for (const Sharding& sharding : all_shardings()) {
+      for (const int group_size : {1, 2}) {
+        CAPTURE(to_string(sharding));
+        options.sharding = sharding;
+        options.group_size = group_size;
+        check_close(run_simulated(gpt, options, 2), ddp);
+      }
+    }
+  }
+}
+
+TEST_CASE("an overflow on one rank skips the step on all, under every sharding") {
+  auto gpt = small_gpt();
+  gpt.precision = {runtime::DType::f16, runtime::DType::f32};
+  for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
+    auto options = run_of(g_inter, g_data, 4);
+    options.precision = gpt.precision;
+    options.group_size = 2;
+    options.loss_scale = {.scale = 1024, .dynamic = true};
+    options.fault = actors::TrainerOptions::Fault{
+        .rank = g_data - 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+    for (const Sharding& sharding : all_shardings()) {
+      CAPTURE(to_string(sharding));
+      options.sharding = sharding;
+      const auto result = run_simulated(gpt, options, 2);
+      REQUIRE(result.steps.size() == 4);
+      CHECK(!result.steps[0].skipped);
+      CHECK(result.steps[1].skipped);
+      CHECK(result.steps[2].loss_scale == 512);
+      // The same as without the step that did not count.
+      CHECK(result.steps[3].skips == 1);
+      CHECK(std::isfinite(result.steps[3].loss));
+    }
+  }
+}
+
+TEST_CASE("a wish to stop ends a sharded run on all ranks after the same step") {
+  auto options = run_of(2, 2, 6);
+  options.group_size = 2;
+  for (const char* name : {"zero3", "paro-iig", "NGN"}) {
+    options.sharding = collectives::parse_sharding(name);
+    const auto result = run_simulated(small_gpt(), options, 5, {{3, 2}});
+    CHECK(result.steps.size() < 6);
+    CHECK(result.steps.size() >= 2);
+  }
+}
+
+TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
+  auto options = run_of(1, 6, 3);
+  const auto ddp = run_simulated(small_gpt(), options, 1);
+  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1}}) {
+    for (const int group_size : {0, 2, 3, 6}) {
+      for (const char* name : {"zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++", "INI"}) {
+        CAPTURE(name);
+        CAPTURE(group_size);
+        options.node_of = nodes;
+        options.group_size = group_size;
+        options.sharding = collectives::parse_sharding(name);
+        check_close(run_simulated(small_gpt(), options, 2), ddp);
+      }
+    }
+  }
+}
+
+TEST_CASE("every algorithm serves a sharding") {
+  auto options = run_of(1, 4, 2);
+  options.node_of = {0, 0, 1, 1};
+  options.group_size = 4;
+  const auto ddp = run_simulated(small_gpt(), options, 1);
+  for (const char* sharding : {"zero1", "zero3", "mics", "ddp"}) {
+    for (const auto& reduce_scatter : collectives::algorithms(collectives::Collective::reduce_scatter)) {
+      for (const auto& all_reduce : collectives::algorithms(collectives::Collective::all_reduce)) {
+        CAPTURE(sharding);
+        CAPTURE(reduce_scatter.name);
+        CAPTURE(all_reduce.name);
+        options.sharding = collectives::parse_sharding(sharding);
+        options.algorithms = {std::string(reduce_scatter.name), std::string(reduce_scatter.name),
+                              std::string(all_reduce.name)};
+        check_close(run_simulated(small_gpt(), options, 2), ddp);
+      }
+    }
+  }
+}
+
+TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
+  const char* const only = std::getenv("RANVIER_SEED");
+  const char* const count = std::getenv("RANVIER_SEEDS");
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : 1200;
+  struct Case {
+    const char* sharding;
+    runtime::GridShape grid;
+    int group_size;
+    Policy policy;
+    int limit, recompute, prefetch;
+  };
+  const Case cases[] = {{"zero3", {3, 2}, 2, Policy::message_driven, 0, 0, 2},
+                        {"mics", {4, 2}, 2, Policy::message_driven, 2, 1, 0},
+                        {"paro-iig", {2, 4}, 2, Policy::message_driven, 3, 0, 1},
+                        {"paro-igg", {3, 2}, 1, Policy::message_driven, 7, 1, 3},
+                        {"zero++", {2, 4}, 2, Policy::message_driven, 0, 2, 1},
+                        {"zero3", {2, 4}, 2, Policy::one_f_one_b, 0, 0, 2},
+                        {"mics", {1, 4}, 2, Policy::message_driven, 0, 0, 2},
+                        {"GIN", {2, 2}, 1, Policy::gpipe, 3, 0, 1},
+                        {"GNI", {3, 2}, 2, Policy::message_driven, 2, 1, 2},
+                        {"paro-nig", {2, 4}, 2, Policy::message_driven, 0, 0, 2},
+                        {"zero2", {5, 2}, 2, Policy::message_driven, 0, 0, 0},
+                        {"zero++", {1, 4}, 2, Policy::gpipe, 2, 0, 2}};
+  std::map<std::string, tests::JobResult> references;
+  for (int i = 0; i < seeds; ++i) {
+    const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
+    const Case& one = cases[seed % std::size(cases)];
+    CAPTURE(seed);
+    CAPTURE(one.sharding);
+    auto options = run_of(1, one.grid.g_data, 2);
+    options.eval_every = 2;
+    options.eval_batches = 1;
+    options.sharding = collectives::parse_sharding(one.sharding);
+    options.group_size = one.group_size;
+    const std::string key = std::string(one.sharding) + std::to_string(one.grid.g_data) + std::to_string(one.group_size);
+    if (!references.contains(key)) references.emplace(key, run_simulated(small_gpt(5), options, 0));
+    options.grid = one.grid;
+    options.policy = one.policy;
+    options.pipeline_limit = one.limit;
+    options.recompute = one.recompute;
+    options.prefetch = one.prefetch;
+    check_same_bits(references.at(key), run_simulated(small_gpt(5), options, seed));
+  }
+}
+
+TEST_CASE("a rank holds what its scopes say, to the byte") {
+  const auto architecture = models::make_gpt(small_gpt());
+  const tests::RandomTokens tokens(8, 37);
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    for (const Sharding& sharding : all_shardings()) {
+      auto options = run_of(2, 6, 1);
+      options.sharding = sharding;
+      options.group_size = 3;
+      options.precision = {dtype, runtime::DType::f32};
+      for (const int rank : {0, 4, 6, 11}) {
+        CAPTURE(to_string(sharding));
+        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+        const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 6), sharding, 6, 3,
+                                                  options.precision);
+        CHECK(plan.memory.bytes(runtime::MemoryKind::parameters) == expected.parameters);
+        CHECK(plan.memory.bytes(runtime::MemoryKind::gradients) == expected.gradients);
+        CHECK(plan.memory.bytes(runtime::MemoryKind::optimizer) == expected.optimizer);
       }
     }
   }
