@@ -13,7 +13,9 @@
 namespace ranvier::runtime {
 namespace {
 
-using cpu::chunk_elements;
+/// Fewer than elsewhere: in long chunks the streams of a half-precision gradient and copy pause for too long between
+/// their bursts.
+constexpr std::size_t chunk_elements = 256;
 
 /// Elements [begin, end) of the arrays, all of which decay or none. Chunks stay in the first-level cache
 /// between the conversion of the gradient, the step and the rounding of the working copy.
