@@ -1,0 +1,109 @@
+// How fast the file tier writes and reads: whole passes over a region by transfers of 16 MiB, eight at a time.
+// tests/bench/files.sh puts it beside fio.
+//
+//   file_bench DIR[,DIR…] [mebibytes [depth [repeats [engine]]]]     engine: io_uring, threads
+//
+// One JSON line per pass. The first pass of writing takes space that was never written and is not printed.
+#include "offload/file_tier.hpp"
+#include "offload/host_pool.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+using offload::FileTier;
+using offload::HostPool;
+
+namespace {
+
+constexpr std::size_t transfer_bytes = std::size_t{16} << 20;
+constexpr std::size_t transfers_at_a_time = 8;
+
+/// Moves every transfer of the region through a slot of the pool.
+double seconds_of_pass(AsioLoop& loop, HostPool& pool, std::size_t transfers,
+                       const std::function<void(std::size_t transfer, std::size_t slot, Handler done)>& move) {
+  std::size_t left = transfers;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t transfer = 0; transfer < transfers; ++transfer) {
+    pool.acquire([&, transfer](std::size_t slot) {
+      move(transfer, slot, [&, slot] {
+        pool.release(slot);
+        if (--left == 0) loop.stop();
+      });
+    });
+  }
+  loop.run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [engine]]]]");
+  const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
+  offload::FileTierOptions options{.depth = number(3, 32)};
+  std::istringstream directories(argv[1]);
+  for (std::string directory; std::getline(directories, directory, ',');) options.directories.push_back(directory);
+  options.uring = argc <= 5 || std::string_view(argv[5]) != "threads";
+  const std::size_t transfers =
+      std::max<std::size_t>(1, (static_cast<std::size_t>(number(2, 1024)) << 20) / transfer_bytes);
+  const int repeats = number(4, 3);
+
+  const auto device = make_cpu_device({});
+  AsioLoop loop;
+  FileTier tier(loop, options);
+  HostPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
+  const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", transfers * transfer_bytes);
+  MemoryPlan plan;
+  tier.plan(plan);
+  pool.plan(plan);
+  const Arena arena(*device, plan);
+  tier.start(arena);
+  pool.start(arena);
+  for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may take zeros more lightly
+    for (std::size_t i = 0; i < transfer_bytes; ++i)
+      pool.slot(slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+
+  for (int repeat = 0; repeat <= repeats; ++repeat) {
+    for (const bool writes : {true, false}) {
+      if (repeat == 0 && !writes) continue;
+      const double seconds =
+          seconds_of_pass(loop, pool, transfers, [&](std::size_t transfer, std::size_t slot, Handler done) {
+            if (writes) {
+              tier.store(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+            } else {
+              tier.fetch(region, transfer * transfer_bytes, pool.slot(slot), std::move(done));
+            }
+          });
+      const double bytes = static_cast<double>(transfers * transfer_bytes);
+      if (repeat != 0)
+        fmt::print(R"({{"bench":"file tier {}","mebibytes":{},"depth":{},"seconds":{:.3f},"mb_per_second":{:.0f},)"
+                   R"("tier":"{}"}})"
+                   "\n",
+                   writes ? "write" : "read", transfers * transfer_bytes >> 20, options.depth, seconds,
+                   bytes / seconds * 1e-6, tier.description());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "file_bench: {}\n", error.what());
+    return 1;
+  }
+}
