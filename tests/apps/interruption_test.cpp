@@ -93,6 +93,24 @@ TEST_CASE_FIXTURE(Fixture, "a rank that stops answering is named by its neighbou
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "a peer that is lost in a collective is named with the operation, its unit and the step") {
+  struct Case {
+    const char* shard;
+    const char* operation;
+  };
+  for (const Case& one : {Case{"zero3", "gather of the parameters of wte"}, Case{"zero1", "reduction of the gradients of"}}) {
+    const Outcome outcome = run(4, small_run(text, {"--steps", "100", "--g-data", "4", "--timeout", "2", "--shard", one.shard}),
+                                40s, {{"RANVIER_FAULT", "2:3:hang"}});
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status != 0);
+    for (const auto* word : {"ranvier-train: error: ", "rank 2", "step 3", one.operation}) {
+      INFO(word);
+      CHECK(mentions(outcome, word));
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "a rank that is killed ends the job") {
   Job job(4, long_run());
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));

@@ -78,6 +78,14 @@ TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 hold little more memory each than
                       (folder.path() / "weights.safetensors").string()});
 }
 
+TEST_CASE_FIXTURE(Fixture, "four ranks that share states out hold little more memory each than their plans say") {
+  for (const char* shard : {"zero3", "mics"}) {
+    check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "64", "--batch-size", "8", "--g-data",
+                        "4", "--node-size", "2", "--shard", shard, "--precision", "bf16", "--steps", "3", "--save",
+                        (folder.path() / "weights.safetensors").string()});
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
   const Flags flags{"--hidden", "64", "--g-inter", "2", "--dropout", "0.1", "--validation-split", "0.1",
                     "--eval-every", "10", "--metrics", (folder.path() / "metrics.jsonl").string(), "--steps"};
