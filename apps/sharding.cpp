@@ -12,6 +12,7 @@ ShardSetting resolve_sharding(const TrainOptions& options, const models::Archite
   setting.node_of = nodes_of(options, asked_nodes);
   setting.node_of_row = collectives::common_rows(setting.node_of, stages, rows);
   setting.group_size = group_size_of(shard, setting.node_of_row);
+  if (shard.measured) collectives::require_classes(*shard.measured, setting.node_of, "--links " + shard.links);
   setting.links = shard.measured.value_or(actors::assumed_links);
   setting.algorithms =
       actors::choose_algorithms(setting.node_of_row, setting.group_size,

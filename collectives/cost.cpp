@@ -56,6 +56,8 @@ Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& 
     for (std::size_t i = 0; i < loads.size(); ++i) {
       const Link& link = *links[i % links.size()];
       if (loads[i].messages() == 0) continue;
+      expect(link.measured(), "{}: {} links, over which it goes, were not measured", plan.name,
+             i % links.size() == 0 ? "intra_node" : "inter_node");
       const bool of_rank = i / links.size() < ranks;
       const double time =
           of_rank ? link.latency_seconds * loads[i].messages() + loads[i].bytes() / link.bytes_per_second

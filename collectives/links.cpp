@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -49,9 +50,10 @@ class Reader {
     Links result;
     for (const auto& [name, field] : classes) {
       const json::value* const value = object.if_contains(name);
-      if (value == nullptr) refuse(fmt::format("lacks the class '{}'", name));
+      if (value == nullptr) continue;
       result.*field = link(object_of(*value, fmt::format("has a class '{}' that is not an object", name)), name);
     }
+    if (object.empty()) refuse("has no class of links");
     return result;
   }
 
@@ -116,10 +118,28 @@ Links read_links(const std::filesystem::path& path) {
   return parse_links(text, source);
 }
 
+void require_classes(const Links& links, std::span<const int> node_of, std::string_view source) {
+  std::map<int, int> ranks;
+  for (const int node : node_of) ++ranks[node];
+  const bool shared = std::any_of(ranks.begin(), ranks.end(), [](const auto& node) { return node.second > 1; });
+  const auto require = [&](const char* of_class, const Link& link, const std::string& why) {
+    if (link.measured()) return;
+    fail(ErrorCode::usage,
+         "{}: lacks the class '{}', and {}: measure with ranvier-bench --write-links on the nodes, started as this "
+         "run is",
+         source, of_class, why);
+  };
+  if (shared) require("intra_node", links.intra_node, "ranks of this run share a node");
+  if (ranks.size() > 1) {
+    require("inter_node", links.inter_node, fmt::format("the ranks of this run are on {} nodes", ranks.size()));
+  }
+}
+
 std::string to_json(const Links& links) {
   std::string text = "{";
   for (const auto& [of_class, link] : classes) {
-    text += fmt::format("{}\"{}\": {{", &link == &classes[0].field ? "" : ",\n ", of_class);
+    if (!(links.*link).measured()) continue;
+    text += fmt::format("{}\"{}\": {{", text.size() == 1 ? "" : ",\n ", of_class);
     for (const auto& [name, field] : keys) {
       text += fmt::format("{}\"{}\": {}", &field == &keys[0].field ? "" : ", ", name, links.*link.*field);
     }

@@ -127,7 +127,7 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
   };
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
   check_links_refused("{intra", {"is not JSON"});
-  check_links_refused(R"({"inter_node": )" + link + "}", {"lacks the class 'intra_node'", "write {"});
+  check_links_refused(R"({"inter_node": )" + link + "}", {"lacks the class 'intra_node'", "ranvier-bench --write-links"});
   check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }

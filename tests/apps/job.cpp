@@ -46,7 +46,7 @@ bool wait_until(Condition&& condition, std::chrono::duration<double> limit) {
 }
 
 void append(std::vector<std::string>& to, const Flags& flags) {
-  to.insert(to.end(), {"--oversubscribe", "--bind-to", "none", RANVIER_TRAIN});
+  to.insert(to.end(), {"--oversubscribe", "--bind-to", "none", RANVIER_PROGRAM});
   to.insert(to.end(), flags.begin(), flags.end());
 }
 

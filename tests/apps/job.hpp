@@ -1,4 +1,5 @@
-// ranvier-train under mpirun, started and watched as a user would. One thread.
+// A program under mpirun, started and watched as a user would: the one that the test target names as
+// RANVIER_PROGRAM. One thread.
 //
 //   Job job(4, {"--data", corpus, "--g-inter", "2"});
 //   const Outcome outcome = job.wait(20s);

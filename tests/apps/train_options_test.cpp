@@ -165,7 +165,7 @@ TEST_CASE("ranks that read other figures of links have another hash") {
   CHECK(hash_with("1e-6") != hash_with("2e-6"));
   refused({"--links", (folder.path() / "none.json").c_str()}, "none.json: cannot be read");
   folder.write("links.json", "{}");
-  refused({"--links", path.c_str()}, "lacks the class 'intra_node'");
+  refused({"--links", path.c_str()}, "has no class of links");
 }
 
 TEST_CASE("the batch is divisible by the rows") {

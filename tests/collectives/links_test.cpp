@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/temporary_folder.hpp"
 
@@ -50,11 +51,32 @@ TEST_CASE("what is written is read back") {
 }
 
 TEST_CASE("a links file that lacks something says what") {
-  CHECK(says(refusal("{" + intra + "}"), "lacks the class 'inter_node'"));
-  CHECK(says(refusal("{" + inter + "}"), "lacks the class 'intra_node'"));
-  CHECK(says(refusal("{}"), "lacks the class 'intra_node'"));
+  CHECK(says(refusal("{}"), "has no class of links"));
   CHECK(says(refusal("{" + intra + R"(, "inter_node": {"latency_seconds": 1, "bytes_per_second": 1}})"),
              "lacks 'node_bytes_per_second' in 'inter_node'"));
+}
+
+TEST_CASE("a class that there are no links of may be left out, and is written so") {
+  const Links one_node = parse_links("{" + intra + "}", "a test");
+  CHECK(one_node.intra_node.measured());
+  CHECK(!one_node.inter_node.measured());
+  CHECK(parse_links(to_json(one_node), "a test") == one_node);
+  const Links one_rank_each = parse_links("{" + inter + "}", "a test");
+  CHECK(!one_rank_each.intra_node.measured());
+  CHECK(parse_links(to_json(one_rank_each), "a test") == one_rank_each);
+
+  require_classes(one_node, std::vector{0, 0, 0}, "a test");
+  require_classes(one_node, std::vector{0}, "a test");
+  require_classes(one_rank_each, std::vector{0, 1, 2}, "a test");
+  const auto refused = [](const Links& links, const std::vector<int>& node_of) {
+    const auto error = error_of([&] { require_classes(links, node_of, "--links cluster.json"); });
+    CHECK(error.code() == ranvier::ErrorCode::usage);
+    CHECK(says(error, "ranvier-bench --write-links"));
+    return error;
+  };
+  CHECK(says(refused(one_node, {0, 0, 1, 1}),
+             "--links cluster.json: lacks the class 'inter_node', and the ranks of this run are on 2 nodes"));
+  CHECK(says(refused(one_rank_each, {0, 1, 2, 2}), "lacks the class 'intra_node', and ranks of this run share"));
 }
 
 TEST_CASE("a links file that is malformed says how") {

@@ -1,0 +1,75 @@
+#include "apps/bench_options.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using collectives::Collective;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+BenchOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "ranvier-bench");
+  return parse_bench_options(static_cast<int>(arguments.size()), arguments.data());
+}
+
+void refused(const std::vector<const char*>& arguments, std::string_view words) {
+  const auto error = error_of([&] { static_cast<void>(parse(arguments)); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(says(error, words));
+}
+
+}  // namespace
+
+TEST_CASE("without flags ranvier-bench measures links, and with --collectives only if they are to be written") {
+  CHECK(parse({}).measures_links());
+  CHECK(!parse({"--collectives", "all-gather"}).measures_links());
+  CHECK(parse({"--collectives", "all-gather", "--write-links", "links.json"}).measures_links());
+}
+
+TEST_CASE("lists of collectives, algorithms and sizes are read, and each collective takes the algorithms it has") {
+  const BenchOptions options = parse({"--collectives", "all-reduce,all-gather", "--algorithms",
+                                      "torus,ring,h-ring,mpi", "--sizes", "64KiB,1.5MiB,10"});
+  CHECK(options.collectives == std::vector{Collective::all_reduce, Collective::all_gather});
+  CHECK(options.sizes == std::vector<std::size_t>{64 << 10, 3 << 19, 10});
+  CHECK(options.algorithms_of(Collective::all_reduce) == std::vector<std::string>{"torus", "ring", "mpi"});
+  CHECK(options.algorithms_of(Collective::all_gather) == std::vector<std::string>{"ring", "h-ring", "mpi"});
+  CHECK(BenchOptions{}.algorithms_of(Collective::reduce_scatter) ==
+        std::vector<std::string>{"ring", "recursive", "hierarchical", "h-ring", "ho-ring", "mpi"});
+}
+
+TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason") {
+  refused({"--collectives", "all-scatter"}, "some of all-gather, reduce-scatter, all-reduce, with commas");
+  refused({"--collectives", "all-gather,"}, "with commas between them");
+  refused({"--collectives", "all-gather", "--algorithms", "rings"}, "some of ring, recursive");
+  refused({"--collectives", "all-gather", "--algorithms", "torus"},
+          "--algorithms torus: all-gather has no such algorithm: choose from ring, recursive");
+  refused({"--collectives", "all-gather", "--sizes", "1MiB,much"}, "sizes such as 64KiB");
+  refused({"--collectives", "all-gather", "--sizes", "0"}, "sizes such as 64KiB");
+  refused({"--collectives", "all-gather", "--repeat", "0"}, "--repeat");
+  refused({"--algorithms", "ring"}, "--algorithms says how collectives are timed, and none is");
+  refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"}, "choose one of them");
+  refused({"--collectives", "all-gather", "--links", "/nowhere/links.json"},
+          "--links /nowhere/links.json: cannot be");
+}
+
+TEST_CASE("ranks that read other figures of links were asked for something else") {
+  const TemporaryFolder folder;
+  const auto hash_of = [&](const std::string& rate) {
+    const std::string link =
+        R"({"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": )" + rate + "}";
+    const auto path = folder.write("links.json", R"({"intra_node": )" + link + "}").string();
+    return options_hash(parse({"--collectives", "all-gather", "--links", path.c_str()}));
+  };
+  CHECK(hash_of("1") == hash_of("1.0"));
+  CHECK(hash_of("1") != hash_of("2"));
+}

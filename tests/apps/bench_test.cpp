@@ -1,0 +1,133 @@
+// ranvier-bench as a user starts it.
+#include "collectives/links.hpp"
+#include "tests/apps/job.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+using ranvier::collectives::Link;
+using ranvier::collectives::Links;
+using ranvier::collectives::read_links;
+
+namespace {
+
+constexpr auto limit = 60s;
+
+struct Fixture {
+  TemporaryFolder folder;
+  std::string path = (folder.path() / "links.json").string();
+
+  Outcome bench(int ranks, const Flags& flags) const {
+    Outcome outcome = run(ranks, flags, limit);
+    INFO(outcome.output);
+    CHECK(!outcome.timed_out);
+    return outcome;
+  }
+};
+
+bool contains(const std::string& text, const std::string& words) {
+  const bool found = text.find(words) != std::string::npos;
+  if (!found) MESSAGE("'" << words << "' is not in: " << text);
+  return found;
+}
+
+bool plausible(const Link& link) {
+  return link.latency_seconds > 1e-8 && link.latency_seconds < 1 && link.bytes_per_second > 1e5 &&
+         link.bytes_per_second < 1e12 && link.node_bytes_per_second > 1e5 && link.node_bytes_per_second < 1e12;
+}
+
+std::vector<std::string> cases_of(const std::string& output) {
+  auto lines = lines_of(output);
+  std::erase_if(lines, [](const std::string& line) { return !line.starts_with("{\"collective\""); });
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture,
+                  "on one node the links inside it are measured and written, and the others said to lack") {
+  const Outcome outcome = bench(2, {"--write-links", path, "--seconds", "1"});
+  CHECK(outcome.status == 0);
+  CHECK(contains(outcome.output, "inter_node was not measured, as all ranks are on one node"));
+  const Links links = read_links(path);
+  CHECK(plausible(links.intra_node));
+  CHECK(!links.inter_node.measured());
+}
+
+TEST_CASE_FIXTURE(Fixture, "ranks that count as on nodes of their own have links between nodes only") {
+  const Outcome outcome = bench(2, {"--node-size", "1", "--write-links", path, "--seconds", "1"});
+  CHECK(outcome.status == 0);
+  CHECK(contains(outcome.output, "intra_node was not measured, as each of 2 nodes has one rank"));
+  const Links links = read_links(path);
+  CHECK(!links.intra_node.measured());
+  CHECK(plausible(links.inter_node));
+}
+
+TEST_CASE_FIXTURE(Fixture, "both classes are measured on uneven nodes, and predict what collectives take") {
+  const Flags nodes = {"--node-size", "2"};
+  Flags flags = nodes;
+  flags.insert(flags.end(), {"--write-links", path, "--collectives", "all-gather,reduce-scatter,all-reduce",
+                             "--algorithms", "ring,ho-ring,torus,mpi", "--sizes", "40KiB,300KiB", "--repeat", "3"});
+  const Outcome measured = bench(3, flags);
+  INFO(measured.output);
+  CHECK(measured.status == 0);
+  CHECK(plausible(read_links(path).intra_node));
+  CHECK(plausible(read_links(path).inter_node));
+  const auto cases = cases_of(measured.output);
+  CHECK(cases.size() == 2 * (3 + 3 + 4));
+  for (const std::string& line : cases) {
+    CHECK(contains(line, R"("ranks":3,"nodes":2,"seconds":0.)"));
+    CHECK((line.find(R"("predicted_seconds":null)") != std::string::npos) ==
+          (line.find(R"("algorithm":"mpi")") != std::string::npos));
+  }
+
+  flags = nodes;
+  flags.insert(flags.end(),
+               {"--links", path, "--collectives", "all-gather", "--algorithms", "ring", "--sizes", "1KiB"});
+  const Outcome given = bench(4, flags);
+  CHECK(given.status == 0);
+  REQUIRE(cases_of(given.output).size() == 1);
+  CHECK(contains(cases_of(given.output)[0], R"("bytes":1024,"ranks":4,"nodes":2)"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "collectives are timed without links, on one rank too") {
+  const Flags flags = {"--collectives", "all-reduce", "--sizes",  "1MiB",
+                       "--algorithms",  "ring,mpi",   "--repeat", "2"};
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = bench(ranks, flags);
+    CHECK(outcome.status == 0);
+    CHECK(cases_of(outcome.output).size() == 2);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by name") {
+  const Outcome outcome =
+      bench(2, {"--collectives", "reduce-scatter,all-gather", "--sizes", "64MiB", "--seconds", "0.1"});
+  CHECK(outcome.status == 0);
+  CHECK(contains(outcome.output, "all-gather of 64MiB was left out: --seconds 0.1 are over"));
+  CHECK(cases_of(outcome.output).size() == 6);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
+  const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words) {
+    const Outcome outcome = bench(ranks, flags);
+    CHECK(outcome.status == 1);
+    CHECK(contains(outcome.output, "ranvier-bench: error: "));
+    CHECK(contains(outcome.output, words));
+    CHECK(outcome.output.find("error: ") == outcome.output.rfind("error: "));
+  };
+  check_refused(1, {}, "as there is one rank: start with mpirun -n 2");
+  check_refused(2, {"--write-links", "/nowhere/links.json"}, "--write-links /nowhere/links.json");
+  folder.write("links.json",
+               R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
+  check_refused(2, {"--collectives", "all-gather", "--links", path},
+                "--links " + path + ": lacks the class 'intra_node', and ranks of this run share a node");
+  const Outcome differing = Job(std::vector<Flags>{{"--seconds", "1"}, {"--seconds", "2"}}).wait(limit);
+  CHECK(differing.status == 1);
+  CHECK(contains(differing.output, "the ranks were started with different options"));
+}
