@@ -152,14 +152,14 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
     gather->need = number;
     gather->backward = backward;
     for (const std::size_t unit : units_of_layer_[step.layer]) {
-      const SlotSchedule::Place place = schedule_.next(unit, number, true);
-      need.slots.push_back(place.slot);
+      const SlotSchedule::Place place = schedule_.next(unit, number, options_.reuse);
       need.pointers.push_back(slots_[place.slot].data);
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
       if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
     }
-    if (!gather->fills.empty()) gathers_to_start_.push_back(std::move(gather));
+    need.here = gather->fills.empty();
+    if (!need.here) gathers_to_start_.push_back(std::move(gather));
   }
   start_gathers();
   return first;
@@ -168,11 +168,7 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
 bool ParameterStore::ready(std::uint64_t need, std::size_t layer) const {
   const auto& units = units_of_layer_[layer];
   if (!gathers_) return std::all_of(units.begin(), units.end(), [this](std::size_t unit) { return up_to_date(unit); });
-  const Need& wanted = needs_[need - first_need_];
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    if (slots_[wanted.slots[u]].unit != units[u]) return false;
-  }
-  return true;
+  return needs_[need - first_need_].here;
 }
 
 void ParameterStore::when_ready(std::uint64_t need, std::size_t layer, runtime::Handler handler) {
@@ -213,7 +209,6 @@ void ParameterStore::start_gathers() {
     gathers_under_way_.push_back(gather);
     gather->began = Trace::Clock::now();
     for (const Fill& fill : gather->fills) {
-      slots_[fill.slot].unit.reset();
       const Range own = range(fill.unit, gather->backward, column_->layout.rank());
       runtime::copy(copies_, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
                     source(fill.unit, gather->backward).at(own.begin),
@@ -272,8 +267,8 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
   trace_->add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
               static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
+  needs_[gather->need - first_need_].here = true;
   for (const Fill& fill : gather->fills) {
-    slots_[fill.slot].unit = fill.unit;
     if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.slot);
   }
   check_waiting();
@@ -299,7 +294,6 @@ void ParameterStore::begin_refresh() {
          "parameters change while a pass still needs them");
   ++version_;
   schedule_.forget();
-  for (Slot& slot : slots_) slot.unit.reset();
 }
 
 void ParameterStore::refreshed(std::size_t unit) {

@@ -33,6 +33,7 @@ class ParameterStore {
   struct Options {
     int prefetch = 2;    ///< layers gathered ahead of the one that computes; 0: none
     bool pulls = false;  ///< rows differ in what they compute next
+    bool reuse = true;   ///< a unit that is still in its place is not gathered again, as the papers count it is
   };
 
   struct Memory {
@@ -91,13 +92,12 @@ class ParameterStore {
     runtime::Trace::Clock::time_point began;
   };
   struct Need {
-    std::vector<std::size_t> slots;          // by unit of the layer
-    std::vector<const std::byte*> pointers;  // likewise
+    std::vector<const std::byte*> pointers;  // by unit of the layer
+    bool here = true;                        // what this need has to bring; the rest came for an earlier one
   };
   struct Slot {
     std::byte* data = nullptr;
-    std::optional<std::size_t> unit;  // that is there whole
-    int copies = 0;                   // under way from here
+    int copies = 0;  // under way from here
   };
   /// A pull, as it travels.
   struct Request {

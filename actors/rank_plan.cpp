@@ -87,7 +87,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                              options.precision, plan.memory);
   plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
                                                                                       : options.policy;
-  plan.parameter_options = {.prefetch = options.prefetch, .pulls = plan.policy == Policy::message_driven};
+  plan.parameter_options = {.prefetch = options.prefetch,
+                            .pulls = plan.policy == Policy::message_driven,
+                            .reuse = options.reuse};
   plan.parameter_memory = ParameterStore::plan(*plan.stage, *plan.states, *plan.column, plan.flow,
                                                plan.parameter_options, plan.memory);
   plan.sync_options.prefetch = options.prefetch;

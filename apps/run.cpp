@@ -39,6 +39,7 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.precision = options.precision.types;
   result.sharding = options.shard.sharding;
   result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
+  result.reuse = options.shard.reuse;
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
   result.steps = options.run.steps;
   result.seed = options.run.seed;

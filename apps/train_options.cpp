@@ -182,6 +182,8 @@ OptionTable declare(Asked& asked) {
              "units whose parameters are gathered ahead of their use; auto: 2, fewer where "
              "--device-memory leaves no room; 0: none",
              prefetch(shard.prefetch)});
+  table.add({"reuse", "on|off", "keep gathered units until their place is needed; off: gather for every use, as papers count",
+             toggle(shard.reuse)});
 
   table.concern("Batch");
   table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",

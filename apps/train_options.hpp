@@ -38,6 +38,7 @@ struct ShardOptions {
   std::string links;                           ///< path; empty: none
   std::optional<collectives::Links> measured;  ///< what that file says
   std::string all_gather = "auto", reduce_scatter = "auto", all_reduce = "auto";  ///< or an algorithm's name
+  bool reuse = true;            ///< units that are still there from their last use are not gathered again
   std::optional<int> prefetch;  ///< units gathered ahead of their use; none: as many as memory allows
 };
 

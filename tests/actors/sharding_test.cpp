@@ -186,6 +186,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
           options.pipeline_limit = limit;
           options.recompute = recompute;
           options.prefetch = prefetch;
+          options.reuse = prefetch != 1;
           check_same_bits(reference, run_simulated(small_gpt(), options, 2));
         }
       }
