@@ -4,6 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -60,6 +65,28 @@ TEST_CASE("folders of dead jobs are cleared, those of living ones are not") {
   CHECK(!fs::exists(died_early));
   CHECK(fs::exists(living.path() / "lock"));
   CHECK(fs::exists(next.path() / "lock"));
+}
+
+TEST_CASE("a killed process leaves its folder to the next start, not before") {
+  const TemporaryFolder parent;
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const JobDirectory folder(parent.path(), 0);
+    std::ofstream(folder.file()) << "states";
+    (void)!::write(ends[1], "", 1);
+    for (;;) ::pause();
+  }
+  char started = 0;
+  REQUIRE(::read(ends[0], &started, 1) == 1);
+  CHECK(JobDirectory(parent.path(), 0).cleared() == 0);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(!fs::is_empty(parent.path()));
+  CHECK(JobDirectory(parent.path(), 0).cleared() == 1);
+  CHECK(fs::is_empty(parent.path()));
+  for (const int end : ends) ::close(end);
 }
 
 TEST_CASE("nothing is removed that is not a leftover") {
