@@ -133,7 +133,10 @@ void FileTier::start() {
   if (!queue) queue = state.system->make_threads(state.options.depth);
 
   std::vector<TransferEngine::File> files;
-  for (const Store& store : state.stores) files.push_back({store.file, store.folder->file()});
+  for (const Store& store : state.stores) {
+    files.push_back({store.file, store.folder->file(), {}});
+    if (state.options.checksums) files.back().sums.emplace(store.bytes);
+  }
   state.engine = std::make_unique<TransferEngine>(state.loop, std::move(queue), std::move(files), state.stripes,
                                                   state.options.depth);
 }
@@ -146,7 +149,8 @@ std::string FileTier::description() const {
   } else if (!state.options.uring) {
     text = "pread and pwrite on threads";
   }
-  text += fmt::format(", {} × {}", state.options.depth, format_bytes(state.options.request_bytes));
+  text += fmt::format(", {} × {}{}", state.options.depth, format_bytes(state.options.request_bytes),
+                      state.options.checksums ? ", checksums" : "");
   for (std::size_t i = 0; i < state.stores.size(); ++i) {
     const Store& store = state.stores[i];
     const char* how = store.direct_refused != 0 ? "through the system's cache, as it refuses O_DIRECT"

@@ -44,8 +44,8 @@ struct TransferEngine::State {
         Stripes all_stripes, int depth)
       : loop(event_loop),
         queue(std::move(io_queue)),
-        files(std::move(all_files)),
         stripes(all_stripes),
+        files(std::move(all_files)),
         requests(static_cast<std::size_t>(depth)) {
     for (std::size_t id = requests.size(); id-- > 0;) free_ids.push_back(id);
     thread = std::thread([this] { serve(); });
@@ -56,6 +56,7 @@ struct TransferEngine::State {
   [[nodiscard]] bool take_arrived();
   void submit();
   void complete(const IoCompletion& completion);
+  [[nodiscard]] bool is_as_written(const Request& request);
   void fail_with(const Request& request, std::string_view cause);
 
   // Any thread, under the mutex.
@@ -66,10 +67,10 @@ struct TransferEngine::State {
   // Constant.
   runtime::EventLoop& loop;
   const std::unique_ptr<IoQueue> queue;
-  const std::vector<File> files;
   const Stripes stripes;
 
   // The thread's.
+  std::vector<File> files;
   std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
   std::vector<Request> requests;                 // by id
   std::vector<std::size_t> free_ids;
@@ -142,6 +143,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
   Request& request = requests[completion.id];
   const std::size_t asked = request.piece.bytes - request.moved;
   if (completion.result == static_cast<std::int64_t>(asked)) {
+    if (!failed && !is_as_written(request)) return;
     Running& running = *request.of;
     if (--running.unfinished == 0 && running.begun == running.transfer.bytes && !failed)
       loop.post(std::move(running.transfer.done));
@@ -166,6 +168,24 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
     request.moved += moved;
   }
   again.push_back(completion.id);
+}
+
+/// Of a request that is complete: records what was written, compares what was read; false after a failure.
+bool TransferEngine::State::is_as_written(const Request& request) {
+  File& file = files[request.piece.directory];
+  if (!file.sums) return true;
+  const std::span<const std::byte> blocks(request.data, request.piece.bytes);
+  if (request.of->transfer.kind == IoKind::write) {
+    file.sums->record(request.piece.offset, blocks);
+  } else if (const auto damaged = file.sums->first_damaged(request.piece.offset, blocks)) {
+    failed = true;
+    loop.stop(std::make_exception_ptr(Error(
+        ErrorCode::data, fmt::format("{}: the {} bytes at offset {} are not what was written there: the disk, or "
+                                     "somebody else, has changed them; check the disk's health",
+                                     file.path.string(), Tier::block_bytes, *damaged))));
+    return false;
+  }
+  return true;
 }
 
 void TransferEngine::State::fail_with(const Request& request, std::string_view cause) {

@@ -3,6 +3,7 @@
 // EAGAIN. Transfers are begun in the order of start(); a thread of its own does all of it and posts what is done.
 #pragma once
 
+#include "offload/block_sums.hpp"
 #include "offload/io_queue.hpp"
 #include "offload/stripes.hpp"
 #include "runtime/event_loop.hpp"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace ranvier::offload {
@@ -26,7 +28,8 @@ class TransferEngine {
  public:
   struct File {
     int descriptor = -1;
-    std::filesystem::path path;  ///< what an error names
+    std::filesystem::path path;     ///< what an error names
+    std::optional<BlockSums> sums;  ///< what is read back is checked with, if anything
   };
 
   /// One file for each directory of `stripes`. The loop and the descriptors outlive the engine.
@@ -35,8 +38,9 @@ class TransferEngine {
   /// Waits for requests in flight: the kernel may write to their memory until then. Drops all other transfers.
   ~TransferEngine();
 
-  /// Posts `done` when all of it has been transferred. The first failure stops the loop with ErrorCode::io, which
-  /// names file, offset and cause; from then on nothing is transferred. Any thread.
+  /// Posts `done` when all of it has been transferred. The first failure stops the loop with ErrorCode::io, or
+  /// ::data for blocks that are not what was written, which names file, offset and cause; from then on nothing is
+  /// transferred. Any thread.
   void start(Transfer transfer);
 
  private:

@@ -1,7 +1,7 @@
 // How fast the file tier writes and reads: whole passes over a region by transfers of 16 MiB, eight at a time.
 // tests/bench/files.sh puts it beside fio.
 //
-//   file_bench DIR[,DIR…] [mebibytes [depth [repeats [engine]]]]     engine: io_uring, threads
+//   file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]     how: io_uring, threads, checksums
 //
 // One JSON line per pass. The first pass of writing takes space that was never written and is not printed.
 #include "offload/file_tier.hpp"
@@ -49,12 +49,14 @@ double seconds_of_pass(AsioLoop& loop, HostPool& pool, std::size_t transfers,
 }
 
 int run(int argc, char** argv) {
-  if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [engine]]]]");
+  if (argc < 2) fail(ErrorCode::usage, "usage: file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]");
   const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
   offload::FileTierOptions options{.depth = number(3, 32)};
   std::istringstream directories(argv[1]);
   for (std::string directory; std::getline(directories, directory, ',');) options.directories.push_back(directory);
-  options.uring = argc <= 5 || std::string_view(argv[5]) != "threads";
+  const std::string_view how = argc > 5 ? argv[5] : "io_uring";
+  options.uring = how != "threads";
+  options.checksums = how == "checksums";
   const std::size_t transfers =
       std::max<std::size_t>(1, (static_cast<std::size_t>(number(2, 1024)) << 20) / transfer_bytes);
   const int repeats = number(4, 3);

@@ -66,6 +66,7 @@ TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past t
           FileTierOptions options = small_requests(folder, directories);
           options.uring = uring;
           options.direct = direct;
+          options.checksums = directories == 2;
           FileTier tier(loop, options);
           keeps_what_was_stored(
               loop, tier, [&] { tier.start(); }, seed);
@@ -82,6 +83,7 @@ TEST_CASE("a file tier makes good short transfers, interruptions and refusals fo
       AsioLoop loop;
       FileTierOptions options = small_requests(folder, 2);
       options.uring = uring;
+      options.checksums = true;
       QueueLog log;
       {
         std::mt19937_64 random(seed);
@@ -188,6 +190,30 @@ TEST_CASE("a file that was shortened is noticed, not read as zeros") {
     loop.run();
   });
   CHECK(says(error, "the file ends there"));
+}
+
+TEST_CASE("with checksums a damaged file is noticed before anybody uses what it holds") {
+  for (const std::uint64_t offset : {0u, 5u * 4096 + 77, 255u * 4096 + 4095}) {
+    const TemporaryFolder folder;
+    AsioLoop loop;
+    FileTierOptions options = small_requests(folder);
+    options.checksums = true;
+    FileTier tier(loop, options);
+    const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
+    tier.start();
+    const Blocks memory = Blocks::random(mib, offset);
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
+    run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.fetch(region, 0, memory.span(), done); });
+    const auto changed = static_cast<char>(std::to_integer<int>(memory.data()[offset]) ^ 1);
+    ranvier::tests::overwrite(tier.files().front(), offset, changed);
+    const Error error = error_of([&] {
+      tier.fetch(region, 0, memory.span(), [&] { loop.stop(); });
+      loop.run();
+    });
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, tier.files().front().c_str()));
+    CHECK(says(error, fmt::format("at offset {} are not what was written", offset / 4096 * 4096)));
+  }
 }
 
 TEST_CASE("where io_uring is refused threads do its work, and the description says why") {

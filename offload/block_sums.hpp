@@ -1,0 +1,30 @@
+// What the blocks of a file must hold, as one number of 64 bits each, so that damage is noticed when they are read
+// back: bits that changed, blocks that were lost, or that come from another place. Not against malice. It takes 0.2
+// % of the file's size in memory. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace ranvier::offload {
+
+class BlockSums {
+ public:
+  /// Of a file that holds zeros.
+  explicit BlockSums(std::uint64_t file_bytes);
+
+  /// Whole blocks were written at `offset`.
+  void record(std::uint64_t offset, std::span<const std::byte> blocks);
+
+  /// Whole blocks were read at `offset`: that of the first one that is not what was recorded, if any.
+  [[nodiscard]] std::optional<std::uint64_t> first_damaged(std::uint64_t offset,
+                                                           std::span<const std::byte> blocks) const;
+
+ private:
+  std::vector<std::uint64_t> sums_;  ///< 0: never written
+};
+
+}  // namespace ranvier::offload

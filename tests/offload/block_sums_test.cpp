@@ -1,0 +1,57 @@
+#include "offload/block_sums.hpp"
+
+#include "tests/offload/blocks.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+
+TEST_CASE("blocks are as they were written, or zero where nothing was") {
+  BlockSums sums(10 * 4096);
+  const Blocks zeros(10 * 4096), written = Blocks::random(3 * 4096, 1);
+  CHECK(!sums.first_damaged(0, zeros.span()));
+  CHECK(sums.first_damaged(8192, written.span()) == 8192);
+  sums.record(8192, written.span());
+  CHECK(!sums.first_damaged(8192, written.span()));
+  CHECK(!sums.first_damaged(12288, written.span(4096, 4096)));
+  CHECK(sums.first_damaged(0, zeros.span()) == 8192);
+  sums.record(8192, zeros.span(0, 3 * 4096));
+  CHECK(!sums.first_damaged(0, zeros.span()));
+}
+
+TEST_CASE("every changed bit, and a block from another place, is noticed") {
+  const Blocks written = Blocks::random(4 * 4096, 2);
+  BlockSums sums(4 * 4096);
+  sums.record(0, written.span());
+  for (std::size_t bit = 0; bit < 8 * 4096; ++bit) {
+    std::byte& byte = written.data()[4096 + bit / 8];
+    byte ^= std::byte{1} << bit % 8;
+    CHECK(sums.first_damaged(0, written.span()) == 4096);
+    byte ^= std::byte{1} << bit % 8;
+  }
+  CHECK(!sums.first_damaged(0, written.span()));
+  std::swap_ranges(written.data(), written.data() + 4096, written.data() + 3 * 4096);
+  CHECK(sums.first_damaged(0, written.span()) == 0);
+  CHECK(sums.first_damaged(4096, written.span(4096, 3 * 4096)) == 3 * 4096);
+}
+
+TEST_CASE("several changes at a time do not make up for each other") {
+  for (const std::uint64_t seed : test::seeds(2000)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Blocks written = Blocks::random(4096, seed);
+    BlockSums sums(4096);
+    sums.record(0, written.span());
+    const std::byte change = static_cast<std::byte>(1 + random() % 255);
+    const std::size_t first = random() % 4096, second = (first + 128 * (1 + random() % 31)) % 4096;  // of one lane
+    written.data()[first] ^= change;
+    written.data()[second] ^= change;
+    CHECK(sums.first_damaged(0, written.span()) == 0);
+  }
+}
