@@ -1,6 +1,8 @@
 // The emulated cluster of run.sh: who shares memory, what crosses which link, and that nothing stays behind.
 // Exits with 77, ctest's "skipped", where the machine does not allow network namespaces.
 #define DOCTEST_CONFIG_IMPLEMENT
+#include "actors/sharded_unit.hpp"
+#include "models/gpt.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -23,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+using namespace ranvier;
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
@@ -312,6 +315,56 @@ TEST_CASE("training gives the same bits on two hosts as on one") {
     CHECK(losses[0].front() != losses[0].back());
     CHECK(losses[0] == losses[1]);
     CHECK(norms[0] == norms[1]);
+  }
+}
+
+TEST_CASE("what training sends between hosts is what the papers derive") {
+  const TemporaryFolder folder;
+  const std::string text =
+      folder.write("text.txt", shell("cat " RANVIER_SOURCES "/runtime/*.[ch]pp").output).string();
+  models::GptOptions gpt{.layers = 4, .hidden = 256, .heads = 4, .vocab_size = 256, .sequence_length = 16};
+  const auto architecture = models::make_gpt(gpt);
+  double parameters = 0;
+  for (const models::UnitSpec& unit : architecture.units()) {
+    parameters += static_cast<double>(actors::padded_elements(unit, 4));
+  }
+  // Two microbatches of each of four rows, two hosts of two ranks: N = 4, g = 2, s = 2 (PaRO, Table 2; flat rings).
+  const double s = 2, global = 2 * parameters * 3 / 4, across = parameters;
+  struct Case {
+    const char* flags;
+    double elements;
+    const char* algorithm = "ring";
+  };
+  const Case cases[] = {{"--shard ddp", 2 * global},
+                        {"--shard zero1", 2 * global},
+                        {"--shard zero2", (s + 1) * global},
+                        {"--shard zero3", 3 * s * global},
+                        {"--shard zero++", 2 * s * global},
+                        {"--shard mics", 2 * across},
+                        {"--shard paro-igg", (s + 1) * across},
+                        {"--shard paro-iig", 2 * across},
+                        {"--shard paro-nig", 2 * across},
+                        // A group that spans the hosts: (p - k)/p of the parameters leave each (MiCS §3.3).
+                        {"--shard mics --group-size 4", 3 * s * 2 * parameters * (4 - 2) / 4, "hierarchical"}};
+  for (const Case& one : cases) {
+    CAPTURE(std::string(one.flags));
+    const auto counted = [&](int steps) {
+      const std::string file = (folder.path() / "counters.json").string();
+      const Outcome run = cluster(
+          fmt::format("--hosts 2 --ranks-per-host 2 --rate 10gbit --counters {} -- {} --data {} --g-data 4 --layers {} "
+                      "--hidden {} --heads {} --sequence-length {} --batch-size 8 --microbatch-size 1 --steps {} "
+                      "--validation-split 0 --all-reduce ring --all-gather {} --reduce-scatter {} --reuse off {}",
+                      file, RANVIER_TRAIN, text, gpt.layers, gpt.hidden, gpt.heads, gpt.sequence_length, steps,
+                      one.algorithm, one.algorithm, one.flags));
+      CAPTURE(run.output);
+      REQUIRE(run.status == 0);
+      const auto link = links(folder.read("counters.json"));
+      REQUIRE(link.size() == 2);
+      return link.at("host0 between").out + link.at("host1 between").out;
+    };
+    const double bytes = (counted(4) - counted(1)) / 3;  // of a step, without what starts and ends a job
+    MESSAGE(std::string(one.flags) << ": " << bytes / 1e6 << " MB a step, derived " << one.elements * 4 / 1e6);
+    CHECK(bytes == doctest::Approx(one.elements * 4).epsilon(0.03));
   }
 }
 
