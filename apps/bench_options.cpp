@@ -92,6 +92,16 @@ OptionBinding sizes(std::vector<std::size_t>& field) {
       runtime::bytes_text);
 }
 
+OptionBinding size(std::size_t& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            const auto bytes = runtime::parse_bytes(text);
+            if (!bytes || *bytes == 0) return "a size such as 64KiB or 16MiB";
+            field = *bytes;
+            return {};
+          },
+          .write = [&field] { return runtime::bytes_text(field); }};
+}
+
 OptionTable declare(BenchOptions& options) {
   OptionTable table;
   table.concern("Links");
@@ -104,6 +114,8 @@ OptionTable declare(BenchOptions& options) {
   table.add({"algorithms", "LIST", fmt::format("by which: {}", fmt::join(known_algorithms(), ",")),
              algorithm_names(options.algorithms), "all"});
   table.add({"sizes", "LIST", "bytes of the whole buffer", sizes(options.sizes)});
+  table.add({"chunk-size", "SIZE", "of a rank's piece, that a plan moves at a time", size(options.chunk_bytes)});
+  table.add({"depth", "N", "chunks on their way at a time", runtime::whole(options.depth, 1)});
   table.add({"repeat", "N", "times of which the median is taken", runtime::whole(options.repeat, 1)});
   table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
              runtime::text(options.links), "none"});
@@ -129,7 +141,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   OptionTable table = declare(options);
   table.parse(argc, argv);
   if (options.help || options.version) return options;
-  for (const char* flag : {"algorithms", "sizes", "repeat", "links"}) {
+  for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
     fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
   }

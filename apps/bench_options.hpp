@@ -3,6 +3,7 @@
 
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
+#include "collectives/plan_choice.hpp"
 #include "runtime/options.hpp"
 
 #include <cstddef>
@@ -19,6 +20,8 @@ struct BenchOptions {
   std::vector<collectives::Collective> collectives;
   std::vector<std::string> algorithms;  ///< names of algorithms.hpp and "mpi"; empty: all
   std::vector<std::size_t> sizes = {1 << 20, 16 << 20, 64 << 20};
+  std::size_t chunk_bytes = collectives::PlanChoice{}.chunk_bytes;
+  int depth = collectives::PlanChoice{}.depth;
   int repeat = 11;
   int node_size = 0;  ///< 0: as MPI says
   double seconds = 60;

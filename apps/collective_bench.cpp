@@ -103,7 +103,11 @@ class CollectiveBench {
   Case make(Collective collective, const std::string& name, std::size_t elements) {
     Case made{.algorithm = name};
     if (name == "mpi") return made;
-    const PlanChoice choice{.all_gather = name, .reduce_scatter = name, .all_reduce = name};
+    const PlanChoice choice{.all_gather = name,
+                            .reduce_scatter = name,
+                            .all_reduce = name,
+                            .chunk_bytes = options_.chunk_bytes,
+                            .depth = options_.depth};
     const collectives::OperationShape shape{collective, {elements}, dtype};
     const std::size_t bytes = PlanCommunicator::staging_bytes(team_, me_, choice, {&shape, 1});
     made.staging = rank_.device().allocate(std::max<std::size_t>(bytes, 1), runtime::MemorySpace::host);

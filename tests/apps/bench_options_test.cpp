@@ -56,6 +56,7 @@ TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason
   refused({"--collectives", "all-gather", "--sizes", "1MiB,much"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--sizes", "0"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--repeat", "0"}, "--repeat");
+  refused({"--collectives", "all-gather", "--chunk-size", "0"}, "a size such as 64KiB");
   refused({"--algorithms", "ring"}, "--algorithms says how collectives are timed, and none is");
   refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"}, "choose one of them");
   refused({"--collectives", "all-gather", "--links", "/nowhere/links.json"},
