@@ -52,6 +52,15 @@ Script script_of(const Plan& plan, int rank) {
   return script;
 }
 
+Script shifted(Script script, std::size_t distance) {
+  for (Script::Step& step : script.steps) {
+    for (Script::Message& message : step.messages) {
+      for (Range& range : message.ranges) range.begin += distance;
+    }
+  }
+  return script;
+}
+
 std::vector<Script> scripts_of(std::span<const Plan> plans, int rank) {
   std::vector<Script> scripts;
   for (const Plan& plan : plans) scripts.push_back(script_of(plan, rank));

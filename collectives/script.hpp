@@ -18,18 +18,26 @@ struct Script {
     Action action = Action::send;
     int peer = 0;
     std::vector<Range> ranges;  ///< one after the other
+
+    friend bool operator==(const Message&, const Message&) = default;
   };
   struct Step {
     std::vector<Message> messages;  ///< one for each peer and direction at most
     bool may_arrive_early = true;   ///< its receives write nothing that the busy step before works on
+
+    friend bool operator==(const Step&, const Step&) = default;
   };
 
   std::size_t elements = 0;
   int ranks = 0;
   std::vector<Step> steps;  ///< idle ones too, so that those of several scripts of one algorithm correspond
+
+  friend bool operator==(const Script&, const Script&) = default;
 };
 
 [[nodiscard]] Script script_of(const Plan& plan, int rank);
+/// The same with every range `distance` further along.
+[[nodiscard]] Script shifted(Script script, std::size_t distance);
 [[nodiscard]] std::vector<Script> scripts_of(std::span<const Plan> plans, int rank);
 
 }  // namespace ranvier::collectives

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
+#include "collectives/algorithms.hpp"
 #include "runtime/error.hpp"
 
 using namespace ranvier::collectives;
@@ -34,6 +37,26 @@ TEST_CASE(
   const Script script = script_of(plan, 0);
   CHECK(!script.steps[2].may_arrive_early);
   CHECK(script.steps[3].may_arrive_early);
+}
+
+TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
+      for (const auto& [inner, outer] : {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}, {3, 2}, {4, 2}}) {
+        const Topology topology = Topology::regular(inner, outer);
+        for (const std::size_t length : {0, 1, 2, 7, 40}) {
+          for (const int chunks : {1, 2, 3, 5, 8}) {
+            CAPTURE(algorithm.name);
+            const std::size_t elements = length * static_cast<std::size_t>(topology.ranks());
+            const auto plans = algorithm.plans(topology, elements, chunks);
+            for (int rank = 0; rank < topology.ranks(); ++rank) {
+              CHECK(algorithm.scripts(topology, elements, chunks, rank) == scripts_of(plans, rank));
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("a step that both keeps and adds what comes from one rank is refused: it would be one message") {
