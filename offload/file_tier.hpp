@@ -5,6 +5,8 @@
 // A thread of the tier submits requests and waits for them, so the loop never blocks (the kernel may block while
 // it takes a request), need not poll, and learns of a completion by a post at once.
 //
+// Transfers go to and from memory of the host: pinned slots beside a GPU, anything on the `cpu` device.
+//
 // io_uring and O_DIRECT are used where the system grants them; description() says what was refused and why.
 #pragma once
 

@@ -28,6 +28,12 @@ std::string HostTier::description() const {
   return fmt::format("{} memory, {}", to_string(space_), runtime::format_bytes(reserved_bytes()));
 }
 
+std::span<std::byte> HostTier::memory(Region region) const {
+  expect(arena_ != nullptr && region.index < items_.size(), "region {} of a host tier that has {} of {} started",
+         region.index, arena_ == nullptr ? 0 : items_.size(), regions().size());
+  return {arena_->slot(items_[region.index]), regions()[region.index].bytes};
+}
+
 void HostTier::fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
   copy(streams_.fetch, to.data(), arena_->slot(items_[region.index]) + offset, to.size(), std::move(done));
 }

@@ -5,6 +5,7 @@
 #include "offload/tier.hpp"
 #include "runtime/device.hpp"
 
+#include <span>
 #include <vector>
 
 namespace ranvier::offload {
@@ -24,6 +25,9 @@ class HostTier final : public Tier {
   void plan(runtime::MemoryPlan& plan) override;
   void start(const runtime::Arena& arena) override;
   [[nodiscard]] std::string description() const override;
+
+  /// The region itself, once started: work on host threads needs no copy of it (`--optimizer-step host`).
+  [[nodiscard]] std::span<std::byte> memory(Region region) const;
 
  protected:
   void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) override;

@@ -7,7 +7,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
+#include <span>
 
 using namespace ranvier;
 using namespace ranvier::offload;
@@ -38,6 +40,26 @@ TEST_CASE("a host tier keeps what was stored, on every device and in either spac
       }
     }
   }
+}
+
+TEST_CASE("the memory of a host tier's region is what is stored there") {
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("copy", StreamWidth::one);
+  AsioLoop loop;
+  HostTier tier(loop, {*stream, *stream});
+  tier.reserve(MemoryKind::optimizer, "first", 4096);
+  const Region second = tier.reserve(MemoryKind::optimizer, "second", 9000);
+  CHECK_THROWS_AS((void)tier.memory(second), Error);
+  MemoryPlan plan;
+  tier.plan(plan);
+  const Arena arena(*device, plan);
+  tier.start(arena);
+  const std::span<std::byte> memory = tier.memory(second);
+  REQUIRE(memory.size() == 3 * 4096);
+  const Blocks stored = Blocks::random(4096, 1);
+  run_transfers(loop, 1, [&](const Handler& done) { tier.store(second, 8192, stored.span(), done); });
+  CHECK(std::equal(stored.span().begin(), stored.span().end(), memory.begin() + 8192));
+  CHECK_THROWS_AS((void)tier.memory({2}), Error);
 }
 
 TEST_CASE("a host tier whose regions are not all in the plan does not start") {
