@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace ranvier::actors {
@@ -14,6 +15,17 @@ using collectives::Plan;
 using collectives::PlanChoice;
 using collectives::Team;
 using collectives::TeamKind;
+
+namespace {
+
+bool uses(const collectives::ShardFlow& flow, Collective collective, TeamKind team) {
+  const auto is_it = [&](const collectives::Hop& hop) { return hop.collective == collective && hop.team == team; };
+  return std::ranges::any_of(std::array{&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch,
+                                        &flow.reduce_batch, &flow.gather_gradient, &flow.refresh},
+                             [&](const auto* hops) { return std::ranges::any_of(*hops, is_it); });
+}
+
+}  // namespace
 
 std::vector<Team> teams_of(std::span<const int> node_of, int group_size, TeamKind kind) {
   const collectives::Groups groups(node_of, group_size);
@@ -53,6 +65,9 @@ double seconds_together(std::span<const Team> teams, std::span<const int> node_o
 
 PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, const ChoiceOptions& options) {
   PlanChoices choices;
+  const std::optional<collectives::ShardFlow> flow =
+      options.sharding ? std::optional(collectives::ShardLayout(node_of, group_size, 0).flow(*options.sharding))
+                       : std::nullopt;
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<TeamKind>(k);
     const std::vector<Team> teams = teams_of(node_of, group_size, kind);
@@ -63,7 +78,7 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     const auto choose = [&](Collective collective, const std::string& given, runtime::DType dtype) -> std::string {
       if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
       std::string_view fastest = collectives::algorithms(collective).front().name;
-      if (teams[0].topology.ranks() == 1) return std::string(fastest);
+      if (teams[0].topology.ranks() == 1 || (flow && !uses(*flow, collective, kind))) return std::string(fastest);
       double least = -1;
       for (const Algorithm& each : collectives::algorithms(collective)) {
         const double seconds = seconds_together(teams, node_of, each, choice, elements, dtype, options.links);

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct ChoiceOptions {
   collectives::Links links = assumed_links;
   std::size_t largest_unit = 0;  ///< elements, padded
   models::Precision precision;
+  /// Whose collectives are wanted: the others are left at the first algorithm. None: all are.
+  std::optional<collectives::Sharding> sharding = std::nullopt;
 };
 
 /// For a column whose rank r is on node `node_of[r]`, in groups of `group_size`. Throws ErrorCode::usage for a name

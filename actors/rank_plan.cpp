@@ -81,7 +81,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                            {.names = options.algorithms,
                                             .links = options.links,
                                             .largest_unit = largest_unit(architecture, options.grid.g_data),
-                                            .precision = options.precision});
+                                            .precision = options.precision,
+                                            .sharding = options.sharding});
   plan.flow = plan.column->layout.flow(options.sharding);
   plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
                                              options.precision, plan.memory);

@@ -54,15 +54,6 @@ PhaseVolume Volume::total() const noexcept {
   return sum;
 }
 
-std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
-  std::vector<UnitMoves> moves;
-  for (const ShardedUnit& unit : units) {
-    const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
-    moves.push_back({unit.elements, times, times, times});
-  }
-  return moves;
-}
-
 struct VolumeCounter::Memory {
   /// Without a collective: pulls.
   using Key = std::tuple<std::optional<Collective>, TeamKind, std::size_t, runtime::DType>;
@@ -93,7 +84,9 @@ Volume VolumeCounter::count(std::span<const UnitMoves> units, const Sharding& sh
   const auto [compute, gradient] = options_.precision;
   Volume volume;
   for (const UnitMoves& unit : units) {
-    const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) {
+    const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
+      // In fp32 the optimizer's copy is the only one; where that is whole, nothing has to be gathered.
+      if (compute == runtime::DType::f32 && layout_.pieces(sharding.optimizer) == 1) return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
     volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);

@@ -1,13 +1,13 @@
-// What the data-parallel half of a batch sends, and over which links: PaRO's Table 2 for any sharding and algorithms,
-// any groups, and uneven nodes. Pure data; any thread.
+// What the data-parallel half of a batch sends, and over which links: PaRO's Table 2 for any sharding and
+// algorithms, any groups, and uneven nodes. Pure data; any thread.
 //
 // Counted is what all ranks of one column send: gathers of parameters and sums of gradients, padding included. Left
-// out is what passes between stages (activations and their gradients, the gradients of a tied unit), a few numbers of
-// consensus, and validation.
+// out is what passes between stages (activations and their gradients, the gradients of a tied unit), a few numbers
+// of consensus, and validation.
 #pragma once
 
 #include "actors/algorithm_choice.hpp"
-#include "actors/sharded_unit.hpp"
+#include "actors/unit_moves.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -15,18 +15,6 @@
 #include <vector>
 
 namespace ranvier::actors {
-
-/// How often a unit's parameters and gradients move in a batch.
-struct UnitMoves {
-  std::size_t elements = 0;
-  std::uint64_t forward_gathers = 0;
-  std::uint64_t backward_gathers = 0;
-  std::uint64_t reductions = 0;  ///< of single microbatches, where gradients are not whole
-
-  friend bool operator==(const UnitMoves&, const UnitMoves&) = default;
-};
-/// As the papers count: every layer gathers what it uses for every pass of every microbatch of a row.
-[[nodiscard]] std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
 /// Over one class of links.
 struct Sent {

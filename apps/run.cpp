@@ -5,6 +5,7 @@
 #include "apps/agreement.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
+#include "apps/sharding.hpp"
 #include "models/initialize.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/weights/unit_weights.hpp"
@@ -155,8 +156,7 @@ void Run::execute() {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
     if (options_.run.request == Request::dry_run) {
       fmt::print("{}", largest_memory_table(stages_));
-      const ShardSetting setting = resolve_sharding(options_, job_.architecture, session_.nodes());
-      fmt::print("\n{}", shard_table(options_, job_.architecture, setting));
+      fmt::print("\n{}", shard_table(options_, job_.architecture, trainer_options_, stages_));
     }
     std::fflush(stdout);
   }
@@ -173,7 +173,7 @@ void Run::plan() {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
     trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
   }
-  const ShardSetting setting = resolve_sharding(options_, job_.architecture, session_.nodes());
+  const ShardSetting setting = resolve_sharding(options_, session_.nodes());
   trainer_options_.node_of = setting.node_of;
   trainer_options_.group_size = setting.group_size;
   trainer_options_.links = setting.links;

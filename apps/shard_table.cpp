@@ -24,14 +24,13 @@ namespace {
 std::string amount(std::uint64_t bytes) { return bytes == 0 ? "–" : runtime::format_bytes(bytes); }
 
 /// "group: all-gather recursive, reduce-scatter ring; replicas: …", of what the sharding uses.
-std::string algorithm_text(const Sharding& sharding, const ShardSetting& setting) {
-  const collectives::ShardFlow flow =
-      collectives::ShardLayout(setting.node_of_row, setting.group_size, 0).flow(sharding);
+std::string algorithm_text(const actors::RankPlan& plan) {
+  const collectives::ShardFlow& flow = plan.flow;
   std::map<TeamKind, std::set<std::string>> by_team;
   for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch, &flow.reduce_batch,
                            &flow.gather_gradient, &flow.refresh}) {
     for (const collectives::Hop& hop : *hops) {
-      const auto& choice = setting.algorithms[static_cast<std::size_t>(hop.team)];
+      const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
       by_team[hop.team].insert(
           fmt::format("{} {}", to_string(hop.collective), choice.algorithm_of(hop.collective).name));
     }
@@ -52,59 +51,76 @@ std::string link_text(const collectives::Link& link) {
 struct Cost {
   actors::StateBytes states;  ///< of the stage with the most
   Volume volume;              ///< of all columns; seconds of the slowest one
+  std::uint64_t paper_inter_node_bytes = 0;
 };
 
-class Stages {
+/// The places that gathered units would have on a stage if its parameters were shared out.
+actors::ParameterStore::Memory places_of(const actors::RankPlan& plan, const models::Architecture& architecture,
+                                         const models::Precision& precision) {
+  const Sharding shared{collectives::Scope::global, collectives::Scope::global, collectives::Scope::global};
+  runtime::MemoryPlan scratch;
+  actors::ColumnOptions column = *plan.column;
+  column.sharding = shared;
+  const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, scratch);
+  return actors::ParameterStore::plan(*plan.stage, states, column, column.layout.flow(shared),
+                                      plan.parameter_options, scratch);
+}
+
+class Column {
  public:
-  Stages(const TrainOptions& options, const models::Architecture& architecture, const ShardSetting& setting)
-      : options_(&options), setting_(&setting) {
-    const auto& [stages, rows] = options.grid.shape;
-    const int row_samples = options.batch.batch_size / rows;
-    micro_steps_ = (row_samples + options.batch.microbatch_size - 1) / options.batch.microbatch_size;
-    const auto layers = actors::stage_layers(architecture, stages);
-    for (int stage = 0; stage < stages; ++stage) {
-      const auto first = setting.node_of.begin() + static_cast<std::ptrdiff_t>(stage) * rows;
-      counters_.push_back(std::make_unique<actors::VolumeCounter>(
-          actors::VolumeOptions{.node_of = {first, first + rows},
-                                .node_of_row = setting.node_of_row,
-                                .group_size = setting.group_size,
-                                .algorithms = setting.algorithms,
-                                .links = setting.links,
-                                .precision = options.precision.types,
-                                .pulls = stages > 1 && options.batch.policy == PipelinePolicy::message_driven}));
-      units_.push_back(actors::sharded_units(architecture, layers[static_cast<std::size_t>(stage)], rows));
-    }
+  Column(const models::Architecture& architecture, const actors::TrainerOptions& trainer,
+         const actors::RankPlan& plan, const actors::ColumnShape& shape, const actors::PlanChoices& algorithms,
+         int micro_steps)
+      : trainer_(&trainer),
+        group_size_(shape.group_size),
+        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data)),
+        paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
+        moves_(paper_),
+        counter_({.node_of = nodes_of_column(trainer, plan.position.stage),
+                  .node_of_row = shape.node_of_row,
+                  .group_size = shape.group_size,
+                  .algorithms = algorithms,
+                  .links = trainer.links,
+                  .precision = trainer.precision,
+                  .pulls = plan.parameter_options.pulls}) {
+    if (trainer.grid.g_data == 1) return;
+    moves_ = actors::replayed_moves(
+        *plan.stage, units_, places_of(plan, architecture, trainer.precision),
+        {plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse});
   }
 
-  [[nodiscard]] int micro_steps() const noexcept { return micro_steps_; }
-
-  [[nodiscard]] Cost cost(const Sharding& sharding) {
-    Cost cost;
-    for (std::size_t stage = 0; stage < units_.size(); ++stage) {
-      const auto states = actors::state_bytes(units_[stage], sharding, options_->grid.shape.g_data,
-                                              setting_->group_size, options_->precision.types);
-      if (states.total() > cost.states.total()) cost.states = states;
-      const auto moves = actors::moves_of(units_[stage], static_cast<std::uint64_t>(micro_steps_));
-      const Volume column = counters_[stage]->count(moves, sharding);
-      for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
-        const double slowest = std::max((cost.volume.*phase).seconds, (column.*phase).seconds);
-        cost.volume.*phase += column.*phase;
-        (cost.volume.*phase).seconds = slowest;
-      }
+  void add_to(Cost& cost, const Sharding& sharding) {
+    const auto states =
+        actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_, trainer_->precision);
+    if (states.total() > cost.states.total()) cost.states = states;
+    const Volume column = counter_.count(moves_, sharding);
+    for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
+      const double slowest = std::max((cost.volume.*phase).seconds, (column.*phase).seconds);
+      cost.volume.*phase += column.*phase;
+      (cost.volume.*phase).seconds = slowest;
     }
-    return cost;
+    cost.paper_inter_node_bytes += counter_.count(paper_, sharding).total().inter_node.bytes;
   }
 
  private:
-  const TrainOptions* options_;
-  const ShardSetting* setting_;
-  int micro_steps_ = 1;
-  std::vector<std::unique_ptr<actors::VolumeCounter>> counters_;
-  std::vector<std::vector<actors::ShardedUnit>> units_;
+  static std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage) {
+    std::vector<int> nodes;
+    for (int row = 0; row < trainer.grid.g_data; ++row) {
+      const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
+      nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
+    }
+    return nodes;
+  }
+
+  const actors::TrainerOptions* trainer_;
+  int group_size_;
+  std::vector<actors::ShardedUnit> units_;
+  std::vector<actors::UnitMoves> paper_, moves_;
+  actors::VolumeCounter counter_;
 };
 
 std::string line(const std::string& name, bool chosen, const Cost& cost) {
-  const auto& [states, volume] = cost;
+  const auto& [states, volume, paper] = cost;
   std::string text =
       fmt::format("{} {:<8}{:>11}{:>11}{:>11}{:>11} ", chosen ? '*' : ' ', name, amount(states.parameters),
                   amount(states.gradients), amount(states.optimizer), amount(states.total()));
@@ -114,36 +130,54 @@ std::string line(const std::string& name, bool chosen, const Cost& cost) {
     }
     text += ' ';
   }
-  return text + fmt::format("{:>9}\n", fmt::format("{:.3g} s", volume.total().seconds));
+  return text + fmt::format("{:>10}{:>11}\n", amount(paper), fmt::format("{:.3g} s", volume.total().seconds));
 }
 
 }  // namespace
 
 std::string shard_table(const TrainOptions& options, const models::Architecture& architecture,
-                        const ShardSetting& setting) {
-  const Sharding& chosen = options.shard.sharding;
-  Stages stages(options, architecture, setting);
-  const int rows = options.grid.shape.g_data;
-  const std::set<int> nodes(setting.node_of.begin(), setting.node_of.end());
+                        const actors::TrainerOptions& trainer, std::span<const actors::RankPlan> stages) {
+  const Sharding& chosen = trainer.sharding;
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  const int rows = trainer.grid.g_data;
+  const int row_samples = trainer.batch_size / rows;
+  const int microbatch = std::min(trainer.microbatch_size, row_samples);
+  const int micro_steps = (row_samples + microbatch - 1) / microbatch;
+  const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
+                                                    {.names = trainer.algorithms,
+                                                     .links = trainer.links,
+                                                     .largest_unit = actors::largest_unit(architecture, rows),
+                                                     .precision = trainer.precision});
+  std::vector<std::unique_ptr<Column>> columns;
+  for (const actors::RankPlan& stage : stages) {
+    columns.push_back(std::make_unique<Column>(architecture, trainer, stage, shape, algorithms, micro_steps));
+  }
+  const auto cost_of = [&](const Sharding& sharding) {
+    Cost cost;
+    for (const auto& column : columns) column->add_to(cost, sharding);
+    return cost;
+  };
+
+  const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
   std::string text = fmt::format(
       "sharding {}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
-      to_string(chosen), rows, setting.group_size, options.grid.ranks, nodes.size(), nodes.size() == 1 ? "" : "s",
-      stages.micro_steps(), stages.micro_steps() == 1 ? "" : "es");
-  text += fmt::format("  {}\n", algorithm_text(chosen, setting));
-  text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(setting.links.intra_node),
-                      link_text(setting.links.inter_node),
+      to_string(chosen), rows, shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s",
+      micro_steps, micro_steps == 1 ? "" : "es");
+  text += fmt::format("  {}\n", algorithm_text(stages[0]));
+  text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
+                      link_text(trainer.links.inter_node),
                       options.shard.measured ? options.shard.links : "assumed; --links gives measured ones");
-  text += fmt::format("{:<10}{:^45}{:^31}{:^31}{:>9}\n", "", "held by a rank", "sent between nodes in a batch",
-                      "sent inside nodes in a batch", "seconds");
-  text += fmt::format("{:<10}{:>11}{:>11}{:>11}{:>11} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>9}\n", "  shard",
-                      "parameters", "gradients", "optimizer", "sum", "forward", "backward", "update", "forward",
-                      "backward", "update", "on links");
+  text += fmt::format("{:<10}{:^45}{:^31}{:^31}{:>10}{:>11}\n", "", "held by a rank",
+                      "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
+  text += fmt::format("{:<10}{:>11}{:>11}{:>11}{:>11} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n",
+                      "  shard", "parameters", "gradients", "optimizer", "sum", "forward", "backward", "update",
+                      "forward", "backward", "update", "between", "on links");
   bool has_name = false;
   for (const auto& [name, sharding] : collectives::named_shardings()) {
     has_name = has_name || sharding == chosen;
-    text += line(std::string(name), sharding == chosen, stages.cost(sharding));
+    text += line(std::string(name), sharding == chosen, cost_of(sharding));
   }
-  if (!has_name) text += line(to_string(chosen), true, stages.cost(chosen));
+  if (!has_name) text += line(to_string(chosen), true, cost_of(chosen));
   return text;
 }
 

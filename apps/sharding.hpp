@@ -1,10 +1,9 @@
-// What the flags about sharding come to on the nodes of a run: how the columns are laid out, and which algorithms
-// their collectives use. Pure; any thread; the same on all ranks.
+// What the flags about sharding come to on the nodes of a run: how the columns are laid out, over which links.
+// Pure; any thread; the same on all ranks.
 #pragma once
 
 #include "actors/algorithm_choice.hpp"
 #include "apps/train_options.hpp"
-#include "models/architecture.hpp"
 
 #include <span>
 #include <vector>
@@ -16,11 +15,9 @@ struct ShardSetting {
   std::vector<int> node_of_row;  ///< as all columns are laid out
   int group_size = 1;
   collectives::Links links;
-  actors::PlanChoices algorithms;
 };
 
 /// `asked_nodes` is what MPI answered; a job that --world imagines needs none.
-[[nodiscard]] ShardSetting resolve_sharding(const TrainOptions& options, const models::Architecture& architecture,
-                                            std::span<const int> asked_nodes);
+[[nodiscard]] ShardSetting resolve_sharding(const TrainOptions& options, std::span<const int> asked_nodes);
 
 }  // namespace ranvier::apps

@@ -77,6 +77,18 @@ TEST_CASE("teams that share the links of their nodes take as long as those links
   CHECK(seconds(replicas) == doctest::Approx(2));
 }
 
+TEST_CASE("where a sharding is given, what it does not use is not weighed up") {
+  const ChoiceOptions all{.largest_unit = large};
+  ChoiceOptions of_mics = all;
+  of_mics.sharding = collectives::parse_sharding("mics");
+  const auto wanted = choose_algorithms(two_by_two, 2, all), chosen = choose_algorithms(two_by_two, 2, of_mics);
+  CHECK(of(chosen, TeamKind::column).all_gather == "ring");
+  CHECK(of(wanted, TeamKind::column).all_gather != "ring");
+  CHECK(of(chosen, TeamKind::group).all_gather == of(wanted, TeamKind::group).all_gather);
+  CHECK(of(chosen, TeamKind::group).reduce_scatter == of(wanted, TeamKind::group).reduce_scatter);
+  CHECK(of(chosen, TeamKind::replicas).all_reduce == of(wanted, TeamKind::replicas).all_reduce);
+}
+
 TEST_CASE("teams of a kind have every rank once") {
   const std::vector<int> nodes{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
   for (const auto& [kind, count, size] :

@@ -140,6 +140,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("activations") != std::string::npos);
+  CHECK(outcome.output.find("paro-iig") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 

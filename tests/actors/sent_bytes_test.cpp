@@ -1,0 +1,185 @@
+// What whole jobs hold and send, against what was worked out beforehand (actors/sharded_unit.hpp,
+// actors/volume.hpp).
+#include "actors/volume.hpp"
+#include "tests/actors/simulated_job.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using collectives::parse_sharding;
+using collectives::Scope;
+using collectives::Sharding;
+using runtime::Channel;
+using runtime::DType;
+using tests::small_gpt;
+
+namespace {
+
+std::vector<Sharding> all_shardings() {
+  std::vector<Sharding> all;
+  for (const char p : std::string("NIG")) {
+    for (const char g : std::string("NIG")) {
+      for (const char o : std::string("NIG")) all.push_back(parse_sharding(std::string{p, g, o}));
+    }
+  }
+  all.push_back(parse_sharding("zero++"));
+  return all;
+}
+
+struct Bytes {
+  std::uint64_t intra_node = 0, inter_node = 0;
+};
+
+/// Counts the payload of collectives and pulls on its way through.
+class CountingTransport final : public runtime::Transport {
+ public:
+  CountingTransport(runtime::Transport& transport, const std::vector<int>& node_of, Bytes& sent)
+      : transport_(&transport), node_of_(&node_of), sent_(&sent) {}
+
+  int rank() const noexcept override { return transport_->rank(); }
+  int ranks() const noexcept override { return transport_->ranks(); }
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
+            runtime::Handler done) override {
+    if (tag.channel == Channel::collective || tag.channel == Channel::piece) {
+      const bool same_node = node_of_->at(std::size_t(rank())) == node_of_->at(std::size_t(peer));
+      for (const auto& range : ranges) (same_node ? sent_->intra_node : sent_->inter_node) += range.size();
+    }
+    transport_->send(peer, tag, ranges, std::move(done));
+  }
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+    transport_->receive(peer, tag, ranges, std::move(done));
+  }
+  std::vector<Pending> pending() const override { return transport_->pending(); }
+
+ private:
+  runtime::Transport* transport_;
+  const std::vector<int>* node_of_;
+  Bytes* sent_;
+};
+
+/// What all ranks together send in all steps.
+Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
+  const tests::RandomTokens tokens(architecture.positions, 37);
+  const int ranks = options.grid.ranks();
+  runtime::Simulation simulation(ranks, {.seed = 5});
+  Bytes sent;
+  std::vector<CountingTransport> transports;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (int r = 0; r < ranks; ++r) transports.emplace_back(simulation.transport(r), options.node_of, sent);
+  for (int r = 0; r < ranks; ++r) {
+    devices.push_back(runtime::make_inline_device());
+    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
+    trainers.push_back(std::make_unique<Trainer>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
+                                                 architecture, tokens, nullptr, options,
+                                                 plan_rank(architecture, tokens.sample_bytes(), options, r)));
+    trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+    trainers.back()->start({.step = [](const StepResult&) {},
+                            .evaluation = [](std::int64_t, double) {},
+                            .done = [&simulation, r] { simulation.loop(r).stop(); }});
+  }
+  simulation.run();
+  return sent;
+}
+
+/// What one batch is worked out to send.
+Bytes worked_out(const models::Architecture& architecture, const TrainerOptions& options, bool as_papers_count) {
+  const ColumnShape shape = column_shape(options);
+  const int rows = options.grid.g_data;
+  const int microbatches = options.batch_size / rows / options.microbatch_size;
+  Bytes bytes;
+  for (int stage = 0; stage < options.grid.g_inter; ++stage) {
+    const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
+    const auto units = sharded_units(architecture, plan.layers, rows);
+    const auto moves =
+        as_papers_count || plan.parameter_memory.slots_of_class.empty()
+            ? moves_of(units, std::uint64_t(microbatches))
+            : replayed_moves(*plan.stage, units, plan.parameter_memory,
+                             {plan.policy, stage, options.grid.g_inter, microbatches, options.reuse});
+    const auto first = options.node_of.begin() + stage * rows;
+    VolumeCounter counter({.node_of = {first, first + rows},
+                           .node_of_row = shape.node_of_row,
+                           .group_size = shape.group_size,
+                           .algorithms = plan.column->choices,
+                           .precision = options.precision,
+                           .pulls = plan.parameter_options.pulls});
+    const auto total = counter.count(moves, options.sharding).total();
+    bytes.intra_node += total.intra_node.bytes;
+    bytes.inter_node += total.inter_node.bytes;
+  }
+  return bytes;
+}
+
+models::Architecture gpt_of(int layers, const models::Precision& precision) {
+  models::GptOptions gpt = small_gpt(layers);
+  gpt.precision = precision;
+  return models::make_gpt(gpt);
+}
+
+TrainerOptions run_of(int g_inter, int g_data, int node_size) {
+  TrainerOptions options = tests::small_run();
+  options.grid = {g_inter, g_data};
+  options.batch_size = 4 * g_data;
+  options.microbatch_size = 1;
+  options.policy = Policy::one_f_one_b;
+  for (int rank = 0; rank < g_inter * g_data; ++rank) options.node_of.push_back(rank / node_size);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a job sends to the byte what was worked out for it, under every sharding") {
+  struct Shape {
+    int g_inter, g_data, node_size;
+  };
+  for (const auto& [g_inter, g_data, node_size] : {Shape{1, 4, 2}, {1, 6, 3}, {2, 2, 2}, {2, 4, 4}, {1, 3, 2}}) {
+    auto options = run_of(g_inter, g_data, node_size);
+    for (const Sharding& sharding : all_shardings()) {
+      options.sharding = sharding;
+      for (const int prefetch : {0, 2}) {
+        if (prefetch == 0 && sharding.parameters == Scope::none) continue;
+        options.prefetch = prefetch;
+        options.reuse = g_data % 3 != 0 || prefetch > 0;
+        options.precision = prefetch == 0 ? models::Precision{DType::bf16, DType::f32} : models::Precision{};
+        const auto gpt = gpt_of(6, options.precision);
+        CAPTURE(g_inter);
+        CAPTURE(g_data);
+        CAPTURE(to_string(sharding));
+        CAPTURE(prefetch);
+        const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+        CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
+        CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+      }
+    }
+  }
+}
+
+TEST_CASE("a pipeline that messages drive sends no more than the papers count") {
+  const auto gpt = gpt_of(6, {});
+  auto options = run_of(2, 4, 2);
+  options.policy = Policy::message_driven;
+  for (const char* name : {"zero1", "zero3", "mics", "paro-igg", "zero++"}) {
+    CAPTURE(name);
+    options.sharding = parse_sharding(name);
+    const Bytes sent = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
+    CHECK(sent.intra_node <= std::uint64_t(options.steps) * most.intra_node);
+    CHECK(sent.inter_node <= std::uint64_t(options.steps) * most.inter_node);
+    CHECK(sent.intra_node + sent.inter_node > 0);
+  }
+}
+
+TEST_CASE("a job that reuses nothing sends what the papers count") {
+  auto options = run_of(1, 4, 2);
+  options.reuse = false;
+  const auto gpt = gpt_of(5, {});
+  for (const Sharding& sharding : all_shardings()) {
+    CAPTURE(to_string(sharding));
+    options.sharding = sharding;
+    const Bytes sent = sent_by_run(gpt, options), papers = worked_out(gpt, options, true);
+    CHECK(sent.intra_node == std::uint64_t(options.steps) * papers.intra_node);
+    CHECK(sent.inter_node == std::uint64_t(options.steps) * papers.inter_node);
+  }
+}
