@@ -302,7 +302,7 @@ TEST_CASE("training gives the same bits on two hosts as on one") {
       const std::string file = (folder.path() / "metrics.jsonl").string();
       const Outcome run = cluster(
           fmt::format("{} -- {} --data {} {} --layers 4 --hidden 64 --heads 4 --sequence-length 32 --batch-size 16 "
-                      "--microbatch-size 2 --steps 5 --metrics {}",
+                      "--microbatch-size 2 --steps 5 --all-reduce ring --metrics {}",
                       hosts, RANVIER_TRAIN, text, grid, file));
       CAPTURE(run.output);
       REQUIRE(run.status == 0);
