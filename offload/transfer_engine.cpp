@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -18,9 +19,14 @@
 namespace ranvier::offload {
 namespace {
 
-/// A request that was answered this often in a row without a byte moved has failed.
-constexpr int most_attempts = 200;
-constexpr auto pause_between_attempts = std::chrono::microseconds(100);
+/// A request that was answered this often in a row without a byte moved has failed: after a good second, where it
+/// was put off each time.
+constexpr int most_attempts = 60;
+
+/// How long to wait before requests are submitted once more that the system put off (EAGAIN).
+std::chrono::microseconds pause_before(int attempt) {
+  return std::chrono::microseconds(std::min(20'000, 100 << std::min(attempt, 8)));
+}
 
 }  // namespace
 
@@ -77,6 +83,7 @@ struct TransferEngine::State {
   std::vector<std::size_t> again;  // ids of requests to be submitted once more
   std::vector<IoRequest> batch;
   std::size_t in_flight = 0;
+  std::chrono::microseconds pause{};  // before the next submission
   bool failed = false;
 
   std::thread thread;
@@ -93,7 +100,9 @@ void TransferEngine::State::serve() {
       completed.clear();
       queue->wait(completed);
       in_flight -= completed.size();
+      pause = {};
       for (const IoCompletion& completion : completed) complete(completion);
+      if (pause.count() != 0) std::this_thread::sleep_for(pause);
     }
   } catch (...) {  // of the queue itself
     loop.stop(std::current_exception());
@@ -156,7 +165,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
     const auto error = static_cast<int>(-completion.result);
     if ((error != EINTR && error != EAGAIN) || ++request.attempts == most_attempts)
       return fail_with(request, std::strerror(error));
-    if (error == EAGAIN) std::this_thread::sleep_for(pause_between_attempts);
+    if (error == EAGAIN) pause = std::max(pause, pause_before(request.attempts));
   } else {
     // Short: what follows begins on a block again, as O_DIRECT asks. Nothing moved at all is the end of the file.
     const std::size_t moved = static_cast<std::size_t>(completion.result) / Tier::block_bytes * Tier::block_bytes;

@@ -14,6 +14,16 @@ namespace {
 
 constexpr std::uint64_t wake_id = ~std::uint64_t{0};
 
+/// Linux 5.1 has io_uring, but reads and writes of one plain buffer came with 5.6.
+bool has_plain_transfers(io_uring& ring) {
+  io_uring_probe* probe = io_uring_get_probe_ring(&ring);
+  if (probe == nullptr) return false;
+  const bool has = io_uring_opcode_supported(probe, IORING_OP_READ) != 0 &&
+                   io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
+  io_uring_free_probe(probe);
+  return has;
+}
+
 class UringQueue final : public IoQueue {
  public:
   /// `wake_file` is an eventfd of its own.
@@ -105,6 +115,11 @@ UringOutcome make_uring_queue(int depth) {
   if (const int result = io_uring_queue_init(2 * static_cast<unsigned>(depth) + 2, &ring, 0); result < 0) {
     ::close(wake_file);
     return {nullptr, -result};
+  }
+  if (!has_plain_transfers(ring)) {
+    io_uring_queue_exit(&ring);
+    ::close(wake_file);
+    return {nullptr, ENOSYS};
   }
   return {std::make_unique<UringQueue>(ring, wake_file), 0};
 }

@@ -3,6 +3,7 @@
 
 #include "offload/tier.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -3,12 +3,13 @@
 
 #include "offload/file_system.hpp"
 
-#include <atomic>
-#include <cerrno>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 

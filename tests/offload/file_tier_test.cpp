@@ -10,10 +10,11 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <future>
+#include <random>
 
 using namespace ranvier;
 using namespace ranvier::offload;
