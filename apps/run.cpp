@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include <unistd.h>
 
@@ -152,6 +153,9 @@ Run::~Run() = default;
 
 void Run::execute() {
   together(session_, [&] { plan(); });
+  // The rank with the least memory decides: units are gathered in the same order and into the same places everywhere.
+  const auto prefetch = static_cast<int>(session_.smallest(trainer_options_.prefetch));
+  if (std::exchange(trainer_options_.prefetch, prefetch) != prefetch) plan_stages();
   if (speaks_) {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
     if (options_.run.request == Request::dry_run) {

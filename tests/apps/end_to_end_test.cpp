@@ -144,6 +144,17 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
+TEST_CASE_FIXTURE(Fixture, "ranks with different memory gather equally far ahead, as far as the smallest allows") {
+  const auto flags = [&](const char* memory) {
+    return small_run(
+        text, {"--shard", "zero3", "--hidden", "64", "--layers", "6", "--device-memory", memory, "--timeout", "5"});
+  };
+  // 4.6 MiB are needed to gather two blocks ahead, 3.8 to gather none.
+  const Outcome outcome = Job({flags("64MiB"), flags("4MiB")}).wait(30s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
   const std::string metrics = file("metrics.jsonl");
   const std::string sizes = "layers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\nbatch-size = 4\n";
