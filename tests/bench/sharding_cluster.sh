@@ -1,27 +1,29 @@
 #!/usr/bin/env bash
 # Training with every named sharding on two emulated hosts of two ranks (tests/cluster), beside what its bytes need.
 #
-#   tests/bench/sharding_cluster.sh [--rate MBIT] [--steps 4] [--shards "zero3 mics paro-iig"] [--build build/release]
-#                                   [-- FLAGS OF ranvier-train]
+#   tests/bench/sharding_cluster.sh [--rate MBIT] [--steps 4] [--repeats 1] [--shards "zero3 mics paro-iig"]
+#                                   [--build build/release] [-- FLAGS OF ranvier-train]
 #
-# 6 layers of 384, microbatches of 1, 4 of them a step and rank. One JSON line per sharding: `seconds` of a step, the
-# median with the limited link; `unlimited_seconds` without a limit; `bytes`, Ethernet frames that left both hosts
-# in a step, and `planned_bytes`, what --dry-run says, which counts no reuse of gathered units (`-- --reuse off`); `links_allow`, the seconds that the busiest direction of the
-# link needs for them; `share`, the larger of that and of the unlimited seconds, over the seconds, which is 1 where the
-# link and the processors always work at the same time; `memory`, what --dry-run says a rank holds in parameters,
-# gradients and optimizer states; `loss` after the last step.
+# 6 layers of 384, microbatches of 1, 4 of them a step and rank. Shardings take turns, as often as --repeats says. One
+# JSON line for each: `seconds` of a step, the median with the limited link; `unlimited_seconds` without a limit; `bytes`, Ethernet frames that left both hosts
+# in a step, and `planned_bytes`, what --dry-run says, which counts a gather for every use (`-- --reuse off`);
+# `links_allow`, the seconds that the busiest direction of the link needs for the bytes; `share`, the larger of that
+# and of the unlimited seconds, over the seconds, which is 1 where the link and the processors always work at the same
+# time; `memory`, what --dry-run says a rank holds in parameters, gradients and optimizer states; `loss` after the last
+# step.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-rate=200 steps=4 build=build/release
+rate=200 steps=4 repeats=1 build=build/release
 shards="ddp zero1 zero2 zero3 mics paro-igg paro-iig paro-nig zero++"
 while (($# > 0)); do
   case $1 in
     --rate) rate=${2%mbit} ;;
     --steps) steps=$2 ;;
+    --repeats) repeats=$2 ;;
     --shards) shards=$2 ;;
     --build) build=$2 ;;
     --) shift; break ;;
-    *) echo "usage: $0 [--rate MBIT] [--steps N] [--shards LIST] [--build FOLDER] [-- FLAGS]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--rate MBIT] [--steps N] [--repeats N] [--shards LIST] [--build FOLDER] [-- FLAGS]" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -35,20 +37,18 @@ train=("$build/apps/ranvier-train" --data models --g-data 4 --layers 6 --hidden 
 on_cluster() {  # <name> <flags of run.sh> <flags of ranvier-train…>
   local name=$1 limit=$2
   shift 2
-  rm -f "$folder/$name.metrics"
+  rm -f "$folder/metrics"
   tests/cluster/run.sh --hosts 2 --ranks-per-host 2 $limit --timeout 3000 --counters "$folder/$name.links" -- \
-    "${train[@]}" "$@" --metrics "$folder/$name.metrics" >"$folder/log" 2>&1 || {
+    "${train[@]}" "$@" --metrics "$folder/metrics" >"$folder/log" 2>&1 || {
     local status=$?
     cat "$folder/log" >&2
     exit $status
   }
+  value seconds "$folder/metrics" | tail -n +2 >>"$folder/$name.seconds"  # the first step warms up
 }
 
-median() {  # of the seconds of a run's steps but the first
-  sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$1" | tail -n +2 | sort -g |
-    awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'
-}
-
+value() { sed 's/.*"'"$1"'":\s*\([0-9.e+-]*\).*/\1/' "$2"; }  # of each step
+median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
 out() { sed -n 's/.*"bytes_out": \([0-9]*\).*/\1/p' "$1"; }  # of each host
 
 # What --dry-run's table says of each sharding: its name, bytes held, bytes between nodes.
@@ -65,14 +65,20 @@ planned() {
     }' "$folder/plan"
 }
 
+for ((r = 0; r < repeats; ++r)); do
+  for shard in $shards; do
+    on_cluster "$shard.free" "" --shard "$shard" --steps "$free_steps"
+    on_cluster "$shard.limited" "--rate ${rate}mbit" --shard "$shard" --steps $((free_steps + steps))
+    value loss "$folder/metrics" | tail -n 1 >"$folder/$shard.loss"
+  done
+done
+
 for shard in $shards; do
-  on_cluster free "" --shard "$shard" --steps "$free_steps"
-  on_cluster limited "--rate ${rate}mbit" --shard "$shard" --steps $((free_steps + steps))
   read -r memory bytes <<<"$(planned "$shard")"
-  paste <(out "$folder/free.links") <(out "$folder/limited.links") | awk -v shard="$shard" -v rate="$rate" \
-    -v steps="$steps" -v seconds="$(median "$folder/limited.metrics")" -v free="$(median "$folder/free.metrics")" \
+  paste <(out "$folder/$shard.free.links") <(out "$folder/$shard.limited.links") | awk -v shard="$shard" -v rate="$rate" \
+    -v steps="$steps" -v seconds="$(median "$folder/$shard.limited.seconds")" -v free="$(median "$folder/$shard.free.seconds")" \
     -v memory="$memory" -v planned="$bytes" -v load="$(cut -d ' ' -f 1 /proc/loadavg)" \
-    -v loss="$(tail -n 1 "$folder/limited.metrics" | sed 's/.*"loss":\s*\([0-9.e+-]*\).*/\1/')" '
+    -v loss="$(<"$folder/$shard.loss")" '
     { step = ($2 - $1) / steps; sum += step; if (step > most) most = step }
     END {
       allowed = most / (rate * 1e6 / 8)
