@@ -43,6 +43,7 @@ std::string algorithm_text(const actors::RankPlan& plan) {
 }
 
 std::string link_text(const collectives::Link& link) {
+  if (!link.measured()) return "not measured";
   return fmt::format("{:.3g} µs, {:.3g} GB/s a rank, {:.3g} GB/s a node", link.latency_seconds * 1e6,
                      link.bytes_per_second / 1e9, link.node_bytes_per_second / 1e9);
 }

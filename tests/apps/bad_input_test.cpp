@@ -128,6 +128,8 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
   check_links_refused("{intra", {"is not JSON"});
   check_links_refused(R"({"inter_node": )" + link + "}", {"lacks the class 'intra_node'", "ranvier-bench --write-links"});
+  const std::string inside = folder.write("inside.json", R"({"intra_node": )" + link + "}").string();
+  check_refused(2, {"--links", inside, "--node-size", "1"}, {"--links " + inside, "lacks the class 'inter_node'"});
   check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }
