@@ -65,7 +65,7 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   CHECK(left == operations);
   rank.loop.run();
   for (int operation = 0; operation < operations; ++operation) {
-    CHECK(as_promised(c, before[operation], after[operation], me));
+    CHECK(as_promised(c, promised(c, before[operation]), after[operation], me));
   }
 }
 

@@ -148,13 +148,12 @@ void run_program(const Program& program, std::uint64_t seed) {
     }
   }
   simulation.run();
-  for (int rank = 0; rank < ranks; ++rank) {
-    CHECK(all[rank].communicator->running().empty());
-    for (std::size_t number = 0; number < program.calls.size(); ++number) {
-      const Call& call = program.calls[number];
-      for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-        CHECK(as_promised(program.case_of(call, part), before[number][part], after[number][part], rank));
-      }
+  for (const Member& member : all) CHECK(member.communicator->running().empty());
+  for (std::size_t number = 0; number < program.calls.size(); ++number) {
+    for (std::size_t part = 0; part < program.calls[number].lengths.size(); ++part) {
+      const Case c = program.case_of(program.calls[number], part);
+      const auto expected = promised(c, before[number][part]);
+      for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after[number][part], rank));
     }
   }
 }
