@@ -163,6 +163,12 @@ void run_program_of_any_type(const Program& program, std::uint64_t seed) {
   with_float_type(program.dtype, [&](auto type) { run_program<decltype(type)>(program, seed); });
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr int programs = 300;  // each takes a hundred times as long
+#else
+constexpr int programs = 2000;
+#endif
+
 constexpr std::array collectives_of_all = {Collective::all_gather, Collective::reduce_scatter,
                                            Collective::all_reduce};
 
@@ -175,7 +181,7 @@ std::string name_of(Collective collective, std::size_t number) {
 
 TEST_CASE(
     "operations of several parts that overlap give the bits of their order of sums, in any order of messages") {
-  for (const std::uint64_t seed : seeds(2000)) {
+  for (const std::uint64_t seed : seeds(programs)) {
     std::mt19937_64 random(seed);
     const auto up_to = [&](std::size_t most) { return static_cast<int>(random() % (most + 1)); };
     const auto topologies = topologies_of(1 + up_to(8));
@@ -184,7 +190,7 @@ TEST_CASE(
     program.choice = {.all_gather = name_of(Collective::all_gather, random()),
                       .reduce_scatter = name_of(Collective::reduce_scatter, random()),
                       .all_reduce = name_of(Collective::all_reduce, random()),
-                      .chunk_bytes = static_cast<std::size_t>(8 + up_to(300)),
+                      .chunk_bytes = static_cast<std::size_t>(32 + up_to(400)),
                       .depth = 1 + up_to(3)};
     program.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
     program.places = 1 + up_to(2);
