@@ -102,11 +102,12 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
   }
   memory.batch = HopPipeline::plan(column, flow.reduce_batch, elements_of(make_bundles(stage, states, options), states),
                                    dtype, "accumulated gradients", plan);
-  const bool exchanges = std::any_of(options.partners.begin(), options.partners.end(),
-                                     [](const auto& partner) { return partner.has_value(); });
+  // Each tied unit has places of its own: both stages must take the same steps whatever unit each completes first.
+  const auto tied = static_cast<std::size_t>(std::count_if(options.partners.begin(), options.partners.end(),
+                                                           [](const auto& partner) { return partner.has_value(); }));
   memory.exchange_staging =
       plan.add({MemoryKind::messages, MemorySpace::device, "tied gradients arriving from the other stage",
-                exchanges ? options.chunk_bytes : 0, static_cast<std::size_t>(options.depth)});
+                tied > 0 ? options.chunk_bytes : 0, tied * static_cast<std::size_t>(options.depth)});
   memory.squares = plan.add(
       {MemoryKind::workspace, MemorySpace::pinned, "sums of squares", sizeof(double), states.all().size()});
   return memory;
@@ -122,7 +123,6 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
       accumulate_(accumulate),
       stage_(&stage),
       states_(&states),
-      column_(&column),
       trace_(&trace),
       options_(std::move(options)),
       shards_(states.shards_gradients()),
@@ -145,10 +145,13 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
     use_in_unit_.push_back(uses[use.unit]++);
     own_places_[use.layer].push_back(states.all()[use.unit].gradients[use_in_unit_.back()].data);
   }
-  for (int d = 0; d < options_.depth; ++d) {
-    exchange_staging_.push_back(arena.slot(memory.exchange_staging, static_cast<std::size_t>(d)));
+  std::size_t staging = 0;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    for (int d = 0; d < options_.depth && options_.partners[u]; ++d) {
+      units_[u].exchange_staging.push_back(arena.slot(memory.exchange_staging, staging++));
+    }
+    squares_.push_back(arena.slot_as<double>(memory.squares, u));
   }
-  for (std::size_t u = 0; u < units_.size(); ++u) squares_.push_back(arena.slot_as<double>(memory.squares, u));
 }
 
 void GradientSync::start(int microbatches, runtime::Handler done) {
@@ -287,8 +290,8 @@ void GradientSync::uses_complete(std::size_t u) {
   if (options_.partners[u]) {
     units_[u].exchanges_begun = 0;
     units_[u].exchanges_missing = (elements + exchange_elements_ - 1) / exchange_elements_;
-    const std::size_t at_once = std::min(exchange_staging_.size(), units_[u].exchanges_missing);
-    for (std::size_t s = 0; s < at_once; ++s) exchange_next(u, s);
+    const std::size_t at_once = std::min(units_[u].exchange_staging.size(), units_[u].exchanges_missing);
+    for (std::size_t s = 0; s < at_once; ++s) exchange_next(u, units_[u].exchange_staging[s]);
   } else if (state.gradients.size() > 1) {
     runtime::add(compute_, state.gradients[0].data, state.gradients[1].data, states_->precision().gradient, elements);
     after(compute_, [this, u] { summed(u); });
@@ -297,7 +300,7 @@ void GradientSync::uses_complete(std::size_t u) {
   }
 }
 
-void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
+void GradientSync::exchange_next(std::size_t u, std::byte* staging) {
   const UnitState& state = states_->all()[u];
   const runtime::DType dtype = states_->precision().gradient;
   const std::size_t elements = state.gradients.front().range.count;
@@ -311,14 +314,14 @@ void GradientSync::exchange_next(std::size_t u, std::size_t staging) {
   auto halves = std::make_shared<int>(2);
   const auto half_done = [this, u, staging, mine, count, dtype, elements, halves] {
     if (--*halves > 0) return;
-    runtime::add(compute_, mine, exchange_staging_[staging], dtype, count);
+    runtime::add(compute_, mine, staging, dtype, count);
     after(compute_, [this, u, staging, elements] {
       if (--units_[u].exchanges_missing == 0) return summed(u);
       const std::size_t chunks = (elements + exchange_elements_ - 1) / exchange_elements_;
       if (units_[u].exchanges_begun < chunks) exchange_next(u, staging);
     });
   };
-  transport_->receive(peer, tag, runtime::Bytes(exchange_staging_[staging], bytes), half_done);
+  transport_->receive(peer, tag, runtime::Bytes(staging, bytes), half_done);
   transport_->send(peer, tag, runtime::ConstBytes(mine, bytes), half_done);
 }
 

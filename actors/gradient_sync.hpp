@@ -35,7 +35,7 @@ class GradientSync {
     std::vector<std::optional<int>> partners;
     int prefetch = 2;                     ///< layers whose reduction the backward pass may be ahead of
     std::size_t chunk_bytes = 1 << 20;    ///< of a message of the exchange between stages
-    int depth = 4;                        ///< of them at a time
+    int depth = 4;                        ///< of them at a time, of each tied unit
     std::size_t bundle_bytes = 1 << 20;   ///< neighbouring units up to so many bytes go as one operation
   };
 
@@ -95,6 +95,7 @@ class GradientSync {
     bool ready = false;  ///< for the column
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
+    std::vector<std::byte*> exchange_staging;
   };
   struct Slot {
     std::byte* data = nullptr;
@@ -116,7 +117,7 @@ class GradientSync {
   void check_waiting();
   void layer_complete(std::size_t layer);
   void uses_complete(std::size_t unit);
-  void exchange_next(std::size_t unit, std::size_t staging);
+  void exchange_next(std::size_t unit, std::byte* staging);
   void summed(std::size_t unit);
   void reduce_ready();
   void reduced(std::size_t unit);
@@ -129,7 +130,6 @@ class GradientSync {
   runtime::StreamView accumulate_;
   const models::Stage* stage_;
   const UnitStates* states_;
-  const ColumnOptions* column_;
   runtime::Trace* trace_;
   Options options_;
   bool shards_;
@@ -139,7 +139,6 @@ class GradientSync {
   std::vector<std::size_t> use_in_unit_;             // by use of the stage
   std::vector<std::vector<std::byte*>> own_places_;  // by layer, where layers accumulate in place
   std::size_t exchange_elements_ = 0;
-  std::vector<std::byte*> exchange_staging_;
   std::vector<double*> squares_;
 
   int microbatches_ = 0;

@@ -54,12 +54,16 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
   }
   for (std::size_t kind = 0; kind < elements.size(); ++kind) {
     const auto of_kind = [&](std::size_t unit) { return memory.class_of_unit[unit] == kind; };
-    std::size_t units = 0, together = 0;
+    std::size_t uses = 0, units = 0, together = 0;
     for (std::size_t u = 0; u < memory.class_of_unit.size(); ++u) units += of_kind(u) ? 1 : 0;
     for (const auto& layer : layers) {
-      together = std::max(together, static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind)));
+      const auto in_layer = static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind));
+      uses += in_layer;
+      together = std::max(together, in_layer);
     }
-    memory.slots_of_class.push_back(std::min(units, together * static_cast<std::size_t>(1 + options.prefetch)));
+    // Without reuse a layer that names a unit twice gathers it twice.
+    const std::size_t most = options.reuse ? units : uses;
+    memory.slots_of_class.push_back(std::min(most, together * static_cast<std::size_t>(1 + options.prefetch)));
     memory.places.push_back(plan.add(
         {MemoryKind::workspace, MemorySpace::device, fmt::format("gathered units of {} elements", elements[kind]),
          elements[kind] * runtime::size_of(states.precision().compute), memory.slots_of_class.back()}));

@@ -70,14 +70,12 @@ inline actors::TrainerOptions small_run() {
   return options;
 }
 
-/// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step, `samples` after
-/// how many the data repeat. Throws if ranks disagree about results, or copies of a unit about its weights.
-inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
-                               std::uint64_t seed, const std::map<int, int>& stop_requests = {},
-                               std::int64_t samples = 1 << 20) {
+/// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step. Throws if ranks disagree
+/// about results, or copies of a unit about its weights.
+inline JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
+                               const actors::TrainerOptions& options, std::uint64_t seed,
+                               const std::map<int, int>& stop_requests = {}) {
   const int ranks = options.grid.ranks();
-  const models::Architecture architecture = models::make_gpt(gpt);
-  const RandomTokens tokens(gpt.sequence_length, gpt.vocab_size, samples);
   runtime::Simulation simulation(ranks, {.seed = seed});
   JobResult result;
   std::vector<std::unique_ptr<runtime::Device>> devices;
@@ -138,6 +136,14 @@ inline JobResult run_simulated(const models::GptOptions& gpt, const actors::Trai
     }
   }
   return result;
+}
+
+/// The same for a GPT; after `samples` the data repeat.
+inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
+                               std::uint64_t seed, const std::map<int, int>& stop_requests = {},
+                               std::int64_t samples = 1 << 20) {
+  return run_simulated(models::make_gpt(gpt), RandomTokens(gpt.sequence_length, gpt.vocab_size, samples), options,
+                       seed, stop_requests);
 }
 
 }  // namespace ranvier::tests
