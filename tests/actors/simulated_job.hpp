@@ -1,5 +1,5 @@
 // A whole job in one process: every rank of a grid with its own trainer, on the simulation's loops and
-// transports and a device that computes inline. What a run leaves behind is compared bit by bit.
+// transports and a device that computes inline or late. What a run leaves behind is compared bit by bit.
 #pragma once
 
 #include "actors/trainer.hpp"
@@ -9,6 +9,7 @@
 #include "runtime/error.hpp"
 #include "runtime/philox.hpp"
 #include "runtime/simulation.hpp"
+#include "tests/actors/delayed_device.hpp"
 
 #include <cstring>
 #include <map>
@@ -56,6 +57,8 @@ struct JobResult {
   std::uint64_t handlers = 0;
 };
 
+enum class Devices { inline_, delayed };
+
 inline models::GptOptions small_gpt(int layers = 4) {
   return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
 }
@@ -74,7 +77,7 @@ inline actors::TrainerOptions small_run() {
 /// about results, or copies of a unit about its weights.
 inline JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
                                const actors::TrainerOptions& options, std::uint64_t seed,
-                               const std::map<int, int>& stop_requests = {}) {
+                               const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_) {
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = seed});
   JobResult result;
@@ -82,7 +85,11 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   std::vector<std::unique_ptr<actors::Trainer>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
-    devices.push_back(runtime::make_inline_device());
+    if (kind == Devices::delayed) {
+      devices.push_back(std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
+    } else {
+      devices.push_back(runtime::make_inline_device());
+    }
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
     trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r), *devices.back(),
                                                          architecture, tokens, &tokens, options,
@@ -123,7 +130,8 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
       const std::size_t elements = units[u].spec->elements();
       if (range.begin >= elements) continue;
       std::vector<float> weights(std::min(range.count, elements - range.begin));
-      trainers[static_cast<std::size_t>(r)]->read_weights(u, range.begin, weights, [] {});  // at once when inline
+      trainers[static_cast<std::size_t>(r)]->read_weights(u, range.begin, weights, [] {});
+      trainers[static_cast<std::size_t>(r)]->compute().synchronize();
       const std::string& name = units[u].spec->name;
       auto& whole = result.weights.try_emplace(name, elements, 0.0f).first->second;
       auto& known = have.try_emplace(name, elements, false).first->second;
@@ -141,9 +149,9 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
 /// The same for a GPT; after `samples` the data repeat.
 inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
                                std::uint64_t seed, const std::map<int, int>& stop_requests = {},
-                               std::int64_t samples = 1 << 20) {
+                               std::int64_t samples = 1 << 20, Devices kind = Devices::inline_) {
   return run_simulated(models::make_gpt(gpt), RandomTokens(gpt.sequence_length, gpt.vocab_size, samples), options,
-                       seed, stop_requests);
+                       seed, stop_requests, kind);
 }
 
 }  // namespace ranvier::tests

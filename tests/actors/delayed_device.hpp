@@ -1,0 +1,93 @@
+// A device for simulated ranks that does its work late: what is queued on a stream runs in order, each piece some
+// virtual time after the one before, and some streams are slow throughout. So work that was queued and has not run,
+// which an inline device never shows, meets messages and handlers in seeded orders.
+#pragma once
+
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/event_loop.hpp"
+
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+
+namespace ranvier::tests {
+
+class DelayedDevice final : public runtime::Device {
+ public:
+  /// The loop, which is a simulation's, outlives it.
+  DelayedDevice(runtime::EventLoop& loop, std::uint64_t seed)
+      : loop_(&loop), random_(seed), memory_(runtime::make_inline_device()) {}
+
+  runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::inline_; }
+  std::string description() const override { return "delayed"; }
+  int threads() const noexcept override { return 1; }
+  std::size_t used_bytes() const noexcept override { return memory_->used_bytes(); }
+  std::size_t budget_bytes() const noexcept override { return memory_->budget_bytes(); }
+  runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
+    return memory_->allocate(bytes, space);
+  }
+  std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth) override {
+    return std::make_unique<DelayedStream>(*this, std::move(name));
+  }
+  std::unique_ptr<runtime::Event> make_event() override {
+    fail(ErrorCode::internal, "a delayed device has no events");
+  }
+  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws on the loop
+
+ private:
+  class DelayedStream final : public runtime::Stream {
+   public:
+    DelayedStream(DelayedDevice& device, std::string name)
+        : device_(&device), name_(std::move(name)), slow_(device.random_() % 4 == 0) {}
+    ~DelayedStream() override {
+      *alive_ = false;
+      while (!queue_.empty()) run_next();
+    }
+
+    runtime::Device& device() const noexcept override { return *device_; }
+    const std::string& name() const noexcept override { return name_; }
+    void launch(Work work) override {
+      queue_.push_back(std::move(work));
+      if (queue_.size() == 1) run_later();
+    }
+    void call_back(std::function<void()> function) override {
+      launch([function = std::move(function)](runtime::ComputePool&) { function(); });
+    }
+    void wait(const runtime::Event&) override { fail(ErrorCode::internal, "a delayed device has no events"); }
+    void synchronize() override {
+      while (!queue_.empty()) run_next();
+    }
+
+   private:
+    void run_later() {
+      const std::uint64_t longest_us = slow_ ? 2000 : 20;
+      device_->loop_->after(std::chrono::microseconds(device_->random_() % longest_us), [this, alive = alive_] {
+        if (!*alive || queue_.empty()) return;
+        run_next();
+        if (!queue_.empty()) run_later();
+      });
+    }
+    void run_next() {
+      const Work work = std::move(queue_.front());
+      queue_.pop_front();
+      work(pool_);
+    }
+
+    DelayedDevice* device_;
+    std::string name_;
+    bool slow_;
+    std::deque<Work> queue_;
+    runtime::ComputePool pool_{1};
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  };
+
+  runtime::EventLoop* loop_;
+  std::mt19937_64 random_;
+  std::unique_ptr<runtime::Device> memory_;
+};
+
+}  // namespace ranvier::tests
