@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <random>
 #include <string>
 #include <tuple>
 
@@ -365,6 +367,61 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("any job that is drawn ends with the bits of one stage") {
+  const char* const only = std::getenv("RANVIER_SEED");
+  const char* const count = std::getenv("RANVIER_SEEDS");
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : 300;
+  const auto shardings = all_shardings();
+  for (int i = 0; i < seeds; ++i) {
+    const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int least, int most) {
+      return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
+    };
+    auto gpt = small_gpt(draw(1, 5));
+    gpt.dropout = draw(0, 1) == 0 ? 0.0f : 0.1f;
+    const auto compute = std::array{runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}[random() % 3];
+    gpt.precision = {compute, draw(0, 1) == 0 ? runtime::DType::f32 : compute};
+    const int g_data = draw(1, 6);
+    auto options = run_of(1, g_data, draw(1, 4));
+    options.precision = gpt.precision;
+    options.batch_size = g_data * draw(1, 7);
+    options.microbatch_size = draw(1, 3);
+    options.sharding = shardings[random() % shardings.size()];
+    do {
+      options.group_size = draw(1, g_data);
+    } while (g_data % options.group_size != 0);
+    for (int row = 0; row < g_data; ++row) options.node_of.push_back(draw(0, 2));
+    options.algorithms = {"ring", "ring", "ring"};
+    options.eval_every = draw(0, 2);
+    options.eval_batches = draw(1, 2);
+    if (compute == runtime::DType::f16) {
+      options.loss_scale = {.scale = 1024, .dynamic = true};
+      options.fault = actors::TrainerOptions::Fault{
+          .rank = draw(0, g_data - 1), .step = 1, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+    }
+    CAPTURE(seed);
+    const auto reference = run_simulated(gpt, options, 1);
+    auto job = options;
+    job.grid.g_inter = draw(1, gpt.layers + 2);
+    const auto rows = job.node_of;
+    for (int stage = 1; stage < job.grid.g_inter; ++stage) {
+      job.node_of.insert(job.node_of.end(), rows.begin(), rows.end());
+    }
+    job.policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[random() % 3];
+    job.pipeline_limit = draw(0, 7);
+    job.recompute = draw(0, 3);
+    job.prefetch = draw(0, 6);
+    job.reuse = draw(0, 1) == 0;
+    CAPTURE(to_string(job.sharding));
+    CAPTURE(job.grid.g_inter);
+    CAPTURE(job.grid.g_data);
+    CAPTURE(actors::to_string(job.policy));
+    const auto devices = draw(0, 3) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
+    check_same_bits(reference, run_simulated(gpt, job, seed, {}, 1 << 20, devices));
   }
 }
 
