@@ -168,7 +168,13 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
 }
 
 void GradientSync::after(StreamView stream, runtime::Handler next) {
-  stream.call_back([loop = loop_, next = std::move(next)] { loop->post(next); });
+  ++on_streams_;
+  stream.call_back([this, next = std::move(next)] {
+    loop_->post([this, next] {
+      --on_streams_;
+      next();
+    });
+  });
 }
 
 std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {

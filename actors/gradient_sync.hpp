@@ -86,6 +86,9 @@ class GradientSync {
   /// Σ gradient² of this rank's piece of a unit over the whole batch, after `done`.
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
+  /// Whether streams have work of the phase, beside the additions of collectives.
+  [[nodiscard]] bool computing() const noexcept { return on_streams_ > 0; }
+
   /// What is under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
 
@@ -153,6 +156,7 @@ class GradientSync {
   std::vector<std::vector<std::size_t>> bundles_;
   std::size_t next_bundle_ = 0;
   std::size_t missing_ = 0;
+  int on_streams_ = 0;  // pieces of work
   runtime::Handler done_;
 };
 

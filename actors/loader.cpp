@@ -14,7 +14,13 @@ void Loader::load(Read read, std::int64_t first, int count, std::byte* to, runti
   stream_.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
     (source->*read)(first, count, to);
   });
-  stream_.call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
+  ++reads_;
+  stream_.call_back([this, done = std::move(done)] {
+    loop_->post([this, done] {
+      --reads_;
+      done();
+    });
+  });
 }
 
 }  // namespace ranvier::actors

@@ -21,6 +21,9 @@ class Loader {
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
   void load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done);
 
+  /// Whether something is being read.
+  [[nodiscard]] bool loading() const noexcept { return reads_ > 0; }
+
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
   void load(Read read, std::int64_t first, int count, std::byte* to, runtime::Handler done);
@@ -28,6 +31,7 @@ class Loader {
   runtime::EventLoop* loop_;
   runtime::StreamView stream_;
   const models::SampleSource* source_;
+  int reads_ = 0;  // on the stream
 };
 
 }  // namespace ranvier::actors

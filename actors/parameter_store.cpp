@@ -222,15 +222,13 @@ void ParameterStore::start_gathers() {
       pull(gather);
       continue;
     }
-    copies_.call_back([this, gather] {
-      loop_->post([this, gather] {
-        std::vector<HopPipeline::Part> parts;
-        for (const Fill& fill : gather->fills) {
-          parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
-        }
-        (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
-          filled(gather);
-        });
+    after_copies([this, gather] {
+      std::vector<HopPipeline::Part> parts;
+      for (const Fill& fill : gather->fills) {
+        parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
+      }
+      (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
+        filled(gather);
       });
     });
   }
@@ -264,7 +262,17 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
       transport_->send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
     }
   }
-  copies_.call_back([this, arrived] { loop_->post(arrived); });
+  after_copies(arrived);
+}
+
+void ParameterStore::after_copies(runtime::Handler next) {
+  ++copying_;
+  copies_.call_back([this, next = std::move(next)] {
+    loop_->post([this, next] {
+      --copying_;
+      next();
+    });
+  });
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
@@ -283,13 +291,11 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
   const UnitPart& part = *states_->all()[unit].secondary;
   runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
   ++slots_[slot].copies;
-  copies_.call_back([this, unit, slot] {
-    loop_->post([this, unit, slot] {
-      --slots_[slot].copies;
-      secondary_of_[unit] = version_ + 1;
-      start_gathers();
-      answer_waiting();
-    });
+  after_copies([this, unit, slot] {
+    --slots_[slot].copies;
+    secondary_of_[unit] = version_ + 1;
+    start_gathers();
+    answer_waiting();
   });
 }
 

@@ -75,6 +75,9 @@ class ParameterStore {
   /// This rank's piece of the unit is as the step leaves it.
   void refreshed(std::size_t unit);
 
+  /// Whether the stream has copies to do.
+  [[nodiscard]] bool copying() const noexcept { return copying_ > 0; }
+
   /// What is awaited, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
 
@@ -121,6 +124,8 @@ class ParameterStore {
   void pull(const std::shared_ptr<Gather>& gather);
   void filled(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t slot);
+  /// Calls `next` on the loop after the copies that are queued.
+  void after_copies(runtime::Handler next);
   void listen(const std::shared_ptr<Peer>& peer);
   void asked(int row, const Request& request);
   [[nodiscard]] bool can_answer(const Request& request) const;
@@ -152,6 +157,7 @@ class ParameterStore {
   std::uint64_t used_ = 0;        // needs before this one are over
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
+  int copying_ = 0;  // on the stream
   std::uint64_t waiting_need_ = 0;
   std::size_t waiting_layer_ = 0;
   runtime::Handler waiting_;

@@ -165,7 +165,11 @@ void StageActor::advance() {
   while (pass.next < pass.steps.size()) {
     const models::Stage::Step& step = pass.steps[pass.next];
     stalled_ = wait_for_needs(step);
-    if (stalled_) return trace_pass(false);
+    if (stalled_) {
+      trace_pass(false);
+      ++parts_under_way_;
+      return compute_.call_back([this] { loop_->post([this] { --parts_under_way_; }); });
+    }
     trace_pass(true);
     queue(step);
     ++pass.next;
@@ -206,11 +210,7 @@ void StageActor::queue(const models::Stage::Step& step) {
   if (step.needs_parameters()) {
     stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step.layer), {});
     if (parameters_->gathers()) {
-      ++steps_under_way_;
-      on_loop([this, need = pass.need] {
-        --steps_under_way_;
-        parameters_->used(need);
-      });
+      on_loop([this, need = pass.need] { parameters_->used(need); });
       ++pass.need;
     }
   } else {

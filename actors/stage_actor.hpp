@@ -59,9 +59,9 @@ class StageActor {
   /// One batch at a time.
   void run(Batch batch, Done done);
 
-  /// Whether a pass is queued or runs; otherwise the actor waits for a message, for parameters, for a place for
+  /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters, for a place for
   /// gradients, or for the next batch.
-  [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || steps_under_way_ > 0); }
+  [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || parts_under_way_ > 0); }
 
  private:
   struct Slot {
@@ -126,7 +126,7 @@ class StageActor {
   bool running_ = false;
   bool computing_ = false;     // a pass began and has not ended
   bool stalled_ = false;       // it waits for something that its next step needs
-  int steps_under_way_ = 0;    // on the stream, where parameters are gathered
+  int parts_under_way_ = 0;    // on the stream, of a pass that waits: what came before it had to
   int microbatches_ = 0;
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started

@@ -122,7 +122,9 @@ void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float>
 }
 
 bool Trainer::computing() const noexcept {
-  return optimizer_->computing() || stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
+  return loader_.loading() || (validation_loader_ && validation_loader_->loading()) || optimizer_->computing() ||
+         sync_->computing() || parameters_->copying() || executor_.adding() ||
+         stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
 }
 
 void Trainer::start(TrainerHooks hooks) {

@@ -64,7 +64,8 @@ class Trainer {
   [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] runtime::Trace& trace() noexcept { return trace_; }
   [[nodiscard]] runtime::StreamView compute() noexcept { return *compute_; }
-  /// Whether the device has work of a batch, so that silence of others is not what this rank waits for.
+  /// Whether the device has work of a batch, or samples are being read, so that silence of others is not what this rank
+  /// waits for.
   [[nodiscard]] bool computing() const noexcept;
 
   /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part

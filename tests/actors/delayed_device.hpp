@@ -18,9 +18,15 @@ namespace ranvier::tests {
 
 class DelayedDevice final : public runtime::Device {
  public:
-  /// The loop, which is a simulation's, outlives it.
-  DelayedDevice(runtime::EventLoop& loop, std::uint64_t seed)
-      : loop_(&loop), random_(seed), memory_(runtime::make_inline_device()) {}
+  /// Each piece of work on a slow stream is done within `slow`, which every fourth one is, or all with a `share`
+  /// of 1. The loop, which is a simulation's, outlives it.
+  DelayedDevice(runtime::EventLoop& loop, std::uint64_t seed, runtime::Duration slow = std::chrono::milliseconds(2),
+                int share = 4)
+      : loop_(&loop),
+        random_(seed),
+        slow_(slow),
+        share_(static_cast<std::uint64_t>(share)),
+        memory_(runtime::make_inline_device()) {}
 
   runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::inline_; }
   std::string description() const override { return "delayed"; }
@@ -42,7 +48,7 @@ class DelayedDevice final : public runtime::Device {
   class DelayedStream final : public runtime::Stream {
    public:
     DelayedStream(DelayedDevice& device, std::string name)
-        : device_(&device), name_(std::move(name)), slow_(device.random_() % 4 == 0) {}
+        : device_(&device), name_(std::move(name)), slow_(device.random_() % device.share_ == 0) {}
     ~DelayedStream() override {
       *alive_ = false;
       while (!queue_.empty()) run_next();
@@ -64,8 +70,10 @@ class DelayedDevice final : public runtime::Device {
 
    private:
     void run_later() {
-      const std::uint64_t longest_us = slow_ ? 2000 : 20;
-      device_->loop_->after(std::chrono::microseconds(device_->random_() % longest_us), [this, alive = alive_] {
+      const runtime::Duration longest = slow_ ? device_->slow_ : std::chrono::microseconds(20);
+      const auto delay =
+          static_cast<runtime::Duration::rep>(device_->random_() % static_cast<std::uint64_t>(longest.count()));
+      device_->loop_->after(runtime::Duration(delay), [this, alive = alive_] {
         if (!*alive || queue_.empty()) return;
         run_next();
         if (!queue_.empty()) run_later();
@@ -87,6 +95,8 @@ class DelayedDevice final : public runtime::Device {
 
   runtime::EventLoop* loop_;
   std::mt19937_64 random_;
+  runtime::Duration slow_;
+  std::uint64_t share_;
   std::unique_ptr<runtime::Device> memory_;
 };
 

@@ -17,7 +17,8 @@ using tests::small_gpt;
 
 namespace {
 
-/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit's weight counts as often as it is named.
+/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit's weight counts as often as it is
+/// named.
 class Shift final : public models::Layer {
  public:
   Shift(std::string name, std::size_t channels, const std::vector<std::string>& units)
@@ -30,14 +31,17 @@ class Shift final : public models::Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int positions) const override { return 1e4 * positions; }
-  std::size_t output_elements(int positions) const override { return static_cast<std::size_t>(positions) * channels_; }
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * channels_;
+  }
   models::LayerMemory memory(models::MicrobatchShape shape) const override {
     return {.saved = 0, .deferred = rows(shape) * channels_ * sizeof(float), .workspace = 0};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     std::vector<const float*> weights;
-    for (const std::byte* parameters : call.parameters) weights.push_back(reinterpret_cast<const float*>(parameters));
+    for (const std::byte* parameters : call.parameters)
+      weights.push_back(reinterpret_cast<const float*>(parameters));
     call.stream.launch([x = reinterpret_cast<const float*>(input), y = reinterpret_cast<float*>(output), weights,
                         n = rows(call.shape), channels = channels_](runtime::ComputePool&) {
       for (std::size_t i = 0; i < n * channels; ++i) {
@@ -112,8 +116,9 @@ void check_every_grid(const models::Architecture& architecture) {
     options.group_size = 2;
     const auto reference = tests::run_simulated(architecture, tokens, options, 1);
     for (const int g_inter : {1, 2, 3}) {
-      for (const auto& [policy, prefetch, reuse] :
-           {std::tuple{Policy::message_driven, 2, true}, {Policy::one_f_one_b, 0, false}, {Policy::gpipe, 1, true}}) {
+      for (const auto& [policy, prefetch, reuse] : {std::tuple{Policy::message_driven, 2, true},
+                                                    {Policy::one_f_one_b, 0, false},
+                                                    {Policy::gpipe, 1, true}}) {
         CAPTURE(name);
         CAPTURE(g_inter);
         CAPTURE(actors::to_string(policy));
