@@ -80,7 +80,6 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
     : loop_(&loop),
       transport_(&transport),
       copies_(copies),
-      stage_(&stage),
       states_(&states),
       column_(&column),
       trace_(&trace),

@@ -20,7 +20,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -137,7 +136,6 @@ class ParameterStore {
   runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   runtime::StreamView copies_;
-  const models::Stage* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
   runtime::Trace* trace_;

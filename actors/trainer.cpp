@@ -25,7 +25,6 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                  const models::Architecture& architecture, const models::SampleSource& source,
                  const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan)
     : loop_(&loop),
-      transport_(&transport),
       device_(&device),
       source_(&source),
       validation_(validation),

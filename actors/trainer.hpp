@@ -82,7 +82,6 @@ class Trainer {
   void after_step(bool evaluates);
 
   runtime::EventLoop* loop_;
-  runtime::Transport* transport_;
   runtime::Device* device_;
   const models::SampleSource* source_;
   const models::SampleSource* validation_;

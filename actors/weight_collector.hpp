@@ -6,7 +6,6 @@
 #include "actors/trainer.hpp"
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 namespace ranvier::actors {
