@@ -60,13 +60,14 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
                                              gathers ? bytes : 0, gathered_bundles}));
   memory.gradient = HopPipeline::plan(column, flow.gather_gradient, elements, states.precision().gradient,
                                       "gradients for the optimizer", plan);
+  memory.states = StateTier::plan(states, options.states, plan);
   memory.refresh =
       HopPipeline::plan(column, flow.refresh, elements, states.precision().compute, "refreshed parameters", plan);
   return memory;
 }
 
-Optimizer::Optimizer(runtime::EventLoop& loop, collectives::Executor& executor, runtime::StreamView compute,
-                     const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+Optimizer::Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
+                     runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
                      ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
                      const runtime::Arena& arena)
     : loop_(&loop),
@@ -83,12 +84,45 @@ Optimizer::Optimizer(runtime::EventLoop& loop, collectives::Executor& executor, 
   for (std::size_t p = 0; p < gathered_bundles; ++p) {
     free_places_.push_back(arena.slot(memory.gradient_places.front(), p));
   }
+  if (options.states.tier == TierKind::device) return;
+  tier_ = std::make_unique<StateTier>(loop, device, compute, states, options.states, memory.states, arena, rank,
+                                      [this](std::size_t unit) { unit_stepped(unit); });
+  bundle_of_.resize(states.all().size());
+  for (std::size_t b = 0; b < bundles_.size(); ++b) {
+    for (const std::size_t unit : bundles_[b]) bundle_of_[unit] = b;
+  }
+  units_missing_.resize(bundles_.size());
+  gathered_.resize(bundles_.size());
+}
+
+void Optimizer::load(StateTier::Source weights, runtime::Handler done) {
+  if (!tier_) return loop_->post(std::move(done));
+  tier_->load(std::move(weights), std::move(done));
+}
+
+void Optimizer::begin() {
+  if (tier_) tier_->begin();
+}
+
+void Optimizer::read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
+  if (tier_) return tier_->read(unit, begin, out, std::move(done));
+  runtime::copy(compute_, out.data(), states_->all()[unit].master.at(begin), out.size_bytes());
+  compute_.call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
 }
 
 void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
   expect(missing_ == 0, "a step of the optimizer begins before the last one is over");
   adamw_ = adamw;
-  done_ = std::move(done);
+  if (tier_) {
+    // Parameters are there before everything is stored.
+    const auto half_done = [halves = std::make_shared<int>(2), done = std::move(done)] {
+      if (--*halves == 0) done();
+    };
+    done_ = half_done;
+    tier_->step(adamw, half_done);
+  } else {
+    done_ = std::move(done);
+  }
   next_bundle_ = 0;
   missing_ = bundles_.size();
   parameters_->begin_refresh();
@@ -96,9 +130,14 @@ void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) 
   begin_bundles();
 }
 
-void Optimizer::skip() {
+void Optimizer::skip(runtime::Handler done) {
   parameters_->begin_refresh();
   for (std::size_t u = 0; u < states_->all().size(); ++u) parameters_->refreshed(u);
+  if (tier_) {
+    tier_->skip(std::move(done));
+  } else {
+    loop_->post(std::move(done));
+  }
 }
 
 void Optimizer::begin_bundles() {
@@ -129,7 +168,33 @@ void Optimizer::begin_bundles() {
   }
 }
 
+void Optimizer::update_in_tier(std::size_t bundle, std::byte* gathered) {
+  units_missing_[bundle] = bundles_[bundle].size();
+  gathered_[bundle] = gathered;
+  const std::byte* from = gathered;
+  for (const std::size_t u : bundles_[bundle]) {
+    const UnitState& unit = states_->all()[u];
+    tier_->ready(u, gathered != nullptr ? from : unit.gradients.front().at(unit.optimizer.begin));
+    if (gathered != nullptr) from += place_bytes(unit, states_->precision().gradient);
+  }
+}
+
+void Optimizer::unit_stepped(std::size_t unit) {
+  const std::size_t bundle = bundle_of_[unit];
+  if (--units_missing_[bundle] == 0) leave(bundle, gathered_[bundle]);
+}
+
+/// The bundle is stepped; its gathered gradients are not needed any more.
+void Optimizer::leave(std::size_t bundle, std::byte* gathered) {
+  if (gathered != nullptr) {
+    free_places_.push_back(gathered);
+    begin_bundles();
+  }
+  refresh(bundle);
+}
+
 void Optimizer::update(std::size_t bundle, std::byte* gathered) {
+  if (tier_) return update_in_tier(bundle, gathered);
   const models::Precision& precision = states_->precision();
   const bool half = precision.compute != runtime::DType::f32;
   const int first = static_cast<int>(states_->all()[bundles_[bundle].front()].global_index);
@@ -168,11 +233,7 @@ void Optimizer::update(std::size_t bundle, std::byte* gathered) {
   compute_.call_back([this, bundle, gathered, in_order] {
     loop_->post([this, bundle, gathered, in_order] {
       --updates_;
-      if (gathered != nullptr) {
-        free_places_.push_back(gathered);
-        begin_bundles();
-      }
-      if (!in_order) return refresh(bundle);
+      if (!in_order) return leave(bundle, gathered);
       if (--missing_ == 0) std::exchange(done_, nullptr)();
     });
   });

@@ -1,12 +1,13 @@
 // The step that all ranks agreed on: AdamW on the part of each unit whose optimizer states this rank holds, then the
 // refreshed parameters to exactly the ranks that need them (PaRO §3.4, update phase), neighbouring small units
 // together. Units go from the front, so that the next batch can begin with the first layers while later ones are
-// still under way. Where optimizer states are shared out less than gradients, those are gathered first.
-// Loop thread only.
+// still under way. Where optimizer states are shared out less than gradients, those are gathered first; where they
+// live off the device, they pass through it bucket by bucket (state_tier.hpp). Loop thread only.
 #pragma once
 
 #include "actors/hop_pipeline.hpp"
 #include "actors/parameter_store.hpp"
+#include "actors/state_tier.hpp"
 #include "actors/unit_states.hpp"
 #include "runtime/trace.hpp"
 
@@ -20,29 +21,42 @@ class Optimizer {
  public:
   struct Options {
     std::size_t bundle_bytes = 1 << 20;  ///< neighbouring units up to so many bytes of parameters go as one operation
+    StateTierOptions states;
   };
   struct Memory {
     std::vector<runtime::MemoryId> gradient_places;  ///< that whole gradients are gathered to, each for any bundle
     HopPipeline::Memory gradient, refresh;
+    StateTier::Memory states;
   };
   [[nodiscard]] static Memory plan(const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const Options& options,
                                    runtime::MemoryPlan& plan);
 
   /// All outlive the optimizer.
-  Optimizer(runtime::EventLoop& loop, collectives::Executor& executor, runtime::StreamView compute,
-            const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+  Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
+            runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
             ParameterStore& parameters, runtime::Trace& trace, const Options& options, const Memory& memory,
             const runtime::Arena& arena);
 
-  /// `adamw` as it is for this step. `done` runs once all parameters of this rank are as the step leaves them; the
-  /// next batch may begin before.
+  /// Fills master weights that live off the device; before the first begin().
+  void load(StateTier::Source weights, runtime::Handler done);
+
+  /// A batch begins.
+  void begin();
+  /// `adamw` as it is for this step. `done` runs once all states of this rank are as the step leaves them; the next
+  /// batch may begin before, and where states live off the device even end.
   void step(const runtime::AdamWOptions& adamw, runtime::Handler done);
-  /// The step does not count: parameters stay.
-  void skip();
+  /// The step does not count: parameters stay. `done` likewise.
+  void skip(runtime::Handler done);
+
+  /// Copies master weights [begin, begin + out.size()) of a unit, which lie in the optimizer's range; between steps.
+  void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
   /// Whether the compute stream has work of a step.
-  [[nodiscard]] bool computing() const noexcept { return updates_ > 0; }
+  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || (tier_ && tier_->computing()); }
+
+  /// Where states are that live off the device; null: they do not.
+  [[nodiscard]] const StateTier* tier() const noexcept { return tier_.get(); }
 
   /// What is under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
@@ -50,6 +64,9 @@ class Optimizer {
  private:
   void begin_bundles();
   void update(std::size_t bundle, std::byte* gathered);
+  void update_in_tier(std::size_t bundle, std::byte* gathered);
+  void unit_stepped(std::size_t unit);
+  void leave(std::size_t bundle, std::byte* gathered);
   void refresh(std::size_t bundle);
   [[nodiscard]] std::string names(std::size_t bundle) const;
 
@@ -64,6 +81,10 @@ class Optimizer {
   bool refreshes_;
   std::vector<std::vector<std::size_t>> bundles_;
   std::vector<std::byte*> free_places_;
+  std::unique_ptr<StateTier> tier_;
+  std::vector<std::size_t> bundle_of_;           // by unit
+  std::vector<std::size_t> units_missing_;       // by bundle, of a step in the tier
+  std::vector<std::byte*> gathered_;             // by bundle, likewise
 
   runtime::AdamWOptions adamw_;
   runtime::Handler done_;

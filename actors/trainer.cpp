@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -49,7 +50,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
                                          *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
                                          arena_);
-  optimizer_ = std::make_unique<Optimizer>(loop, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
+  optimizer_ = std::make_unique<Optimizer>(loop, device, executor_, *compute_, plan_.rank, *plan_.states, *plan_.column, plan_.flow,
                                            *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);
   const int stage = plan_.position.stage;
@@ -111,13 +112,15 @@ void Trainer::load_weights(const WeightSource& weights) {
   };
   for (const UnitState& unit : plan_.states->all()) {
     fill(unit, unit.parameters);
-    if (plan_.states->precision().compute != runtime::DType::f32) fill(unit, unit.master);
+    if (plan_.states->precision().compute != runtime::DType::f32 && unit.master.data != nullptr) {
+      fill(unit, unit.master);
+    }
   }
+  weights_ = weights;
 }
 
 void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  runtime::copy(*compute_, out.data(), plan_.states->all()[unit].master.at(begin), out.size_bytes());
-  compute_->call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
+  optimizer_->read(unit, begin, out, std::move(done));
 }
 
 bool Trainer::computing() const noexcept {
@@ -129,12 +132,19 @@ bool Trainer::computing() const noexcept {
 void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
   parameters_->start();
-  loop_->post([this] { begin_step(); });
+  optimizer_->load(std::exchange(weights_, nullptr), [this] { begin_step(); });
 }
 
 void Trainer::finish() {
   finished_ = true;
-  if (!optimizing_) hooks_.done();
+  if (optimizing_ == 0) hooks_.done();
+}
+
+runtime::Handler Trainer::stepped() {
+  ++optimizing_;
+  return [this] {
+    if (--optimizing_ == 0 && finished_) hooks_.done();
+  };
 }
 
 std::vector<std::string> Trainer::running() const {
@@ -159,6 +169,7 @@ void Trainer::begin_step() {
   const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
   sync_->start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::overflow) sync_->spoil();
+  optimizer_->begin();
   stage_actor_->run({.step = step_,
                      .seed = options_.seed,
                      .first_sample = (step_ - 1) * options_.batch_size + plan_.position.row * row_samples,
@@ -206,7 +217,7 @@ void Trainer::conclude_step() {
   result.skipped = !finite;
   if (result.skipped) {
     ++skips_;
-    optimizer_->skip();
+    optimizer_->skip(stepped());
   } else {
     ++applied_steps_;
     // The small addend is PyTorch's, so that a clipped step is the same there.
@@ -228,11 +239,7 @@ void Trainer::apply(double gradient_scale) {
   runtime::AdamWOptions adamw = options_.adamw;
   adamw.step = applied_steps_;
   adamw.gradient_scale = gradient_scale;
-  optimizing_ = true;
-  optimizer_->step(adamw, [this] {
-    optimizing_ = false;
-    if (finished_) hooks_.done();
-  });
+  optimizer_->step(adamw, stepped());
 }
 
 void Trainer::after_step(bool evaluates) {

@@ -46,7 +46,7 @@ class Trainer {
           const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan);
   ~Trainer();
 
-  /// Fills the parameters; blocks. Before start().
+  /// Fills the parameters; blocks. Before start(), which asks for master weights that live off the device.
   void load_weights(const WeightSource& weights);
 
   /// Trains all steps, then calls hooks.done.
@@ -75,6 +75,8 @@ class Trainer {
  private:
   void begin_step();
   void finish();
+  /// What a step of the optimizer calls when nothing of it is under way.
+  [[nodiscard]] runtime::Handler stepped();
   void phase_done();
   void conclude_step();
   void apply(double gradient_scale);
@@ -106,13 +108,14 @@ class Trainer {
   Consensus consensus_;
 
   TrainerHooks hooks_;
+  WeightSource weights_;  // until start()
   LossScale loss_scale_;
   std::int64_t step_ = 0;
   std::int64_t applied_steps_ = 0;
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // of a batch: passes, gradients
   double row_loss_ = 0;
-  bool optimizing_ = false;  // the last step's parameters are not all there
+  int optimizing_ = 0;       // steps whose states are not all where they belong
   bool finished_ = false;    // all steps were decided; the last one's parameters may be under way
   runtime::Trace::Clock::time_point passes_done_;
   double evaluation_loss_ = 0;

@@ -12,8 +12,8 @@ using runtime::MemorySpace;
 
 UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
                        const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-                       const models::Precision& precision, runtime::MemoryPlan& plan)
-    : precision_(precision) {
+                       const models::Precision& precision, bool optimizer_on_device, runtime::MemoryPlan& plan)
+    : precision_(precision), optimizer_on_device_(optimizer_on_device) {
   const bool one_copy = precision.compute == runtime::DType::f32;
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
@@ -56,8 +56,10 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
                            state.secondary ? state.secondary->bytes() : 0);
     places.gradients = add(MemoryKind::gradients, name + " gradients", state.gradients.front().bytes(),
                            state.gradients.size());
-    places.master = add(MemoryKind::optimizer, name + " master weights", one_copy ? 0 : state.master.bytes());
-    places.moments = add(MemoryKind::optimizer, name + " moments", state.optimizer.count * sizeof(float), 2);
+    places.master = add(MemoryKind::optimizer, name + " master weights",
+                        one_copy || !optimizer_on_device ? 0 : state.master.bytes());
+    places.moments = add(MemoryKind::optimizer, name + " moments",
+                         optimizer_on_device ? state.optimizer.count * sizeof(float) : 0, 2);
     units_.push_back(std::move(state));
     places_.push_back(places);
   }
@@ -68,10 +70,15 @@ void UnitStates::bind(const runtime::Arena& arena) {
     UnitState& unit = units_[u];
     unit.parameters.data = arena.slot(places_[u].parameters);
     if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
-    unit.master.data = precision_.compute == runtime::DType::f32 ? unit.parameters.at(unit.optimizer.begin)
-                                                                 : arena.slot(places_[u].master);
-    unit.m = arena.slot_as<float>(places_[u].moments, 0);
-    unit.v = arena.slot_as<float>(places_[u].moments, 1);
+    if (precision_.compute == runtime::DType::f32) {
+      unit.master.data = unit.parameters.at(unit.optimizer.begin);
+    } else if (optimizer_on_device_) {
+      unit.master.data = arena.slot(places_[u].master);
+    }
+    if (optimizer_on_device_) {
+      unit.m = arena.slot_as<float>(places_[u].moments, 0);
+      unit.v = arena.slot_as<float>(places_[u].moments, 1);
+    }
     for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
       unit.gradients[use].data = arena.slot(places_[u].gradients, use);
     }

@@ -45,8 +45,8 @@ struct UnitState {
   collectives::Range reduced;      ///< where gradients are complete before the step
   UnitPart parameters;             ///< compute dtype; in fp32 it has the optimizer's range in it
   std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
-  UnitPart master;                 ///< range `optimizer`
-  float* m = nullptr;              ///< likewise
+  UnitPart master;                 ///< range `optimizer`; null in half precision where states live off the device
+  float* m = nullptr;              ///< likewise, in any precision
   float* v = nullptr;
   std::vector<UnitPart> gradients; ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
@@ -57,7 +57,7 @@ class UnitStates {
   /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index.
   UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
              const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-             const models::Precision& precision, runtime::MemoryPlan& plan);
+             const models::Precision& precision, bool optimizer_on_device, runtime::MemoryPlan& plan);
 
   /// Resolves addresses.
   void bind(const runtime::Arena& arena);
@@ -75,6 +75,7 @@ class UnitStates {
   };
 
   models::Precision precision_;
+  bool optimizer_on_device_;
   std::vector<UnitState> units_;
   std::vector<Places> places_;
 };

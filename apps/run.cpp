@@ -42,6 +42,9 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.sharding = options.shard.sharding;
   result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
   result.reuse = options.shard.reuse;
+  result.states = {.tier = options.tiers.optimizer,
+                   .bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements),
+                   .directories = nvme_directories(options.tiers)};
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
   result.steps = options.run.steps;
   result.seed = options.run.seed;
@@ -215,11 +218,10 @@ void Run::build() {
                                                    std::span<float> out) {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
   };
-  std::optional<models::Safetensors> file;
   if (!run.init_from.empty()) {
-    file.emplace(weights_path(run.init_from));
+    const auto file = std::make_shared<const models::Safetensors>(weights_path(run.init_from));
     models::check_weights(*file, job_.architecture.units());
-    weights = [&file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    weights = [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());
     };
   }

@@ -140,7 +140,7 @@ OptionBinding prefetch(std::optional<int>& field) {
 }
 
 OptionTable declare(Asked& asked) {
-  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, run] = asked.options;
+  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run] = asked.options;
   auto& gpt = model_options.gpt;
   OptionTable table;
 
@@ -256,6 +256,15 @@ OptionTable declare(Asked& asked) {
              {},
              true});
 
+  table.concern("Memory tiers");
+  table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme",
+             choice<actors::TierKind>(tiers.optimizer, {{"device", actors::TierKind::device},
+                                                        {"host", actors::TierKind::host},
+                                                        {"nvme", actors::TierKind::nvme}})});
+  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
+  table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
+             whole(tiers.bucket_elements, 1, most)});
+
   table.concern("Run");
   table.add({"init-from", "FILE", "weights to start from, safetensors", text(run.init_from)});
   table.add({"save", "FILE", "where to write the weights at the end", text(run.save)});
@@ -321,6 +330,14 @@ int divisor_near(int wanted, int whole) {
 
 /// As many heads as divide the channels into 64 or more each.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
+
+void check_tiers(const TierOptions& tiers) {
+  const bool files = tiers.optimizer == actors::TierKind::nvme;
+  if (files && nvme_directories(tiers).empty())
+    fail(ErrorCode::usage, "--optimizer-tier nvme needs --nvme: name a directory on each disk");
+  if (!files && !tiers.nvme.empty())
+    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
+}
 
 void check_model(const ModelOptions& model, const GridOptions& grid) {
   const auto& gpt = model.gpt;
@@ -415,7 +432,18 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;
+  check_tiers(options.tiers);
   return options;
+}
+
+std::vector<std::filesystem::path> nvme_directories(const TierOptions& options) {
+  std::vector<std::filesystem::path> directories;
+  for (std::size_t begin = 0; begin < options.nvme.size();) {
+    const std::size_t end = std::min(options.nvme.find(',', begin), options.nvme.size());
+    if (end > begin) directories.emplace_back(options.nvme.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return directories;
 }
 
 std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked) {

@@ -3,6 +3,7 @@
 // options_hash().
 #pragma once
 
+#include "actors/state_tier.hpp"
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
 #include "models/gpt.hpp"
@@ -12,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -99,6 +101,13 @@ struct DeviceOptions {
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };
 
+/// Where states live; see actors/state_tier.hpp.
+struct TierOptions {
+  actors::TierKind optimizer = actors::TierKind::device;
+  std::string nvme;                    ///< directories with commas between them; empty: none
+  int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
+};
+
 enum class Request { train, dry_run, help, version };
 
 struct RunOptions {
@@ -122,6 +131,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   PrecisionOptions precision;
   DeviceOptions device;
+  TierOptions tiers;
   RunOptions run;
 };
 
@@ -135,6 +145,9 @@ struct TrainOptions {
 [[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
 
 /// Ranks of a group, where the rows of the grid are on these nodes (collectives::common_rows).
+/// The directories of --nvme.
+[[nodiscard]] std::vector<std::filesystem::path> nvme_directories(const TierOptions& options);
+
 [[nodiscard]] int group_size_of(const ShardOptions& options, std::span<const int> node_of_row);
 
 /// Every option with the value that the run uses, in the order of the help text.

@@ -20,6 +20,13 @@ using tests::small_gpt;
 
 namespace {
 
+// Sanitizers watch the same code for a shorter time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int steps_of_all_shardings = 2, message_orders = 150;
+#else
+constexpr int steps_of_all_shardings = 20, message_orders = 1200;
+#endif
+
 std::vector<Sharding> all_shardings() {
   constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
   std::vector<Sharding> all;
@@ -90,7 +97,7 @@ TEST_CASE("every sharding trains what ddp trains, on every grid and with groups 
     int g_inter, g_data;
   };
   for (const Shape shape : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}, Shape{1, 6}, Shape{2, 3}, Shape{3, 2}}) {
-    auto options = run_of(shape.g_inter, shape.g_data, 3);
+    auto options = run_of(shape.g_inter, shape.g_data, steps_of_all_shardings);
     const auto ddp = run_simulated(small_gpt(), options, 1);
     for (const int group_size : {1, 2, 3, 4}) {
       if (shape.g_data % group_size != 0) continue;
@@ -290,7 +297,7 @@ TEST_CASE("every algorithm serves a sharding") {
 TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : 1200;
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : message_orders;
   struct Case {
     const char* sharding;
     runtime::GridShape grid;

@@ -12,6 +12,7 @@
 #include "tests/actors/delayed_device.hpp"
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,6 +85,18 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<actors::Trainer>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
+  // By rank and unit, the part whose optimizer states the rank holds: read at the end, then the loop stops.
+  std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(ranks));
+  const std::function<void(int, std::size_t)> read_next = [&](int r, std::size_t u) {
+    actors::Trainer& trainer = *trainers[static_cast<std::size_t>(r)];
+    const auto& units = trainer.plan().states->all();
+    if (u == units.size()) return simulation.loop(r).stop();
+    const auto range = units[u].optimizer;
+    const std::size_t elements = units[u].spec->elements();
+    auto& values = parts[static_cast<std::size_t>(r)].emplace_back(
+        range.begin < elements ? std::min(range.count, elements - range.begin) : 0);
+    trainer.read_weights(u, range.begin, values, [&read_next, r, u] { read_next(r, u + 1); });
+  };
   for (int r = 0; r < ranks; ++r) {
     if (kind == Devices::delayed) {
       devices.push_back(std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
@@ -110,7 +123,7 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
                        [&, r](std::int64_t, double loss) {
                          if (r == 0) result.evaluations.push_back(loss);
                        },
-                   .done = [&simulation, r] { simulation.loop(r).stop(); }});
+                   .done = [&, r] { read_next(r, 0); }});
   }
   simulation.run();
   std::map<std::string, std::vector<bool>> have;
@@ -128,10 +141,7 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
     for (std::size_t u = 0; u < units.size(); ++u) {
       const auto range = units[u].optimizer;
       const std::size_t elements = units[u].spec->elements();
-      if (range.begin >= elements) continue;
-      std::vector<float> weights(std::min(range.count, elements - range.begin));
-      trainers[static_cast<std::size_t>(r)]->read_weights(u, range.begin, weights, [] {});
-      trainers[static_cast<std::size_t>(r)]->compute().synchronize();
+      const std::vector<float>& weights = parts[static_cast<std::size_t>(r)][u];
       const std::string& name = units[u].spec->name;
       auto& whole = result.weights.try_emplace(name, elements, 0.0f).first->second;
       auto& known = have.try_emplace(name, elements, false).first->second;

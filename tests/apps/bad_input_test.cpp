@@ -134,6 +134,13 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refused") {
+  check_refused(2, {"--optimizer-tier", "nvme"}, {"--optimizer-tier nvme", "--nvme"});
+  check_refused(2, {"--nvme", "/tmp"}, {"--nvme /tmp", "--optimizer-tier nvme"});
+  check_refused(2, {"--optimizer-tier", "nvme", "--nvme", "/not/there"}, {"/not/there"});
+  check_refused(2, {"--optimizer-tier", "disk"}, {"--optimizer-tier", "disk", "nvme"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "more stages than layers are refused") {
   check_refused(3, {"--g-inter", "3", "--layers", "2"}, {"--g-inter 3", "--layers 2"});
 }

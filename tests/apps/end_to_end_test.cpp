@@ -58,6 +58,19 @@ TEST_CASE_FIXTURE(Fixture, "the number of stages leaves every bit alone") {
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, and files go with the run") {
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  for (const Flags& more : {Flags{"--precision", "fp32"}, Flags{"--precision", "bf16", "--clip", "0"},
+                            Flags{"--precision", "bf16", "--shard", "zero1"}}) {
+    const Flags grid = join(more, {"--g-inter", "2", "--g-data", "2"});
+    const Result expected = train(4, grid);
+    check_same(expected, 4, join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000"}));
+    check_same(expected, 4, join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000"}));
+    CHECK(std::filesystem::is_empty(disk));
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   const Result expected = train(1);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {

@@ -1,0 +1,281 @@
+#include "actors/state_tier.hpp"
+
+#include "offload/file_tier.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using offload::BucketLayout;
+using offload::BucketPass;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+BucketLayout layout_of(const UnitState& unit, const StateTierOptions& options, bool half) {
+  std::vector<std::size_t> widths(half ? 3 : 2, sizeof(float));
+  return {unit.optimizer.count, std::min(options.bucket_elements, unit.optimizer.count), std::move(widths)};
+}
+
+}  // namespace
+
+const char* to_string(TierKind tier) noexcept {
+  switch (tier) {
+    case TierKind::device: return "device";
+    case TierKind::host: return "host";
+    case TierKind::nvme: return "nvme";
+  }
+  return "?";
+}
+
+StateTier::Memory StateTier::plan(const UnitStates& states, const StateTierOptions& options,
+                                  runtime::MemoryPlan& plan) {
+  Memory memory;
+  if (options.tier == TierKind::device) return memory;
+  const bool half = states.precision().compute != runtime::DType::f32;
+  std::size_t buckets = 0;
+  for (const UnitState& unit : states.all()) {
+    const BucketLayout layout = layout_of(unit, options, half);
+    memory.slot_bytes = std::max(memory.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
+    memory.tier_bytes += offload::Tier::whole_blocks(layout.region_bytes());
+    buckets += layout.buckets();
+  }
+  memory.slots = plan.add({MemoryKind::optimizer, MemorySpace::device, "buckets of optimizer states",
+                           memory.slot_bytes, std::min(options.depth, std::max<std::size_t>(buckets, 1))});
+  return memory;
+}
+
+StateTier::StateTier(runtime::EventLoop& loop, runtime::Device& device, runtime::StreamView compute,
+                     const UnitStates& states, const StateTierOptions& options, const Memory& memory,
+                     const runtime::Arena& arena, int rank, std::function<void(std::size_t unit)> unit_stepped)
+    : loop_(&loop),
+      compute_(compute),
+      states_(&states),
+      half_(states.precision().compute != runtime::DType::f32),
+      unit_stepped_(std::move(unit_stepped)),
+      arena_(&arena),
+      memory_(memory),
+      fetch_stream_(device.make_stream("fetch", runtime::StreamWidth::one)),
+      store_stream_(device.make_stream("store", runtime::StreamWidth::one)),
+      gradients_(states.all().size()),
+      buckets_missing_(states.all().size()) {
+  if (options.tier == TierKind::host) {
+    tier_ = std::make_unique<offload::HostTier>(loop, offload::HostTier::Streams{*fetch_stream_, *store_stream_});
+  } else {
+    tier_ = std::make_unique<offload::FileTier>(
+        loop, offload::FileTierOptions{.directories = options.directories, .rank = rank});
+  }
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const UnitState& unit = states.all()[u];
+    const BucketLayout layout = layout_of(unit, options, half_);
+    units_.emplace_back(*tier_, layout, unit.spec->name + " optimizer states", offload::Counting::on_answer);
+    first_bucket_.push_back(buckets_.size());
+    for (std::size_t b = 0; b < layout.buckets(); ++b) buckets_.push_back({u, b});
+  }
+  runtime::MemoryPlan plan;
+  tier_->plan(plan);
+  tier_arena_ = std::make_unique<runtime::Arena>(device, plan);
+  tier_->start(*tier_arena_);
+  pipeline_ = std::make_unique<offload::BucketPipeline>(
+      loop,
+      offload::BucketPipelineOptions{.buckets = buckets_.size(),
+                                     .depth = std::min(options.depth, std::max<std::size_t>(buckets_.size(), 1)),
+                                     .counting = offload::Counting::on_answer},
+      offload::BucketStages{
+          .fetch =
+              [this](BucketPass pass, runtime::Handler done) {
+                const Bucket bucket = buckets_[pass.bucket];
+                pass.bucket = bucket.index;
+                units_[bucket.unit].fetch(pass, slot(pass.slot), std::move(done));
+              },
+          .compute = [this](const BucketPass& pass, runtime::Handler done) { this->compute(pass, std::move(done)); },
+          .store =
+              [this](BucketPass pass, runtime::Handler done) {
+                const Bucket bucket = buckets_[pass.bucket];
+                pass.bucket = bucket.index;
+                units_[bucket.unit].store(pass, slot(pass.slot), std::move(done));
+              },
+          .refresh = [this](const BucketPass& pass, const runtime::Handler& done) { refresh(pass, done); }});
+}
+
+StateTier::~StateTier() {
+  for (auto* stream : {fetch_stream_.get(), store_stream_.get()}) {
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {  // reported through Device::on_failure already
+    }
+  }
+}
+
+std::span<std::byte> StateTier::slot(std::size_t index) const {
+  return {arena_->slot(*memory_.slots, index), memory_.slot_bytes};
+}
+
+StateTier::View StateTier::view(const Bucket& bucket, std::size_t slot_index) const {
+  const UnitState& unit = states_->all()[bucket.unit];
+  const BucketLayout& layout = units_[bucket.unit].layout();
+  const auto array = [&](std::size_t which) {
+    return reinterpret_cast<float*>(slot(slot_index).data() + layout.array_offset(bucket.index, which));
+  };
+  View view{.begin = layout.begin(bucket.index), .end = layout.end(bucket.index)};
+  view.weights = half_ ? array(0) : reinterpret_cast<float*>(unit.parameters.at(unit.optimizer.begin + view.begin));
+  view.m = array(half_ ? 1 : 0);
+  view.v = array(half_ ? 2 : 1);
+  return view;
+}
+
+void StateTier::load(Source weights, runtime::Handler done) {
+  if (!half_) return loop_->post(std::move(done));  // moments begin at zero, as the tier does
+  weights_ = std::move(weights);
+  loaded_ = std::move(done);
+  host_ = compute_.device().allocate(std::size_t{1} << 20, MemorySpace::pinned);
+  load_next(0);
+}
+
+void StateTier::load_next(std::size_t number) {
+  if (number == buckets_.size()) {
+    host_ = {};
+    weights_ = nullptr;
+    return loop_->post(std::exchange(loaded_, nullptr));
+  }
+  const Bucket bucket = buckets_[number];
+  const UnitState& unit = states_->all()[bucket.unit];
+  const View to = view(bucket, 0);
+  runtime::fill_zero(compute_, slot(0).data(), memory_.slot_bytes);
+  const std::size_t first = unit.optimizer.begin + to.begin;
+  const std::size_t last = std::min(unit.optimizer.begin + to.end, unit.spec->elements());
+  auto* values = reinterpret_cast<float*>(host_.data());
+  const std::size_t piece = host_.bytes() / sizeof(float);
+  for (std::size_t begin = first; begin < last; begin += piece) {
+    const std::size_t count = std::min(piece, last - begin);
+    weights_(*unit.spec, begin, {values, count});
+    runtime::copy(compute_, to.weights + (begin - first), values, count * sizeof(float));
+    compute_.synchronize();  // before training, when nothing else happens
+  }
+  compute_.synchronize();
+  units_[bucket.unit].store({.bucket = bucket.index}, slot(0), [this, number] { load_next(number + 1); });
+}
+
+void StateTier::begin() {
+  held_.reset();
+  if (running_) {
+    begins_again_ = true;
+  } else {
+    begin_now();
+  }
+}
+
+void StateTier::begin_now() {
+  running_ = true;
+  for (std::size_t u = 0; u < units_.size(); ++u) buckets_missing_[u] = units_[u].layout().buckets();
+  pipeline_->begin([this](bool) {
+    running_ = false;
+    const runtime::Handler over = std::exchange(over_, nullptr);
+    if (begins_again_) {
+      begins_again_ = false;
+      begin_now();
+    }
+    over();
+  });
+  step_waits_ = false;
+  for (runtime::Handler& call : std::exchange(once_begun_, {})) call();
+}
+
+void StateTier::step(const runtime::AdamWOptions& adamw, runtime::Handler stored) {
+  if (begins_again_) {
+    step_waits_ = true;
+    return once_begun_.push_back([this, adamw, stored = std::move(stored)] { step(adamw, stored); });
+  }
+  adamw_ = adamw;
+  over_ = std::move(stored);
+  pipeline_->answer(true);
+}
+
+void StateTier::ready(std::size_t unit, const std::byte* gradient) {
+  // Units of the step before may still come when the next batch has begun.
+  if (step_waits_) return once_begun_.push_back([this, unit, gradient] { ready(unit, gradient); });
+  gradients_[unit] = gradient;
+  for (std::size_t b = 0; b < units_[unit].layout().buckets(); ++b) pipeline_->ready(first_bucket_[unit] + b);
+}
+
+void StateTier::skip(runtime::Handler done) {
+  if (begins_again_) return once_begun_.push_back([this, done = std::move(done)] { skip(done); });
+  over_ = std::move(done);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) pipeline_->ready(b);
+  pipeline_->answer(false);
+}
+
+void StateTier::compute(const BucketPass& pass, runtime::Handler done) {
+  const Bucket bucket = buckets_[pass.bucket];
+  const UnitState& unit = states_->all()[bucket.unit];
+  const models::Precision& precision = states_->precision();
+  const View at = view(bucket, pass.slot);
+  std::vector<runtime::DecaySegment> segments;
+  for (runtime::DecaySegment segment : unit.segments) {
+    segment.begin = std::max(segment.begin, at.begin);
+    segment.end = std::min(segment.end, at.end);
+    if (segment.begin < segment.end) segments.push_back({segment.begin - at.begin, segment.end - at.begin, segment.decays});
+  }
+  const std::size_t first = unit.optimizer.begin + at.begin, last = unit.optimizer.begin + at.end;
+  const collectives::Range& held = unit.parameters.range;
+  const bool holds_all = held.begin <= first && last <= held.begin + held.count;
+  runtime::adamw(compute_,
+                 {.weights = at.weights,
+                  .m = at.m,
+                  .v = at.v,
+                  .gradient = gradients_[bucket.unit] + at.begin * runtime::size_of(precision.gradient),
+                  .gradient_dtype = precision.gradient,
+                  .working = half_ && holds_all ? unit.parameters.at(first) : nullptr,
+                  .working_dtype = precision.compute},
+                 std::move(segments), adamw_);
+  const std::size_t from = std::max(first, held.begin), to = std::min(last, held.begin + held.count);
+  if (half_ && !holds_all && from < to) {
+    runtime::cast(compute_, unit.parameters.at(from), precision.compute, at.weights + (from - first),
+                  runtime::DType::f32, to - from);
+  }
+  ++computing_;
+  compute_.call_back([this, done = std::move(done)] {
+    loop_->post([this, done] {
+      --computing_;
+      done();
+    });
+  });
+}
+
+/// The step wrote the parameters that layers read; here is only told of them.
+void StateTier::refresh(const BucketPass& pass, const runtime::Handler& done) {
+  const std::size_t unit = buckets_[pass.bucket].unit;
+  if (--buckets_missing_[unit] == 0) unit_stepped_(unit);
+  done();
+}
+
+void StateTier::read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
+  expect(!running_, "weights are read while a step changes them");
+  if (out.empty()) return loop_->post(std::move(done));
+  const UnitState& state = states_->all()[unit];
+  const BucketLayout& layout = units_[unit].layout();
+  const std::size_t in_range = begin - state.optimizer.begin;
+  std::size_t index = 0;
+  while (layout.end(index) <= in_range) ++index;
+  const std::size_t number = first_bucket_[unit] + index;
+  const std::size_t count = std::min(out.size(), layout.end(index) - in_range);
+  const auto copy_out = [this, number, in_range, count, unit, begin, out, done = std::move(done)] {
+    held_ = number;
+    const View from = view(buckets_[number], 0);
+    runtime::copy(compute_, out.data(), from.weights + (in_range - from.begin), count * sizeof(float));
+    compute_.call_back([this, unit, begin, out, count, done] {
+      loop_->post([this, unit, begin, out, count, done] {
+        if (count == out.size()) return done();
+        read(unit, begin + count, out.subspan(count), done);
+      });
+    });
+  };
+  if (!half_ || held_ == number) return copy_out();
+  units_[unit].fetch({.bucket = index}, slot(0), copy_out);
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,121 @@
+// Optimizer states that live off the device, in host memory or in files, and pass through a few slots on it bucket by
+// bucket (Myelin §V-B, ZeRO-Infinity §5.1.1): fetch → AdamW → store, several buckets at a time. A unit's range is cut
+// into buckets; what one needs lies together in the tier (offload/bucket_layout.hpp): in half precision master weights
+// and both moments, in fp32 the moments, as layers read the master weights themselves. The first buckets are fetched
+// while the batch is still being computed. Loop thread only.
+#pragma once
+
+#include "actors/unit_states.hpp"
+#include "offload/bucket_pipeline.hpp"
+#include "offload/bucket_states.hpp"
+#include "offload/host_tier.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+enum class TierKind { device, host, nvme };
+[[nodiscard]] const char* to_string(TierKind tier) noexcept;
+
+struct StateTierOptions {
+  TierKind tier = TierKind::device;
+  std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
+  std::size_t depth = 3;                                ///< buckets on the device at a time
+  std::vector<std::filesystem::path> directories;       ///< of TierKind::nvme
+};
+
+class StateTier {
+ public:
+  struct Memory {
+    std::optional<runtime::MemoryId> slots;
+    std::size_t slot_bytes = 0;
+    std::size_t tier_bytes = 0;  ///< in host memory or files
+  };
+  [[nodiscard]] static Memory plan(const UnitStates& states, const StateTierOptions& options, runtime::MemoryPlan& plan);
+
+  /// `unit_stepped` says that a unit's range is as the step leaves it. Takes the tier's space, or throws.
+  StateTier(runtime::EventLoop& loop, runtime::Device& device, runtime::StreamView compute, const UnitStates& states,
+            const StateTierOptions& options, const Memory& memory, const runtime::Arena& arena, int rank,
+            std::function<void(std::size_t unit)> unit_stepped);
+  ~StateTier();
+
+  /// Values of elements [begin, begin + out.size()) of a unit.
+  using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+  /// Fills the master weights; once, before anything else.
+  void load(Source weights, runtime::Handler done);
+
+  /// A batch begins: its step's first buckets are fetched.
+  void begin();
+  /// The step counts: `adamw` as it is for it. Its units follow; `stored` runs once all of them are in the tier, which
+  /// may be after the next begin().
+  void step(const runtime::AdamWOptions& adamw, runtime::Handler stored);
+  /// The unit's gradient is complete at `gradient`, where its optimizer range begins, and stays until it was stepped.
+  void ready(std::size_t unit, const std::byte* gradient);
+  /// The step does not count; `done` runs once nothing of it is under way.
+  void skip(runtime::Handler done);
+
+  /// Copies master weights [begin, begin + out.size()), which lie in the optimizer's range; between steps.
+  void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
+
+  [[nodiscard]] bool computing() const noexcept { return computing_ > 0; }
+  [[nodiscard]] std::string description() const { return tier_->description(); }
+
+ private:
+  struct Bucket {
+    std::size_t unit = 0;
+    std::size_t index = 0;  ///< within the unit
+  };
+  /// One bucket in a slot.
+  struct View {
+    float* weights = nullptr;
+    float* m = nullptr;
+    float* v = nullptr;
+    std::size_t begin = 0;  ///< of the optimizer's range
+    std::size_t end = 0;
+  };
+
+  [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
+  [[nodiscard]] View view(const Bucket& bucket, std::size_t slot_index) const;
+  void load_next(std::size_t bucket);
+  void begin_now();
+  void compute(const offload::BucketPass& pass, runtime::Handler done);
+  void refresh(const offload::BucketPass& pass, const runtime::Handler& done);
+
+  runtime::EventLoop* loop_;
+  runtime::StreamView compute_;
+  const UnitStates* states_;
+  bool half_;
+  std::function<void(std::size_t)> unit_stepped_;
+  const runtime::Arena* arena_;
+  Memory memory_;
+  std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
+  std::unique_ptr<offload::Tier> tier_;
+  std::vector<offload::BucketStates> units_;
+  std::unique_ptr<runtime::Arena> tier_arena_;
+  std::vector<Bucket> buckets_;             // of all units, one after another
+  std::vector<std::size_t> first_bucket_;   // by unit
+  std::unique_ptr<offload::BucketPipeline> pipeline_;
+
+  Source weights_;
+  runtime::Buffer host_;  // what a source fills
+  runtime::Handler loaded_;
+  runtime::AdamWOptions adamw_;
+  std::vector<const std::byte*> gradients_;      // by unit
+  std::vector<std::size_t> buckets_missing_;     // likewise, of the step
+  bool running_ = false;                         // a step of the pipeline
+  bool begins_again_ = false;                    // once that is over
+  bool step_waits_ = false;                      // for that beginning, with its units
+  std::vector<runtime::Handler> once_begun_;     // calls that do
+  runtime::Handler over_;                        // what follows the step that runs
+  int computing_ = 0;
+  std::optional<std::size_t> held_;  // the bucket in slot 0 that was read last
+};
+
+}  // namespace ranvier::actors
