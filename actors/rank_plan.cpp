@@ -67,7 +67,14 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                              .slots = plan.slots,
                              .gradient_buffers = std::min(2, plan.slots),
                              .sample = sample};
-  plan.recompute = options.recompute_auto ? models::choose_recompute(architecture, stage) : options.recompute;
+  if (options.recompute_auto) {
+    // Rows must agree, and may have different numbers of threads.
+    models::StageOptions alike = stage;
+    alike.capacity.threads = 1;
+    plan.recompute = models::choose_recompute(architecture, alike);
+  } else {
+    plan.recompute = options.recompute;
+  }
   stage.recompute = plan.recompute;
 
   plan.stage = std::make_unique<models::Stage>(architecture, stage, plan.memory);
