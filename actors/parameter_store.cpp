@@ -68,8 +68,10 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
         {MemoryKind::workspace, MemorySpace::device, fmt::format("gathered units of {} elements", elements[kind]),
          elements[kind] * runtime::size_of(states.precision().compute), memory.slots_of_class.back()}));
   }
-  memory.forward = HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
-  memory.backward = HopPipeline::plan(column, flow.gather_backward, bundles, states.precision().compute, "parameters", plan);
+  memory.forward =
+      HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
+  memory.backward =
+      HopPipeline::plan(column, flow.gather_backward, bundles, states.precision().compute, "parameters", plan);
   return memory;
 }
 

@@ -23,7 +23,8 @@ SlotSchedule::Place SlotSchedule::next(std::size_t unit, std::uint64_t use, bool
       slot.last_use = use;
       return {.slot = s, .fill = false, .after = std::nullopt};
     }
-    if (!oldest || (slot.last_use ? *slot.last_use + 1 : 0) < (slots_[*oldest].last_use ? *slots_[*oldest].last_use + 1 : 0)) {
+    if (!oldest ||
+        (slot.last_use ? *slot.last_use + 1 : 0) < (slots_[*oldest].last_use ? *slots_[*oldest].last_use + 1 : 0)) {
       oldest = s;
     }
   }

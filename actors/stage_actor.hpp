@@ -59,8 +59,8 @@ class StageActor {
   /// One batch at a time.
   void run(Batch batch, Done done);
 
-  /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters, for a place for
-  /// gradients, or for the next batch.
+  /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters,
+  /// for a place for gradients, or for the next batch.
   [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || parts_under_way_ > 0); }
 
  private:
