@@ -67,13 +67,13 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
 }
 
 Optimizer::Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
-                     runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+                     runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column,
+                     const collectives::ShardFlow& flow,
                      ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
                      const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),
       states_(&states),
-      column_(&column),
       parameters_(&parameters),
       trace_(&trace),
       gradient_(loop, executor, column, flow.gather_gradient, states.precision().gradient, 4, memory.gradient, arena),
@@ -159,8 +159,10 @@ void Optimizer::begin_bundles() {
                     own.at(unit.reduced.begin), unit.reduced.count * runtime::size_of(own.dtype));
       to += place_bytes(unit, own.dtype);
     }
+    ++updates_;
     compute_.call_back([this, bundle, place, parts = std::move(parts)] {
       loop_->post([this, bundle, place, parts] {
+        --updates_;
         gradient_.submit(parts, "gather of the gradients of " + names(bundle),
                          [this, bundle, place] { update(bundle, place); });
       });

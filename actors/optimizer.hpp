@@ -34,7 +34,8 @@ class Optimizer {
 
   /// All outlive the optimizer.
   Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
-            runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
+            runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column,
+            const collectives::ShardFlow& flow,
             ParameterStore& parameters, runtime::Trace& trace, const Options& options, const Memory& memory,
             const runtime::Arena& arena);
 
@@ -52,8 +53,8 @@ class Optimizer {
   /// Copies master weights [begin, begin + out.size()) of a unit, which lie in the optimizer's range; between steps.
   void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
-  /// Whether the compute stream has work of a step.
-  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || (tier_ && tier_->computing()); }
+  /// Whether the compute stream or a tier has work of a step.
+  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || (tier_ && tier_->working()); }
 
   /// Where states are that live off the device; null: they do not.
   [[nodiscard]] const StateTier* tier() const noexcept { return tier_.get(); }
@@ -73,7 +74,6 @@ class Optimizer {
   runtime::EventLoop* loop_;
   runtime::StreamView compute_;
   const UnitStates* states_;
-  const ColumnOptions* column_;
   ParameterStore* parameters_;
   runtime::Trace* trace_;
   HopPipeline gradient_, refresh_;
@@ -90,7 +90,7 @@ class Optimizer {
   runtime::Handler done_;
   std::size_t next_bundle_ = 0;
   std::size_t missing_ = 0;
-  int updates_ = 0;  // on the compute stream
+  int updates_ = 0;  // and copies, on the compute stream
 };
 
 }  // namespace ranvier::actors

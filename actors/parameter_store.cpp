@@ -95,7 +95,8 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
       slots_(schedule_.slots()),
       units_of_layer_(units_by_layer(stage)),
       version_of_(states.all().size(), 0),
-      secondary_of_(states.all().size(), 0) {
+      secondary_of_(states.all().size(), 0),
+      secondary_begun_of_(states.all().size(), 0) {
   std::vector<std::size_t> used(memory.places.size(), 0);
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     const std::size_t kind = schedule_.class_of_slot(s);
@@ -288,13 +289,15 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
 }
 
 void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
-  if (secondary_of_[unit] == version_ + 1) return;
+  const std::uint64_t version = version_ + 1;
+  if (secondary_begun_of_[unit] == version) return;  // others may be reading it
+  secondary_begun_of_[unit] = version;
   const UnitPart& part = *states_->all()[unit].secondary;
   runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
   ++slots_[slot].copies;
-  after_copies([this, unit, slot] {
+  after_copies([this, unit, slot, version] {
     --slots_[slot].copies;
-    secondary_of_[unit] = version_ + 1;
+    secondary_of_[unit] = version;
     start_gathers();
     answer_waiting();
   });

@@ -149,7 +149,8 @@ class ParameterStore {
 
   std::uint64_t version_ = 0;               // steps that began
   std::vector<std::uint64_t> version_of_;   // by unit
-  std::vector<std::uint64_t> secondary_of_; // version of the secondary copy, plus one
+  std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
+  std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
   std::deque<Need> needs_;
   std::uint64_t first_need_ = 0;  // number of needs_.front()
   std::uint64_t used_ = 0;        // needs before this one are over

@@ -218,7 +218,8 @@ void StateTier::compute(const BucketPass& pass, runtime::Handler done) {
   for (runtime::DecaySegment segment : unit.segments) {
     segment.begin = std::max(segment.begin, at.begin);
     segment.end = std::min(segment.end, at.end);
-    if (segment.begin < segment.end) segments.push_back({segment.begin - at.begin, segment.end - at.begin, segment.decays});
+    if (segment.begin >= segment.end) continue;
+    segments.push_back({segment.begin - at.begin, segment.end - at.begin, segment.decays});
   }
   const std::size_t first = unit.optimizer.begin + at.begin, last = unit.optimizer.begin + at.end;
   const collectives::Range& held = unit.parameters.range;
@@ -237,13 +238,7 @@ void StateTier::compute(const BucketPass& pass, runtime::Handler done) {
     runtime::cast(compute_, unit.parameters.at(from), precision.compute, at.weights + (from - first),
                   runtime::DType::f32, to - from);
   }
-  ++computing_;
-  compute_.call_back([this, done = std::move(done)] {
-    loop_->post([this, done] {
-      --computing_;
-      done();
-    });
-  });
+  compute_.call_back([this, done = std::move(done)] { loop_->post(done); });
 }
 
 /// The step wrote the parameters that layers read; here is only told of them.

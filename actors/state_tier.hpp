@@ -38,7 +38,8 @@ class StateTier {
     std::size_t slot_bytes = 0;
     std::size_t tier_bytes = 0;  ///< in host memory or files
   };
-  [[nodiscard]] static Memory plan(const UnitStates& states, const StateTierOptions& options, runtime::MemoryPlan& plan);
+  [[nodiscard]] static Memory plan(const UnitStates& states, const StateTierOptions& options,
+                                   runtime::MemoryPlan& plan);
 
   /// `unit_stepped` says that a unit's range is as the step leaves it. Takes the tier's space, or throws.
   StateTier(runtime::EventLoop& loop, runtime::Device& device, runtime::StreamView compute, const UnitStates& states,
@@ -64,7 +65,8 @@ class StateTier {
   /// Copies master weights [begin, begin + out.size()), which lie in the optimizer's range; between steps.
   void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
-  [[nodiscard]] bool computing() const noexcept { return computing_ > 0; }
+  /// Whether states are on their way or being stepped, for as long as a slow disk may take.
+  [[nodiscard]] bool working() const noexcept { return over_ || loaded_; }
   [[nodiscard]] std::string description() const { return tier_->description(); }
 
  private:
@@ -114,7 +116,6 @@ class StateTier {
   bool step_waits_ = false;                      // for that beginning, with its units
   std::vector<runtime::Handler> once_begun_;     // calls that do
   runtime::Handler over_;                        // what follows the step that runs
-  int computing_ = 0;
   std::optional<std::size_t> held_;  // the bucket in slot 0 that was read last
 };
 

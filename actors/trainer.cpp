@@ -50,8 +50,8 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
                                          *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
                                          arena_);
-  optimizer_ = std::make_unique<Optimizer>(loop, device, executor_, *compute_, plan_.rank, *plan_.states, *plan_.column, plan_.flow,
-                                           *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
+  optimizer_ = std::make_unique<Optimizer>(loop, device, executor_, *compute_, plan_.rank, *plan_.states,
+                                           *plan_.column, plan_.flow, *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;

@@ -29,8 +29,8 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     state.optimizer = range(sharding.optimizer);
     state.reduced = range(flow.reduced);
-    state.parameters = {.range = range(one_copy ? std::min(sharding.parameters, sharding.optimizer) : sharding.parameters),
-                        .dtype = precision.compute};
+    const auto parameters = one_copy ? std::min(sharding.parameters, sharding.optimizer) : sharding.parameters;
+    state.parameters = {.range = range(parameters), .dtype = precision.compute};
     if (sharding.secondary_parameters) {
       state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
     }

@@ -179,10 +179,11 @@ OptionTable declare(Asked& asked) {
                algorithm(*field, collective)});
   }
   table.add({"prefetch", "N",
-             "units whose parameters are gathered ahead of their use; auto: 2, fewer where "
+             "layers whose parameters are gathered ahead of their use; auto: 2, fewer where "
              "--device-memory leaves no room; 0: none",
              prefetch(shard.prefetch)});
-  table.add({"reuse", "on|off", "keep gathered units until their place is needed; off: gather for every use, as papers count",
+  table.add({"reuse", "on|off",
+             "keep gathered units until their place is needed; off: gather for every use, as papers count",
              toggle(shard.reuse)});
 
   table.concern("Batch");
