@@ -73,29 +73,16 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
                                         const Options& options, runtime::MemoryPlan& plan) {
   Memory memory;
   const runtime::DType dtype = states.precision().gradient;
-  memory.class_of_unit.assign(states.all().size(), 0);
   if (states.shards_gradients()) {
     std::vector<std::vector<std::size_t>> layouts;
-    for (std::size_t u = 0; u < states.all().size(); ++u) {
-      const auto layout = layout_of(states.all()[u]);
-      const auto known = std::find(layouts.begin(), layouts.end(), layout);
-      memory.class_of_unit[u] = static_cast<std::size_t>(known - layouts.begin());
-      if (known == layouts.end()) layouts.push_back(layout);
-    }
-    std::vector<std::vector<std::size_t>> layers(stage.layers());
-    for (const models::Stage::UnitUse& use : stage.uses()) layers[use.layer].push_back(use.unit);
-    for (std::size_t kind = 0; kind < layouts.size(); ++kind) {
-      const auto of_kind = [&](std::size_t unit) { return memory.class_of_unit[unit] == kind; };
-      std::size_t uses = 0, together = 0;
-      for (const auto& layer : layers) {
-        const auto in_layer = static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind));
-        uses += in_layer;
-        together = std::max(together, in_layer);
-      }
-      memory.slots_of_class.push_back(std::min(uses, together * static_cast<std::size_t>(1 + options.prefetch)));
+    for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
+    const auto layers = stage.units_by_layer();
+    memory.classes = slot_classes(layouts, layers, options.prefetch, false);
+    for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
+      const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
       memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
-                                        fmt::format("a microbatch's gradients of {} elements", layouts[kind][0]),
-                                        layouts[kind][0] * runtime::size_of(dtype), memory.slots_of_class.back()}));
+                                        fmt::format("a microbatch's gradients of {} elements", elements),
+                                        elements * runtime::size_of(dtype), memory.classes.slots[kind]}));
     }
     memory.microbatch =
         HopPipeline::plan(column, flow.reduce_microbatch, elements_of(layers, states), dtype, "gradients", plan);
@@ -126,7 +113,7 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
       trace_(&trace),
       options_(std::move(options)),
       shards_(states.shards_gradients()),
-      schedule_(memory.class_of_unit, memory.slots_of_class),
+      schedule_(memory.classes),
       microbatch_(loop, executor, column, shards_ ? flow.reduce_microbatch : std::vector<collectives::Hop>{},
                   states.precision().gradient, 2, memory.microbatch, arena),
       batch_(loop, executor, column, flow.reduce_batch, states.precision().gradient, 3, memory.batch, arena),

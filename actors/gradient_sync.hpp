@@ -41,8 +41,7 @@ class GradientSync {
 
   /// What the phase needs beside the gradients themselves.
   struct Memory {
-    std::vector<std::size_t> class_of_unit;
-    std::vector<std::size_t> slots_of_class;
+    SlotClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
     HopPipeline::Memory microbatch, batch;
     runtime::MemoryId exchange_staging, squares;

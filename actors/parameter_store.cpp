@@ -22,51 +22,26 @@ struct ParameterStore::Peer {
   Request request;
 };
 
-namespace {
-
-std::vector<std::vector<std::size_t>> units_by_layer(const models::Stage& stage) {
-  std::vector<std::vector<std::size_t>> units(stage.layers());
-  for (const models::Stage::UnitUse& use : stage.uses()) units[use.layer].push_back(use.unit);
-  return units;
-}
-
-}  // namespace
-
 ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const UnitStates& states,
                                             const ColumnOptions& column, const collectives::ShardFlow& flow,
                                             const Options& options, runtime::MemoryPlan& plan) {
   Memory memory;
-  const auto layers = units_by_layer(stage);
-  if (!states.gathers_parameters()) {
-    memory.class_of_unit.assign(states.all().size(), 0);
-    return memory;
-  }
-  std::vector<std::size_t> elements;  // by class
-  for (const UnitState& unit : states.all()) {
-    const auto known = std::find(elements.begin(), elements.end(), unit.elements);
-    memory.class_of_unit.push_back(static_cast<std::size_t>(known - elements.begin()));
-    if (known == elements.end()) elements.push_back(unit.elements);
+  if (!states.gathers_parameters()) return memory;
+  std::vector<std::vector<std::size_t>> sizes;
+  for (const UnitState& unit : states.all()) sizes.push_back({unit.elements});
+  const auto layers = stage.units_by_layer();
+  memory.classes = slot_classes(sizes, layers, options.prefetch, options.reuse);
+  for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
+    const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
+    memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
+                                      fmt::format("gathered units of {} elements", elements),
+                                      elements * runtime::size_of(states.precision().compute),
+                                      memory.classes.slots[kind]}));
   }
   std::vector<std::vector<std::size_t>> bundles;
   for (const auto& units : layers) {
     std::vector<std::size_t>& bundle = bundles.emplace_back();
     for (const std::size_t unit : units) bundle.push_back(states.all()[unit].elements);
-  }
-  for (std::size_t kind = 0; kind < elements.size(); ++kind) {
-    const auto of_kind = [&](std::size_t unit) { return memory.class_of_unit[unit] == kind; };
-    std::size_t uses = 0, units = 0, together = 0;
-    for (std::size_t u = 0; u < memory.class_of_unit.size(); ++u) units += of_kind(u) ? 1 : 0;
-    for (const auto& layer : layers) {
-      const auto in_layer = static_cast<std::size_t>(std::count_if(layer.begin(), layer.end(), of_kind));
-      uses += in_layer;
-      together = std::max(together, in_layer);
-    }
-    // Without reuse a layer that names a unit twice gathers it twice.
-    const std::size_t most = options.reuse ? units : uses;
-    memory.slots_of_class.push_back(std::min(most, together * static_cast<std::size_t>(1 + options.prefetch)));
-    memory.places.push_back(plan.add(
-        {MemoryKind::workspace, MemorySpace::device, fmt::format("gathered units of {} elements", elements[kind]),
-         elements[kind] * runtime::size_of(states.precision().compute), memory.slots_of_class.back()}));
   }
   memory.forward =
       HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
@@ -87,13 +62,13 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
       trace_(&trace),
       options_(options),
       gathers_(states.gathers_parameters()),
-      schedule_(memory.class_of_unit, memory.slots_of_class),
+      schedule_(memory.classes),
       forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
                states.precision().compute, 0, memory.forward, arena),
       backward_(loop, executor, column, gathers_ ? flow.gather_backward : std::vector<collectives::Hop>{},
                 states.precision().compute, 1, memory.backward, arena),
       slots_(schedule_.slots()),
-      units_of_layer_(units_by_layer(stage)),
+      units_of_layer_(stage.units_by_layer()),
       version_of_(states.all().size(), 0),
       secondary_of_(states.all().size(), 0),
       secondary_begun_of_(states.all().size(), 0) {

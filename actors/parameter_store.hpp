@@ -36,8 +36,7 @@ class ParameterStore {
   };
 
   struct Memory {
-    std::vector<std::size_t> class_of_unit;
-    std::vector<std::size_t> slots_of_class;
+    SlotClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class
     HopPipeline::Memory forward, backward;
   };

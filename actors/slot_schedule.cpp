@@ -2,14 +2,42 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ranvier::actors {
 
-SlotSchedule::SlotSchedule(std::vector<std::size_t> class_of_unit, const std::vector<std::size_t>& slots_of_class)
-    : class_of_unit_(std::move(class_of_unit)) {
-  for (std::size_t kind = 0; kind < slots_of_class.size(); ++kind) {
-    slots_.insert(slots_.end(), slots_of_class[kind], Slot{kind, std::nullopt, std::nullopt});
+SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
+                         const std::vector<std::vector<std::size_t>>& layers, int ahead, bool reuse) {
+  SlotClasses classes;
+  std::vector<std::size_t> units;  // by class
+  for (std::size_t u = 0; u < layouts.size(); ++u) {
+    const auto known = std::find_if(classes.first_unit.begin(), classes.first_unit.end(),
+                                    [&](std::size_t first) { return layouts[first] == layouts[u]; });
+    const auto kind = static_cast<std::size_t>(known - classes.first_unit.begin());
+    if (known == classes.first_unit.end()) {
+      classes.first_unit.push_back(u);
+      units.push_back(0);
+    }
+    classes.of_unit.push_back(kind);
+    ++units[kind];
+  }
+  for (std::size_t kind = 0; kind < units.size(); ++kind) {
+    std::size_t uses = 0, together = 0;
+    for (const auto& layer : layers) {
+      const auto in_layer = static_cast<std::size_t>(std::count_if(
+          layer.begin(), layer.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
+      uses += in_layer;
+      together = std::max(together, in_layer);
+    }
+    classes.slots.push_back(std::min(reuse ? units[kind] : uses, together * static_cast<std::size_t>(1 + ahead)));
+  }
+  return classes;
+}
+
+SlotSchedule::SlotSchedule(const SlotClasses& classes) : class_of_unit_(classes.of_unit) {
+  for (std::size_t kind = 0; kind < classes.slots.size(); ++kind) {
+    slots_.insert(slots_.end(), classes.slots[kind], Slot{kind, std::nullopt, std::nullopt});
   }
 }
 

@@ -13,6 +13,19 @@
 
 namespace ranvier::actors {
 
+/// Which units share places, and how many there are.
+struct SlotClasses {
+  std::vector<std::size_t> of_unit;     ///< class, by unit
+  std::vector<std::size_t> first_unit;  ///< by class: one of its units
+  std::vector<std::size_t> slots;       ///< by class
+};
+
+/// Units of equal `layouts` (by unit) are of one class. Places for what one layer uses and for the `ahead` layers that
+/// follow it, where `layers` has the units of each layer; but no more than all layers use, or with `reuse`, where a
+/// unit never takes two places, than there are units.
+[[nodiscard]] SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
+                                       const std::vector<std::vector<std::size_t>>& layers, int ahead, bool reuse);
+
 class SlotSchedule {
  public:
   struct Place {
@@ -21,8 +34,8 @@ class SlotSchedule {
     std::optional<std::uint64_t> after; ///< the use that must be over before the place is filled
   };
 
-  /// `class_of_unit` says which units share places, `slots_of_class` how many. Slots are numbered class by class.
-  SlotSchedule(std::vector<std::size_t> class_of_unit, const std::vector<std::size_t>& slots_of_class);
+  /// Slots are numbered class by class.
+  explicit SlotSchedule(const SlotClasses& classes);
 
   /// The place of `unit` in use number `use`; numbers never go down, and one use may take several units. `keeps`
   /// false: what an earlier use left there is of no worth.

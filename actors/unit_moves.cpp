@@ -19,7 +19,7 @@ std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const Shar
   expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
   std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(order.microbatches));
   for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
-  SlotSchedule schedule(places.class_of_unit, places.slots_of_class);
+  SlotSchedule schedule(places.classes);
   std::uint64_t need = 0;
   const auto run = [&](const models::Stage::Pass& pass, bool backward) {
     for (const models::Stage::Step& step : pass) {

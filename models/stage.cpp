@@ -106,6 +106,12 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 
+std::vector<std::vector<std::size_t>> Stage::units_by_layer() const {
+  std::vector<std::vector<std::size_t>> units(layers_.size());
+  for (const UnitUse& use : uses_) units[use.layer].push_back(use.unit);
+  return units;
+}
+
 void Stage::bind(const runtime::Arena& arena) {
   for (int s = 0; s < options_.slots; ++s) {
     const auto slot = static_cast<std::size_t>(s);

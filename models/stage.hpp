@@ -82,6 +82,8 @@ class Stage {
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
 
+  /// The units of each layer, in its order.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> units_by_layer() const;
   /// The uses of one layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
 

@@ -95,7 +95,7 @@ Bytes worked_out(const models::Architecture& architecture, const TrainerOptions&
     const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
     const auto units = sharded_units(architecture, plan.layers, rows);
     const auto moves =
-        as_papers_count || plan.parameter_memory.slots_of_class.empty()
+        as_papers_count || plan.parameter_memory.classes.slots.empty()
             ? moves_of(units, std::uint64_t(microbatches))
             : replayed_moves(*plan.stage, units, plan.parameter_memory,
                              {plan.policy, stage, options.grid.g_inter, microbatches, options.reuse});

@@ -1,5 +1,5 @@
 // Whole jobs under every sharding: what a rank holds must not change what is trained.
-#include "tests/actors/simulated_job.hpp"
+#include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,6 +15,7 @@ using namespace ranvier;
 using actors::Policy;
 using collectives::Scope;
 using collectives::Sharding;
+using tests::check_same_bits;
 using tests::run_simulated;
 using tests::small_gpt;
 
@@ -79,17 +80,6 @@ void check_close(const tests::JobResult& a, const tests::JobResult& b) {
       CHECK(std::sqrt(difference) <= 1e-4 * std::sqrt(norm) + 1e-12);
     }
   }
-}
-
-void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t s = 0; s < a.steps.size(); ++s) {
-    CHECK(a.steps[s].loss == b.steps[s].loss);
-    CHECK(a.steps[s].skipped == b.steps[s].skipped);
-    if (!a.steps[s].skipped) CHECK(a.steps[s].gradient_norm == b.steps[s].gradient_norm);
-  }
-  CHECK(a.evaluations == b.evaluations);
-  CHECK(a.weights == b.weights);
 }
 
 }  // namespace

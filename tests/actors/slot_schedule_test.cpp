@@ -8,7 +8,7 @@ using namespace ranvier;
 using actors::SlotSchedule;
 
 TEST_CASE("a unit that is still in its place stays there, another takes the place used longest ago") {
-  SlotSchedule schedule({0, 0, 0}, {2});
+  SlotSchedule schedule({.of_unit = {0, 0, 0}, .slots = {2}});
   CHECK(schedule.next(0, 0, true).fill);
   const auto one = schedule.next(1, 1, true);
   CHECK(one.fill);
@@ -24,20 +24,31 @@ TEST_CASE("a unit that is still in its place stays there, another takes the plac
 }
 
 TEST_CASE("units of different layouts never share a place, and one use may take several") {
-  SlotSchedule schedule({0, 1, 1}, {1, 2});
+  SlotSchedule schedule({.of_unit = {0, 1, 1}, .slots = {1, 2}});
   const auto a = schedule.next(0, 0, true), b = schedule.next(1, 0, true), c = schedule.next(2, 0, true);
   CHECK(schedule.class_of_slot(a.slot) == 0);
   CHECK(schedule.class_of_slot(b.slot) == 1);
   CHECK(b.slot != c.slot);
-  SlotSchedule narrow({0, 0}, {1});
+  SlotSchedule narrow({.of_unit = {0, 0}, .slots = {1}});
   (void)narrow.next(0, 0, true);
   CHECK_THROWS_AS((void)narrow.next(1, 0, true), Error);
 }
 
 TEST_CASE("what is forgotten, or of no worth, is brought again after its last use") {
-  SlotSchedule schedule({0}, {1});
+  SlotSchedule schedule({.of_unit = {0}, .slots = {1}});
   (void)schedule.next(0, 0, true);
   schedule.forget();
   CHECK(schedule.next(0, 1, true).after == 0);
   CHECK(schedule.next(0, 2, false).after == 1);
+}
+
+TEST_CASE("places suffice for a layer and those ahead of it, and are no more than all units or uses need") {
+  // Units 0 and 2 are alike; layers use 0 and 1, 2, 0 and 1.
+  const std::vector<std::vector<std::size_t>> layouts{{8}, {3}, {8}}, layers{{0, 1}, {2}, {0, 1}};
+  const auto classes = actors::slot_classes(layouts, layers, 1, true);
+  CHECK(classes.of_unit == std::vector<std::size_t>{0, 1, 0});
+  CHECK(classes.first_unit == std::vector<std::size_t>{0, 1});
+  CHECK(classes.slots == std::vector<std::size_t>{2, 1});
+  CHECK(actors::slot_classes(layouts, layers, 0, true).slots == std::vector<std::size_t>{1, 1});
+  CHECK(actors::slot_classes(layouts, layers, 9, false).slots == std::vector<std::size_t>{3, 2});
 }

@@ -1,11 +1,12 @@
 // Where optimizer states live must not change a bit.
 #include "actors/state_tier.hpp"
-#include "tests/actors/simulated_job.hpp"
+#include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace ranvier;
 using actors::TierKind;
+using tests::check_same_bits;
 using tests::run_simulated;
 using tests::small_gpt;
 using tests::small_run;
@@ -18,17 +19,6 @@ constexpr int orders = 2;
 #else
 constexpr int orders = 10;
 #endif
-
-void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t s = 0; s < a.steps.size(); ++s) {
-    CHECK(a.steps[s].loss == b.steps[s].loss);
-    CHECK((a.steps[s].gradient_norm == b.steps[s].gradient_norm || a.steps[s].skipped));
-    CHECK(a.steps[s].skipped == b.steps[s].skipped);
-  }
-  CHECK(a.evaluations == b.evaluations);
-  CHECK(a.weights == b.weights);
-}
 
 }  // namespace
 

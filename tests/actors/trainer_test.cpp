@@ -1,4 +1,4 @@
-#include "tests/actors/simulated_job.hpp"
+#include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,23 +7,10 @@
 
 using namespace ranvier;
 using actors::Policy;
+using tests::check_same_bits;
 using tests::run_simulated;
 using tests::small_gpt;
 using tests::small_run;
-
-namespace {
-
-void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t s = 0; s < a.steps.size(); ++s) {
-    CHECK(a.steps[s].loss == b.steps[s].loss);
-    CHECK(a.steps[s].gradient_norm == b.steps[s].gradient_norm);
-  }
-  CHECK(a.evaluations == b.evaluations);
-  CHECK(a.weights == b.weights);
-}
-
-}  // namespace
 
 TEST_CASE("training lowers the loss of a batch that is seen again and again") {
   auto options = small_run();

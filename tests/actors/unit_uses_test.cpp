@@ -1,6 +1,6 @@
 // Layers that use their units in ways that GPT-2's do not: none at all, several of one size, one twice, and several
 // that are tied across stages. No sharding may change what they train.
-#include "tests/actors/simulated_job.hpp"
+#include "tests/actors/same_bits.hpp"
 
 #include "models/ops/matmul.hpp"
 #include "runtime/compute_pool.hpp"
@@ -96,15 +96,6 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   options.seed = 11;
   options.learning_rate = {.peak = 1e-2, .steps = 3};
   return options;
-}
-
-void check_same_bits(const tests::JobResult& a, const tests::JobResult& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t s = 0; s < a.steps.size(); ++s) {
-    CHECK(a.steps[s].loss == b.steps[s].loss);
-    CHECK(a.steps[s].gradient_norm == b.steps[s].gradient_norm);
-  }
-  CHECK(a.weights == b.weights);
 }
 
 /// The same bits on one stage and on several, gathering ahead or not.
