@@ -23,15 +23,6 @@ BucketLayout layout_of(const UnitState& unit, const StateTierOptions& options, b
 
 }  // namespace
 
-const char* to_string(TierKind tier) noexcept {
-  switch (tier) {
-    case TierKind::device: return "device";
-    case TierKind::host: return "host";
-    case TierKind::nvme: return "nvme";
-  }
-  return "?";
-}
-
 StateTier::Memory StateTier::plan(const UnitStates& states, const StateTierOptions& options,
                                   runtime::MemoryPlan& plan) {
   Memory memory;

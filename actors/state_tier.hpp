@@ -22,7 +22,6 @@
 namespace ranvier::actors {
 
 enum class TierKind { device, host, nvme };
-[[nodiscard]] const char* to_string(TierKind tier) noexcept;
 
 struct StateTierOptions {
   TierKind tier = TierKind::device;
@@ -67,6 +66,7 @@ class StateTier {
 
   /// Whether states are on their way or being stepped, for as long as a slow disk may take.
   [[nodiscard]] bool working() const noexcept { return over_ || loaded_; }
+  /// For people: where states are, and what the system refused.
   [[nodiscard]] std::string description() const { return tier_->description(); }
 
  private:

@@ -54,6 +54,10 @@ class Trainer {
 
   /// What collectives and pulls are under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
+  /// Where optimizer states are that live off the device, for people; empty: they do not.
+  [[nodiscard]] std::string tier_description() const {
+    return optimizer_->tier() != nullptr ? optimizer_->tier()->description() : std::string();
+  }
   /// The step that is being computed.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
 

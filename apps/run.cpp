@@ -158,7 +158,9 @@ void Run::execute() {
   together(session_, [&] { plan(); });
   // The rank with the least memory decides: units are gathered in the same order and into the same places everywhere.
   const auto prefetch = static_cast<int>(session_.smallest(trainer_options_.prefetch));
-  if (std::exchange(trainer_options_.prefetch, prefetch) != prefetch) plan_stages();
+  together(session_, [&] {
+    if (std::exchange(trainer_options_.prefetch, prefetch) != prefetch) plan_stages();
+  });
   if (speaks_) {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
     if (options_.run.request == Request::dry_run) {
@@ -169,6 +171,10 @@ void Run::execute() {
   }
   if (options_.run.request == Request::dry_run) return;
   together(session_, [&] { build(); });
+  if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
+    fmt::print("optimizer tier: {}\n\n", tier);
+    std::fflush(stdout);
+  }
   train();
   conclude();
 }

@@ -57,11 +57,6 @@ std::string to_string(const Sharding& sharding) {
   return {letter(sharding.parameters), letter(sharding.gradients), letter(sharding.optimizer)};
 }
 
-bool uses_groups(const Sharding& sharding) noexcept {
-  return sharding.parameters == I || sharding.gradients == I || sharding.optimizer == I ||
-         sharding.secondary_parameters;
-}
-
 const char* to_string(TeamKind team) noexcept {
   switch (team) {
     case TeamKind::column: return "column";

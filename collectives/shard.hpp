@@ -48,9 +48,6 @@ struct NamedSharding {
 /// The name where there is one, otherwise the letters.
 [[nodiscard]] std::string to_string(const Sharding& sharding);
 
-/// Whether anything is held or moved by group.
-[[nodiscard]] bool uses_groups(const Sharding& sharding) noexcept;
-
 /// The ranks of an operation.
 enum class TeamKind { column, group, replicas };
 inline constexpr int team_kinds = 3;
