@@ -76,8 +76,8 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
   if (states.shards_gradients()) {
     std::vector<std::vector<std::size_t>> layouts;
     for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
-    const auto layers = stage.units_by_layer();
-    memory.classes = slot_classes(layouts, layers, options.prefetch, false);
+    const auto parts = stage.units_of_parts(models::Stage::Step::Kind::backward_weight);
+    memory.classes = slot_classes(layouts, parts, options.prefetch, false);
     for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
       const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
       memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
@@ -85,7 +85,7 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
                                         elements * runtime::size_of(dtype), memory.classes.slots[kind]}));
     }
     memory.microbatch =
-        HopPipeline::plan(column, flow.reduce_microbatch, elements_of(layers, states), dtype, "gradients", plan);
+        HopPipeline::plan(column, flow.reduce_microbatch, elements_of(parts, states), dtype, "gradients", plan);
   }
   memory.batch = HopPipeline::plan(column, flow.reduce_batch, elements_of(make_bundles(stage, states, options), states),
                                    dtype, "accumulated gradients", plan);
@@ -171,12 +171,14 @@ std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {
     if (writes.kind != models::Stage::Step::Kind::backward_weight) continue;
     const std::uint64_t number = first_step_ + steps_.size();
     Step& step = steps_.emplace_back();
-    step.layer = writes.layer;
-    for (const std::size_t use : stage_->uses_of(writes.layer)) {
-      const SlotSchedule::Place place = schedule_.next(stage_->uses()[use].unit, number, false);
+    step.writes = writes;
+    step.places.resize(stage_->uses_of(writes.layer).size());
+    for (const std::size_t use : stage_->uses_of(writes)) {
+      const auto [layer, index, unit] = stage_->uses()[use];
+      const SlotSchedule::Place place = schedule_.next(unit, number, false);
       step.slots.push_back(place.slot);
       step.after.push_back(place.after);
-      step.places.push_back(slots_[place.slot].data);
+      step.places[index] = slots_[place.slot].data;
     }
   }
   return first;
@@ -203,19 +205,21 @@ void GradientSync::check_waiting() {
   if (waiting_ && ready(waiting_step_)) loop_->post(std::exchange(waiting_, nullptr));
 }
 
-std::span<std::byte* const> GradientSync::places(std::uint64_t number, std::size_t layer) const {
-  return shards_ ? step(number).places : own_places_[layer];
+std::span<std::byte* const> GradientSync::places(std::uint64_t number,
+                                                  const models::Stage::Step& writes) const {
+  return shards_ ? step(number).places : own_places_[writes.layer];
 }
 
-void GradientSync::queued(std::uint64_t number, std::size_t layer) {
-  if (!spoils_ || layer != 0) return;
+void GradientSync::queued(std::uint64_t number, const models::Stage::Step& writes) {
+  if (!spoils_ || writes.layer != 0 || stage_->uses_of(writes).empty()) return;
   spoils_ = false;
-  runtime::scale(compute_, places(number, layer).front(), states_->precision().gradient,
+  const std::size_t index = stage_->uses()[stage_->uses_of(writes).front()].index_in_layer;
+  runtime::scale(compute_, places(number, writes)[index], states_->precision().gradient,
                  std::numeric_limits<float>::infinity(), 1);
 }
 
-void GradientSync::written(std::uint64_t number, std::size_t layer, int microbatch) {
-  if (!shards_) return layer_complete(layer);
+void GradientSync::written(std::uint64_t number, const models::Stage::Step& writes, int microbatch) {
+  if (!shards_) return complete(writes);
   steps_[number - first_step_].microbatch = microbatch;
   leave(number);
 }
@@ -224,13 +228,13 @@ void GradientSync::written(std::uint64_t number, std::size_t layer, int microbat
 void GradientSync::leave(std::uint64_t number) {
   const Step& leaving = step(number);
   std::vector<HopPipeline::Part> parts;
-  const auto& uses = stage_->uses_of(leaving.layer);
-  for (std::size_t u = 0; u < uses.size(); ++u) {
-    parts.push_back({leaving.places[u], 0, states_->all()[stage_->uses()[uses[u]].unit].elements});
+  for (const std::size_t use : stage_->uses_of(leaving.writes)) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    parts.push_back({leaving.places[index], 0, states_->all()[unit].elements});
   }
   const auto begin = Trace::Clock::now();
   microbatch_.submit(std::move(parts),
-                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.layer,
+                     fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.writes.layer,
                                  leaving.microbatch),
                      [this, number, begin] {
                        Step& done = steps_[number - first_step_];
@@ -248,21 +252,21 @@ void GradientSync::accumulate_reduced() {
     const Step step = std::move(steps_.front());
     steps_.pop_front();
     accumulate(step);
-    after(accumulate_, [this, number, slots = step.slots, layer = step.layer,
+    after(accumulate_, [this, number, slots = step.slots, writes = step.writes,
                         last = step.microbatch + 1 == microbatches_] {
       for (const std::size_t slot : slots) slots_[slot].over = number;
       check_waiting();
-      if (last) layer_complete(layer);
+      if (last) complete(writes);
     });
   }
 }
 
 void GradientSync::accumulate(const Step& step) {
   const runtime::DType dtype = states_->precision().gradient;
-  const auto& uses = stage_->uses_of(step.layer);
-  for (std::size_t u = 0; u < uses.size(); ++u) {
-    const UnitPart& sum = states_->all()[stage_->uses()[uses[u]].unit].gradients[use_in_unit_[uses[u]]];
-    const std::byte* arrived = step.places[u] + sum.range.begin * runtime::size_of(dtype);
+  for (const std::size_t use : stage_->uses_of(step.writes)) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    const UnitPart& sum = states_->all()[unit].gradients[use_in_unit_[use]];
+    const std::byte* arrived = step.places[index] + sum.range.begin * runtime::size_of(dtype);
     if (step.microbatch == 0) {
       runtime::copy(accumulate_, sum.data, arrived, sum.bytes());
     } else {
@@ -271,9 +275,11 @@ void GradientSync::accumulate(const Step& step) {
   }
 }
 
-void GradientSync::layer_complete(std::size_t layer) {
-  for (const models::Stage::UnitUse& use : stage_->uses()) {
-    if (use.layer == layer && --units_[use.unit].uses_missing == 0) uses_complete(use.unit);
+/// The last microbatch's gradients of these uses are there.
+void GradientSync::complete(const models::Stage::Step& writes) {
+  for (const std::size_t use : stage_->uses_of(writes)) {
+    const std::size_t unit = stage_->uses()[use].unit;
+    if (--units_[unit].uses_missing == 0) uses_complete(unit);
   }
 }
 

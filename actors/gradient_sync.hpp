@@ -2,8 +2,8 @@
 // overlapped with the passes:
 //
 //   scope N    layers accumulate in place over the microbatches of a batch
-//   scope I,G  a layer writes a microbatch's gradients to a place of their own; they are reduce-scattered as the
-//              backward pass leaves them, and this rank's piece is accumulated
+//   scope I,G  each step of a pass writes a microbatch's gradients to a place of their own; they are reduce-scattered
+//              as the step leaves them, and this rank's piece is accumulated
 //
 // At the batch's end the uses of a unit are summed, the second hop or the all-reduce of the flow follows, and the sum
 // of squares of what is then complete is taken for the global norm.
@@ -33,7 +33,7 @@ class GradientSync {
   struct Options {
     /// By unit of the stage: the rank of this row that holds the unit too.
     std::vector<std::optional<int>> partners;
-    int prefetch = 2;                     ///< layers whose reduction the backward pass may be ahead of
+    int prefetch = 2;                     ///< steps whose reduction the backward pass may be ahead of
     std::size_t chunk_bytes = 1 << 20;    ///< of a message of the exchange between stages
     int depth = 4;                        ///< of them at a time, of each tied unit
     std::size_t bundle_bytes = 1 << 20;   ///< neighbouring units up to so many bytes go as one operation
@@ -68,16 +68,16 @@ class GradientSync {
   [[nodiscard]] bool ready(std::uint64_t step) const;
   /// Calls `handler` once it has; one at a time.
   void when_ready(std::uint64_t step, runtime::Handler handler);
-  /// Where the gradients of the layer's uses go, by its units.
-  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t step, std::size_t layer) const;
+  /// Where the gradients of the step's uses go, by unit of its layer.
+  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t number, const models::Stage::Step& step) const;
   /// Whether a layer adds to what is there, rather than overwriting it.
   [[nodiscard]] bool accumulates(int microbatch) const noexcept { return !shards_ && microbatch > 0; }
   /// The work that writes the gradients was queued on the compute stream.
-  void queued(std::uint64_t step, std::size_t layer);
+  void queued(std::uint64_t number, const models::Stage::Step& step);
   /// Whether written() has to be called for this microbatch.
   [[nodiscard]] bool listens(int microbatch) const noexcept { return shards_ || microbatch + 1 == microbatches_; }
   /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
-  void written(std::uint64_t step, std::size_t layer, int microbatch);
+  void written(std::uint64_t number, const models::Stage::Step& step, int microbatch);
 
   /// Test only: the first gradients that the front layer writes in this batch become infinite.
   void spoil() { spoils_ = true; }
@@ -104,12 +104,12 @@ class GradientSync {
     std::optional<std::uint64_t> over;  // the last step whose gradients have left
   };
   struct Step {
-    std::size_t layer = 0;
+    models::Stage::Step writes;
     int microbatch = 0;
     bool reduced = false;
-    std::vector<std::size_t> slots;                   // by use of the layer
+    std::vector<std::size_t> slots;                   // by use of the step
     std::vector<std::optional<std::uint64_t>> after;  // the step that must have left them
-    std::vector<std::byte*> places;
+    std::vector<std::byte*> places;                   // by unit of the layer
   };
 
   [[nodiscard]] const Step& step(std::uint64_t number) const { return steps_[number - first_step_]; }
@@ -117,7 +117,7 @@ class GradientSync {
   void accumulate_reduced();
   void accumulate(const Step& step);
   void check_waiting();
-  void layer_complete(std::size_t layer);
+  void complete(const models::Stage::Step& writes);
   void uses_complete(std::size_t unit);
   void exchange_next(std::size_t unit, std::byte* staging);
   void summed(std::size_t unit);

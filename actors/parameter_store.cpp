@@ -29,8 +29,15 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
   if (!states.gathers_parameters()) return memory;
   std::vector<std::vector<std::size_t>> sizes;
   for (const UnitState& unit : states.all()) sizes.push_back({unit.elements});
-  const auto layers = stage.units_by_layer();
-  memory.classes = slot_classes(sizes, layers, options.prefetch, options.reuse);
+  using Kind = models::Stage::Step::Kind;
+  auto steps = stage.units_of_parts(Kind::forward);
+  memory.classes = slot_classes(sizes, steps, options.prefetch, options.reuse);
+  const auto back = stage.units_of_parts(Kind::backward_input);
+  const SlotClasses classes_back = slot_classes(sizes, back, options.prefetch, options.reuse);
+  for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
+    memory.classes.slots[kind] = std::max(memory.classes.slots[kind], classes_back.slots[kind]);
+  }
+  steps.insert(steps.end(), back.begin(), back.end());
   for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
     const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
     memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
@@ -39,7 +46,7 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
                                       memory.classes.slots[kind]}));
   }
   std::vector<std::vector<std::size_t>> bundles;
-  for (const auto& units : layers) {
+  for (const auto& units : steps) {
     std::vector<std::size_t>& bundle = bundles.emplace_back();
     for (const std::size_t unit : units) bundle.push_back(states.all()[unit].elements);
   }
@@ -57,6 +64,7 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
     : loop_(&loop),
       transport_(&transport),
       copies_(copies),
+      stage_(&stage),
       states_(&states),
       column_(&column),
       trace_(&trace),
@@ -68,7 +76,6 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
       backward_(loop, executor, column, gathers_ ? flow.gather_backward : std::vector<collectives::Hop>{},
                 states.precision().compute, 1, memory.backward, arena),
       slots_(schedule_.slots()),
-      units_of_layer_(stage.units_by_layer()),
       version_of_(states.all().size(), 0),
       secondary_of_(states.all().size(), 0),
       secondary_begun_of_(states.all().size(), 0) {
@@ -78,9 +85,9 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
     slots_[s].data = arena.slot(memory.places[kind], used[kind]++);
   }
   if (gathers_) return;
-  for (const auto& units : units_of_layer_) {
-    auto& pointers = whole_.emplace_back();
-    for (const std::size_t unit : units) pointers.push_back(states.all()[unit].parameters.data);
+  whole_.resize(stage.layers());
+  for (const models::Stage::UnitUse& use : stage.uses()) {
+    whole_[use.layer].push_back(states.all()[use.unit].parameters.data);
   }
 }
 
@@ -132,9 +139,11 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
     auto gather = std::make_shared<Gather>();
     gather->need = number;
     gather->backward = backward;
-    for (const std::size_t unit : units_of_layer_[step.layer]) {
+    need.pointers.resize(stage_->uses_of(step.layer).size());
+    for (const std::size_t use : stage_->uses_of(step)) {
+      const auto [layer, index, unit] = stage_->uses()[use];
       const SlotSchedule::Place place = schedule_.next(unit, number, options_.reuse);
-      need.pointers.push_back(slots_[place.slot].data);
+      need.pointers[index] = slots_[place.slot].data;
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
       if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
@@ -146,26 +155,30 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
   return first;
 }
 
-bool ParameterStore::ready(std::uint64_t need, std::size_t layer) const {
-  const auto& units = units_of_layer_[layer];
-  if (!gathers_) return std::all_of(units.begin(), units.end(), [this](std::size_t unit) { return up_to_date(unit); });
+bool ParameterStore::ready(std::uint64_t need, const models::Stage::Step& step) const {
+  const auto& uses = stage_->uses_of(step);
+  if (!gathers_) {
+    return std::all_of(uses.begin(), uses.end(),
+                       [this](std::size_t use) { return up_to_date(stage_->uses()[use].unit); });
+  }
   return needs_[need - first_need_].here;
 }
 
-void ParameterStore::when_ready(std::uint64_t need, std::size_t layer, runtime::Handler handler) {
-  expect(!waiting_, "a pass waits for one layer's parameters at a time");
+void ParameterStore::when_ready(std::uint64_t need, const models::Stage::Step& step, runtime::Handler handler) {
+  expect(!waiting_, "a pass waits for one step's parameters at a time");
   waiting_need_ = need;
-  waiting_layer_ = layer;
+  waiting_for_ = step;
   waiting_ = std::move(handler);
   check_waiting();
 }
 
 void ParameterStore::check_waiting() {
-  if (waiting_ && ready(waiting_need_, waiting_layer_)) loop_->post(std::exchange(waiting_, nullptr));
+  if (waiting_ && ready(waiting_need_, waiting_for_)) loop_->post(std::exchange(waiting_, nullptr));
 }
 
-std::span<const std::byte* const> ParameterStore::pointers(std::uint64_t need, std::size_t layer) const {
-  return gathers_ ? needs_[need - first_need_].pointers : whole_[layer];
+std::span<const std::byte* const> ParameterStore::pointers(std::uint64_t need,
+                                                          const models::Stage::Step& step) const {
+  return gathers_ ? needs_[need - first_need_].pointers : whole_[step.layer];
 }
 
 void ParameterStore::used(std::uint64_t need) {

@@ -4,7 +4,7 @@
 //
 // A pass announces its needs, which decides at once which unit goes where (SlotSchedule). How a unit comes:
 //
-//   collectives   where all rows of the column compute in the same order: hop by hop, units of a layer as one operation
+//   collectives   where all rows of the column compute in the same order: hop by hop, units of a step as one operation
 //   pulls         where messages decide what a stage computes next, and rows differ: this rank asks the owners for
 //                 their pieces and their loops answer, as soon as they have refreshed them. No order is shared, each
 //                 answer depends on the owner's last step only, so none can deadlock.
@@ -30,7 +30,7 @@ namespace ranvier::actors {
 class ParameterStore {
  public:
   struct Options {
-    int prefetch = 2;    ///< layers gathered ahead of the one that computes; 0: none
+    int prefetch = 2;    ///< layers, or parts of them, gathered ahead of the one that computes; 0: none
     bool pulls = false;  ///< rows differ in what they compute next
     bool reuse = true;   ///< a unit that is still in its place is not gathered again, as the papers count it is
   };
@@ -57,12 +57,12 @@ class ParameterStore {
   /// The steps of `pass` that need parameters, in order; returns the number of the first, the others follow.
   /// Passes are announced in the order in which they run, at the latest when they begin.
   std::uint64_t announce(const models::Stage::Pass& pass);
-  /// Whether all units of that need, which is one of `layer`, are there.
-  [[nodiscard]] bool ready(std::uint64_t need, std::size_t layer) const;
+  /// Whether all units of that need, which is one of `step`, are there.
+  [[nodiscard]] bool ready(std::uint64_t need, const models::Stage::Step& step) const;
   /// Calls `handler` once they are; one at a time.
-  void when_ready(std::uint64_t need, std::size_t layer, runtime::Handler handler);
-  /// The layer's units in its order, until used().
-  [[nodiscard]] std::span<const std::byte* const> pointers(std::uint64_t need, std::size_t layer) const;
+  void when_ready(std::uint64_t need, const models::Stage::Step& step, runtime::Handler handler);
+  /// By unit of the step's layer, there are those of the step; until used().
+  [[nodiscard]] std::span<const std::byte* const> pointers(std::uint64_t need, const models::Stage::Step& step) const;
   /// What computes with them is done. Needs are used in order.
   void used(std::uint64_t need);
   /// Whether used() has to be called.
@@ -135,6 +135,7 @@ class ParameterStore {
   runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   runtime::StreamView copies_;
+  const models::Stage* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
   runtime::Trace* trace_;
@@ -143,7 +144,6 @@ class ParameterStore {
   SlotSchedule schedule_;
   HopPipeline forward_, backward_;
   std::vector<Slot> slots_;
-  std::vector<std::vector<std::size_t>> units_of_layer_;
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
 
   std::uint64_t version_ = 0;               // steps that began
@@ -157,7 +157,7 @@ class ParameterStore {
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   int copying_ = 0;  // on the stream
   std::uint64_t waiting_need_ = 0;
-  std::size_t waiting_layer_ = 0;
+  models::Stage::Step waiting_for_;
   runtime::Handler waiting_;
 
   std::vector<std::shared_ptr<Peer>> peers_;

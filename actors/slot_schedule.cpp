@@ -8,7 +8,7 @@
 namespace ranvier::actors {
 
 SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
-                         const std::vector<std::vector<std::size_t>>& layers, int ahead, bool reuse) {
+                         const std::vector<std::vector<std::size_t>>& steps, int ahead, bool reuse) {
   SlotClasses classes;
   std::vector<std::size_t> units;  // by class
   for (std::size_t u = 0; u < layouts.size(); ++u) {
@@ -24,11 +24,11 @@ SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
   }
   for (std::size_t kind = 0; kind < units.size(); ++kind) {
     std::size_t uses = 0, together = 0;
-    for (const auto& layer : layers) {
-      const auto in_layer = static_cast<std::size_t>(std::count_if(
-          layer.begin(), layer.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
-      uses += in_layer;
-      together = std::max(together, in_layer);
+    for (const auto& step : steps) {
+      const auto in_step = static_cast<std::size_t>(std::count_if(
+          step.begin(), step.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
+      uses += in_step;
+      together = std::max(together, in_step);
     }
     classes.slots.push_back(std::min(reuse ? units[kind] : uses, together * static_cast<std::size_t>(1 + ahead)));
   }

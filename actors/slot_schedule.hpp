@@ -20,11 +20,11 @@ struct SlotClasses {
   std::vector<std::size_t> slots;       ///< by class
 };
 
-/// Units of equal `layouts` (by unit) are of one class. Places for what one layer uses and for the `ahead` layers that
-/// follow it, where `layers` has the units of each layer; but no more than all layers use, or with `reuse`, where a
+/// Units of equal `layouts` (by unit) are of one class. Places for what one step uses and for the `ahead` steps that
+/// follow it, where `steps` has the units of each step; but no more than all steps use, or with `reuse`, where a
 /// unit never takes two places, than there are units.
 [[nodiscard]] SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
-                                       const std::vector<std::vector<std::size_t>>& layers, int ahead, bool reuse);
+                                       const std::vector<std::vector<std::size_t>>& steps, int ahead, bool reuse);
 
 class SlotSchedule {
  public:

@@ -192,8 +192,8 @@ void StageActor::advance() {
 bool StageActor::wait_for_needs(const models::Stage::Step& step) {
   const Pass& pass = passes_.front();
   if (step.needs_parameters()) {
-    if (parameters_->ready(pass.need, step.layer)) return false;
-    parameters_->when_ready(pass.need, step.layer, [this] { advance(); });
+    if (parameters_->ready(pass.need, step)) return false;
+    parameters_->when_ready(pass.need, step, [this] { advance(); });
     return true;
   }
   if (gradients_->ready(pass.writes)) return false;
@@ -208,17 +208,17 @@ void StageActor::queue(const models::Stage::Step& step) {
     compute_.call_back([loop = loop_, handler = std::move(handler)] { loop->post(handler); });
   };
   if (step.needs_parameters()) {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step.layer), {});
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {});
     if (parameters_->gathers()) {
       on_loop([this, need = pass.need] { parameters_->used(need); });
       ++pass.need;
     }
   } else {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step.layer));
-    gradients_->queued(pass.writes, step.layer);
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step));
+    gradients_->queued(pass.writes, step);
     if (gradients_->listens(pass.microbatch)) {
-      on_loop([this, writes = pass.writes, layer = step.layer, m = pass.microbatch] {
-        gradients_->written(writes, layer, m);
+      on_loop([this, writes = pass.writes, step, m = pass.microbatch] {
+        gradients_->written(writes, step, m);
       });
     }
     ++pass.writes;

@@ -2,7 +2,7 @@
 // the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
 // the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
 //
-// A pass is queued on the stream call by call, as soon as a call's parameters, or the place for its gradients, are
+// A pass is queued on the stream step by step, as soon as a step's parameters, or the place for its gradients, are
 // there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
 // needs are announced while this one runs.
 //

@@ -24,7 +24,7 @@ std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const Shar
   const auto run = [&](const models::Stage::Pass& pass, bool backward) {
     for (const models::Stage::Step& step : pass) {
       if (!step.needs_parameters()) continue;
-      for (const std::size_t use : stage.uses_of(step.layer)) {
+      for (const std::size_t use : stage.uses_of(step)) {
         const std::size_t unit = stage.uses()[use].unit;
         if (!schedule.next(unit, need, order.reuse).fill) continue;
         ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);

@@ -1,6 +1,7 @@
 #include "models/layer.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace ranvier::models {
 
@@ -20,5 +21,11 @@ std::size_t UnitSpec::offset(std::size_t parameter) const {
 }
 
 std::size_t UnitSpec::elements() const { return offset(parameters.size()); }
+
+LayerParts Layer::parts() const {
+  std::vector<std::size_t> all(units().size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return {{all}, {all}, {all}};
+}
 
 }  // namespace ranvier::models

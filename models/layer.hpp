@@ -9,6 +9,10 @@
 // (tokens, int32 [B, T], or values) and has no input gradient; the last one writes the microbatch's loss and
 // has no output gradient.
 //
+// A call may come in several *parts*, which follow one another on the stream: only the units of a part are there while
+// it runs, so a layer of large operators that are cut into tiles needs no more than a tile of them at a time
+// (ZeRO-Infinity §5.1.3).
+//
 // A layer instance is shared by all microbatches, and calls of several of them interleave: what must be kept
 // between calls of one microbatch lies in `saved` (forward to backward) and `deferred` (backward_input to
 // backward_weight). Calls return at once; the work runs on the stream.
@@ -68,7 +72,7 @@ struct MicrobatchShape {
 struct LayerMemory {
   std::size_t saved = 0;      ///< written by forward, for both backward calls; backward_input may change it
   std::size_t deferred = 0;   ///< written by backward_input, read by backward_weight
-  std::size_t workspace = 0;  ///< scratch during any one call; contents are lost afterwards
+  std::size_t workspace = 0;  ///< scratch during any one call, all its parts; contents are lost afterwards
 };
 
 /// Which microbatch, for counter-based randomness: the same on any grid.
@@ -83,8 +87,10 @@ struct LayerCall {
   MicrobatchShape shape;  ///< B of this microbatch, which may be fewer than planned
   MicrobatchKey key;
   bool training = true;  ///< false: no dropout, no backward will follow, `saved` is scratch
+  std::size_t part = 0;  ///< of Layer::parts()
 
   // The arrays of pointers are there during the call only, what they point to until the stream has done its work.
+  // Null for units that the part does not use.
   std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype; empty in backward_weight
   std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; only in backward_weight
   bool accumulate = false;  ///< add to the gradients; false: the first microbatch overwrites them whole,
@@ -99,6 +105,14 @@ struct LayerCall {
                                        ///< elements of their losses times `loss_factor`
   double loss_factor = 1;              ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                ///< gradients are those of loss · loss_scale (fp16)
+};
+
+/// The parts of each call, in order: which of the layer's units a part reads, or writes gradients of, by index.
+struct LayerParts {
+  using Units = std::vector<std::vector<std::size_t>>;
+  Units forward;
+  Units backward_input;
+  Units backward_weight;  ///< every unit in exactly one part, which writes all its gradients
 };
 
 /// Storage types of a run.
@@ -123,7 +137,11 @@ class Layer {
 
   [[nodiscard]] virtual LayerMemory memory(MicrobatchShape shape) const = 0;
 
-  /// Reads input and parameters; writes output and saved.
+  /// At least one part of each call. One of all units, unless a layer says otherwise.
+  [[nodiscard]] virtual LayerParts parts() const;
+
+  /// Reads input and parameters; writes output and saved. What it wrote, also to the workspace, is there in the parts
+  /// that follow; so it is in the other calls.
   virtual void forward(const LayerCall& call, const std::byte* input, std::byte* output) = 0;
 
   /// Reads input, saved, parameters and output_gradient; writes input_gradient and deferred. Once per forward,

@@ -42,6 +42,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
       place.uses.push_back(uses_.size());
       uses_.push_back({l - begin, u, static_cast<std::size_t>(known - units_.begin())});
     }
+    add_parts(place);
     layers_.push_back(std::move(place));
   }
   input_sample_bytes_ = first() ? options.sample.input
@@ -106,9 +107,34 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 
-std::vector<std::vector<std::size_t>> Stage::units_by_layer() const {
-  std::vector<std::vector<std::size_t>> units(layers_.size());
-  for (const UnitUse& use : uses_) units[use.layer].push_back(use.unit);
+void Stage::add_parts(LayerPlace& place) const {
+  const LayerParts parts = place.layer->parts();
+  std::vector<int> written(place.uses.size(), 0);
+  for (const auto& [kind, units_of_parts] : {std::pair{Step::Kind::forward, &parts.forward},
+                                             {Step::Kind::backward_input, &parts.backward_input},
+                                             {Step::Kind::backward_weight, &parts.backward_weight}}) {
+    expect(!units_of_parts->empty(), "a call of layer {} has no part", place.layer->name());
+    for (const std::vector<std::size_t>& units : *units_of_parts) {
+      std::vector<std::size_t>& uses = place.parts[index_of(kind)].emplace_back();
+      for (const std::size_t unit : units) {
+        expect(unit < place.uses.size(), "layer {} has no unit {}", place.layer->name(), unit);
+        uses.push_back(place.uses[unit]);
+        if (kind == Step::Kind::backward_weight) ++written[unit];
+      }
+    }
+  }
+  expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
+         "the gradients of every unit of layer {} must be written in one part", place.layer->name());
+}
+
+std::vector<std::vector<std::size_t>> Stage::units_of_parts(Step::Kind kind) const {
+  std::vector<std::vector<std::size_t>> units;
+  for (const LayerPlace& place : layers_) {
+    for (const auto& uses : place.parts[index_of(kind)]) {
+      auto& of_part = units.emplace_back();
+      for (const std::size_t use : uses) of_part.push_back(uses_[use].unit);
+    }
+  }
   return units;
 }
 
@@ -157,9 +183,19 @@ std::byte* Stage::input_gradient_of(std::size_t layer, int gradient_buffer) cons
   return first() ? nullptr : input_gradient(gradient_buffer);
 }
 
+/// All parts of a step's call.
+void Stage::append(Pass& pass, const Step& step) const {
+  const std::size_t parts = layers_[step.layer].parts[index_of(step.kind)].size();
+  for (std::size_t part = 0; part < parts; ++part) {
+    pass.push_back(step);
+    pass.back().part = part;
+    pass.back().completes_input_gradient = step.completes_input_gradient && part + 1 == parts;
+  }
+}
+
 void Stage::append_forward(Pass& pass, int slot, std::size_t segment, bool again) {
   const auto [begin, end] = segments_[segment];
-  for (std::size_t l = begin; l < end; ++l) pass.push_back({.kind = Step::Kind::forward, .again = again, .layer = l});
+  for (std::size_t l = begin; l < end; ++l) append(pass, {.kind = Step::Kind::forward, .again = again, .layer = l});
   holder_ = {slot, segment};
 }
 
@@ -177,12 +213,12 @@ Stage::Pass Stage::backward_pass(int slot) {
     const auto [begin, end] = segments_[segment];
     const bool neighbour_waits = segment == 0 && !first();
     const auto weight_gradients = [&](std::size_t l) {
-      pass.push_back({.kind = Step::Kind::backward_weight, .layer = l});
+      append(pass, {.kind = Step::Kind::backward_weight, .layer = l});
     };
     for (std::size_t l = end; l-- > begin;) {
-      pass.push_back({.kind = Step::Kind::backward_input,
-                      .completes_input_gradient = neighbour_waits && l == begin,
-                      .layer = l});
+      append(pass, {.kind = Step::Kind::backward_input,
+                    .completes_input_gradient = neighbour_waits && l == begin,
+                    .layer = l});
       if (!neighbour_waits) weight_gradients(l);
     }
     if (neighbour_waits) {
@@ -196,13 +232,25 @@ Stage::Pass Stage::backward_pass(int slot) {
 void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
                 std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients) {
   const LayerPlace& place = layers_[step.layer];
+  // Where everything is whole, a part could read what it did not name, and only there.
+  std::vector<const std::byte*> part_parameters(parameters.size());
+  std::vector<std::byte*> part_gradients(gradients.size());
+  for (const std::size_t use : uses_of(step)) {
+    const std::size_t index = uses_[use].index_in_layer;
+    if (step.needs_parameters()) {
+      part_parameters[index] = parameters[index];
+    } else {
+      part_gradients[index] = gradients[index];
+    }
+  }
   const auto slot = static_cast<std::size_t>(microbatch.slot);
   LayerCall call{.stream = stream,
                  .shape = {microbatch.samples, options_.capacity.positions, options_.capacity.threads},
                  .key = microbatch.key,
                  .training = microbatch.training,
-                 .parameters = parameters,
-                 .gradients = gradients,
+                 .part = step.part,
+                 .parameters = part_parameters,
+                 .gradients = part_gradients,
                  .accumulate = microbatch.accumulate,
                  .saved = (recomputes() ? area_ : slot_[slot]) + place.saved_offset,
                  .deferred = deferred_base_ + place.deferred_offset,

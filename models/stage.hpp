@@ -1,7 +1,7 @@
 // The part of a model that one rank computes: a contiguous slice of its layers, with the memory that its
 // microbatches need. It keeps no time of its own: a *pass* (forward or backward, of one microbatch) is a list of
-// calls of layers, and StageActor decides when each is queued on a stream, for instance once its parameters are
-// there. Passes run one after another.
+// calls of layers, part by part, and StageActor decides when each is queued on a stream, for instance once its
+// parameters are there. Passes run one after another.
 //
 // A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without
 // recomputation that is every layer's `saved` and output. With interval ac the layers form segments of ac;
@@ -16,6 +16,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/stream.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,17 +54,18 @@ class Stage {
     std::size_t unit = 0;           ///< in units()
   };
 
-  /// One call of a layer. Passes are made of them, in this order.
+  /// A part of a call of a layer. Passes are made of them, in this order.
   struct Step {
     enum class Kind : std::uint8_t {
-      forward,          ///< needs the layer's parameters
+      forward,          ///< needs the part's parameters
       backward_input,   ///< likewise
-      backward_weight,  ///< needs a place for the gradients of each of the layer's uses
+      backward_weight,  ///< needs a place for the gradients of each of the part's uses
     };
     Kind kind = Kind::forward;
     bool again = false;                     ///< a forward step that recomputes
     bool completes_input_gradient = false;  ///< after it, what the stage before waits for can be sent
     std::size_t layer = 0;                  ///< within the stage
+    std::size_t part = 0;                   ///< of the call
 
     [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
     friend bool operator==(const Step&, const Step&) = default;
@@ -82,10 +84,14 @@ class Stage {
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
 
-  /// The units of each layer, in its order.
-  [[nodiscard]] std::vector<std::vector<std::size_t>> units_by_layer() const;
-  /// The uses of one layer, by index in layer.
+  /// The uses of a layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
+  /// Those of them that belong to a step.
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(const Step& step) const {
+    return layers_[step.layer].parts[index_of(step.kind)][step.part];
+  }
+  /// The units of each part of the calls of this kind, part by part in the order of the layers.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(Step::Kind kind) const;
 
   /// Says where everything but parameters and gradients lies.
   void bind(const runtime::Arena& arena);
@@ -104,8 +110,8 @@ class Stage {
   [[nodiscard]] Pass forward_pass(int slot);
   [[nodiscard]] Pass backward_pass(int slot);
 
-  /// Queues one call. `parameters` and `gradients` are those of the layer's units in its order, and are read before
-  /// this returns; `gradient_buffer` takes the input gradient. The steps of a pass come in its order.
+  /// Queues a step. `parameters` and `gradients` are those of the layer's units in its order, of which the layer sees
+  /// those of the step's uses, and are read before this returns; `gradient_buffer` takes the input gradient. The steps of a pass come in its order.
   void run(runtime::StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
            std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients);
 
@@ -120,12 +126,16 @@ class Stage {
     std::size_t deferred_offset = 0;
     bool ends_segment = false;
     std::vector<std::size_t> uses;
+    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  // by kind of step: uses
   };
   struct Segment {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
 
+  static constexpr std::size_t index_of(Step::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
+  void add_parts(LayerPlace& place) const;
+  void append(Pass& pass, const Step& step) const;
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
   [[nodiscard]] const std::byte* layer_input(std::size_t layer, int slot) const;
   [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot) const;

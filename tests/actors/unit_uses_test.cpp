@@ -1,5 +1,5 @@
-// Layers that use their units in ways that GPT-2's do not: none at all, several of one size, one twice, and several
-// that are tied across stages. No sharding may change what they train.
+// Layers that use their units in ways that GPT-2's do not: none at all, several of one size, one twice, several that
+// are tied across stages, and calls in parts that use some each. No sharding may change what they train.
 #include "tests/actors/same_bits.hpp"
 
 #include "models/ops/matmul.hpp"
@@ -7,7 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 using namespace ranvier;
@@ -75,16 +78,131 @@ class Shift final : public models::Layer {
   std::vector<models::UnitSpec> units_;
 };
 
-/// A GPT with a Shift in front of each of its blocks and of its head, of these units.
-models::Architecture shifted_gpt(const std::vector<std::vector<std::string>>& units) {
+/// output[B, T, C] = input[B, T, C] · Σ (u + 1) weight of unit u [C], in fp32: at once, or in parts with other units
+/// in each call.
+class Scale final : public models::Layer {
+ public:
+  Scale(std::string name, std::size_t channels, const std::vector<std::string>& units, bool in_parts)
+      : name_(std::move(name)), channels_(channels) {
+    const models::Initializer around_zero{models::Initializer::Kind::normal, 0.5f};
+    for (const std::string& unit : units) units_.push_back({unit, {{unit + ".weight", {channels}, around_zero}}});
+    if (!in_parts) {
+      parts_ = Layer::parts();
+      return;
+    }
+    std::vector<std::size_t> all(units.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    const auto front = all.begin() + 1, back = all.end() - 1;
+    parts_ = {.forward = {{0}, {front, all.end()}, {}},
+              .backward_input = {{}, {all.begin(), back}, {all.back()}},
+              .backward_weight = {{all.back()}, {}, {all.begin(), back}}};
+  }
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
+  models::LayerParts parts() const override { return parts_; }
+  double flops_per_sample(int positions) const override { return 1e4 * positions; }
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * channels_;
+  }
+  models::LayerMemory memory(models::MicrobatchShape shape) const override {
+    return {.saved = 0, .deferred = elements(shape) * sizeof(float), .workspace = elements(shape) * sizeof(float)};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
+    add_products(call, parts_.forward, input, output);
+  }
+  void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
+                      std::byte* input_gradient) override {
+    add_products(call, parts_.backward_input, output_gradient, input_gradient);
+    if (call.part > 0) return;
+    call.stream.launch([=, to = call.deferred, bytes = elements(call.shape) * sizeof(float)](runtime::ComputePool&) {
+      std::memcpy(to, output_gradient, bytes);
+    });
+  }
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    check_units(call.gradients, parts_.backward_weight[call.part]);
+    for (const std::size_t unit : parts_.backward_weight[call.part]) {
+      call.stream.launch([x = floats(input), dy = floats(call.deferred), sums = floats(call.gradients[unit]),
+                          n = elements(call.shape), channels = channels_, factor = static_cast<float>(unit + 1),
+                          accumulate = call.accumulate](runtime::ComputePool&) {
+        if (!accumulate) std::fill_n(sums, channels, 0.0f);
+        for (std::size_t i = 0; i < n; ++i) sums[i % channels] += factor * x[i] * dy[i];
+      });
+    }
+  }
+
+ private:
+  static const float* floats(const std::byte* bytes) { return reinterpret_cast<const float*>(bytes); }
+  static float* floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
+
+  std::size_t elements(models::MicrobatchShape shape) const {
+    return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions) * channels_;
+  }
+
+  template <class Pointers>
+  static void check_units(const Pointers& pointers, const std::vector<std::size_t>& units) {
+    for (std::size_t unit = 0; unit < pointers.size(); ++unit) {
+      const bool named = std::find(units.begin(), units.end(), unit) != units.end();
+      expect((pointers[unit] != nullptr) == named, "a part that {} unit {} has it or not", named ? "names" : "omits",
+             unit);
+    }
+  }
+
+  /// The last part takes the sum from the workspace.
+  void add_products(const LayerCall& call, const models::LayerParts::Units& parts, const std::byte* input,
+                    std::byte* output) const {
+    check_units(call.parameters, parts[call.part]);
+    const std::size_t n = elements(call.shape);
+    if (call.part == 0) {
+      call.stream.launch([=, sum = call.workspace](runtime::ComputePool&) { std::memset(sum, 0, n * sizeof(float)); });
+    }
+    for (const std::size_t unit : parts[call.part]) {
+      call.stream.launch([x = floats(input), sum = floats(call.workspace), weight = floats(call.parameters[unit]), n,
+                          channels = channels_, factor = static_cast<float>(unit + 1)](runtime::ComputePool&) {
+        for (std::size_t i = 0; i < n; ++i) sum[i] += factor * x[i] * weight[i % channels];
+      });
+    }
+    if (call.part + 1 == parts.size()) {
+      call.stream.launch([=, sum = call.workspace](runtime::ComputePool&) {
+        std::memcpy(output, sum, n * sizeof(float));
+      });
+    }
+  }
+
+  std::string name_;
+  std::size_t channels_;
+  std::vector<models::UnitSpec> units_;
+  models::LayerParts parts_;
+};
+
+using MakeLayer = std::function<std::unique_ptr<models::Layer>(std::string name, std::size_t channels,
+                                                               const std::vector<std::string>& units)>;
+
+/// A GPT with such a layer in front of each of its blocks and of its head, of these units.
+models::Architecture gpt_with(const std::vector<std::vector<std::string>>& units, const MakeLayer& make) {
   const models::GptOptions gpt = small_gpt(static_cast<int>(units.size()) - 1);
   models::Architecture architecture = models::make_gpt(gpt);
   for (std::size_t s = 0; s < units.size(); ++s) {
     architecture.layers.insert(
         architecture.layers.begin() + static_cast<std::ptrdiff_t>(2 * s + 1),
-        std::make_unique<Shift>("shift." + std::to_string(s), static_cast<std::size_t>(gpt.hidden), units[s]));
+        make("between." + std::to_string(s), static_cast<std::size_t>(gpt.hidden), units[s]));
   }
   return architecture;
+}
+
+models::Architecture shifted_gpt(const std::vector<std::vector<std::string>>& units) {
+  return gpt_with(units, [](std::string name, std::size_t channels, const std::vector<std::string>& of_layer) {
+    return std::make_unique<Shift>(std::move(name), channels, of_layer);
+  });
+}
+
+models::Architecture scaled_gpt(const std::vector<std::vector<std::string>>& units, bool in_parts) {
+  return gpt_with(units, [&](std::string name, std::size_t channels,
+                             const std::vector<std::string>& of_layer) -> std::unique_ptr<models::Layer> {
+    if (of_layer.empty()) return std::make_unique<Shift>(std::move(name), channels, of_layer);
+    return std::make_unique<Scale>(std::move(name), channels, of_layer, in_parts);
+  });
 }
 
 actors::TrainerOptions run_of(runtime::GridShape grid) {
@@ -98,18 +216,18 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   return options;
 }
 
-/// The same bits on one stage and on several, gathering ahead or not.
-void check_every_grid(const models::Architecture& architecture) {
+/// The same bits on one stage and on several, gathering ahead or not, recomputing or not, as `alike` on one stage.
+void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
   const tests::RandomTokens tokens(8, 37);
   for (const char* name : {"ddp", "zero2", "zero3", "mics", "paro-iig", "zero++", "GNI"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
     options.group_size = 2;
-    const auto reference = tests::run_simulated(architecture, tokens, options, 1);
+    const auto reference = tests::run_simulated(alike, tokens, options, 1);
     for (const int g_inter : {1, 2, 3}) {
-      for (const auto& [policy, prefetch, reuse] : {std::tuple{Policy::message_driven, 2, true},
-                                                    {Policy::one_f_one_b, 0, false},
-                                                    {Policy::gpipe, 1, true}}) {
+      for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
+                                                               {Policy::one_f_one_b, 0, false, 2},
+                                                               {Policy::gpipe, 1, true, 1}}) {
         CAPTURE(name);
         CAPTURE(g_inter);
         CAPTURE(actors::to_string(policy));
@@ -118,6 +236,7 @@ void check_every_grid(const models::Architecture& architecture) {
         options.policy = policy;
         options.prefetch = prefetch;
         options.reuse = reuse;
+        options.recompute = recompute;
         for (const std::uint64_t seed : {2, 3, 4}) {
           check_same_bits(reference, tests::run_simulated(architecture, tokens, options, seed));
         }
@@ -125,6 +244,8 @@ void check_every_grid(const models::Architecture& architecture) {
     }
   }
 }
+
+void check_every_grid(const models::Architecture& architecture) { check_every_grid(architecture, architecture); }
 
 }  // namespace
 
@@ -136,6 +257,16 @@ TEST_CASE("a layer may use a unit twice") { check_every_grid(shifted_gpt({{}, {"
 
 TEST_CASE("several units may be tied across the same stages") {
   check_every_grid(shifted_gpt({{"a", "b", "c"}, {}, {}, {"c", "a", "b"}}));
+}
+
+TEST_CASE("layers whose calls come in parts, of other units each, train as if they came at once") {
+  const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {"d"}, {"e", "f"}, {}};
+  check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
+}
+
+TEST_CASE("parts may be tied across stages") {
+  const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {}, {"c", "a", "b"}};
+  check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
 }
 
 TEST_CASE("a unit of three layers is refused, as its gradients have no fixed order of sums") {
