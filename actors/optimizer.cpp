@@ -42,7 +42,7 @@ std::size_t place_bytes(const UnitState& unit, runtime::DType dtype) {
 
 Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions& column,
                                   const collectives::ShardFlow& flow, const Options& options,
-                                  runtime::MemoryPlan& plan) {
+                                  offload::TierPlan& tiers, runtime::MemoryPlan& plan) {
   Memory memory;
   std::vector<std::vector<std::size_t>> elements;
   std::size_t bytes = 0;
@@ -60,16 +60,15 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
                                              gathers ? bytes : 0, gathered_bundles}));
   memory.gradient = HopPipeline::plan(column, flow.gather_gradient, elements, states.precision().gradient,
                                       "gradients for the optimizer", plan);
-  memory.states = StateTier::plan(states, options.states, plan);
+  memory.states = StateTier::plan(states, options.tiers, tiers, plan);
   memory.refresh =
       HopPipeline::plan(column, flow.refresh, elements, states.precision().compute, "refreshed parameters", plan);
   return memory;
 }
 
-Optimizer::Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
-                     runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column,
-                     const collectives::ShardFlow& flow,
-                     ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
+Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
+                     runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
+                     const collectives::ShardFlow& flow, ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
                      const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),
@@ -84,8 +83,8 @@ Optimizer::Optimizer(runtime::EventLoop& loop, runtime::Device& device, collecti
   for (std::size_t p = 0; p < gathered_bundles; ++p) {
     free_places_.push_back(arena.slot(memory.gradient_places.front(), p));
   }
-  if (options.states.tier == TierKind::device) return;
-  tier_ = std::make_unique<StateTier>(loop, device, compute, states, options.states, memory.states, arena, rank,
+  if (options.tiers.optimizer == TierKind::device) return;
+  tier_ = std::make_unique<StateTier>(loop, tiers, compute, states, options.tiers, memory.states, arena,
                                       [this](std::size_t unit) { unit_stepped(unit); });
   bundle_of_.resize(states.all().size());
   for (std::size_t b = 0; b < bundles_.size(); ++b) {
@@ -198,7 +197,7 @@ void Optimizer::leave(std::size_t bundle, std::byte* gathered) {
 void Optimizer::update(std::size_t bundle, std::byte* gathered) {
   if (tier_) return update_in_tier(bundle, gathered);
   const models::Precision& precision = states_->precision();
-  const bool half = precision.compute != runtime::DType::f32;
+  const bool half = states_->separate_master();
   const int first = static_cast<int>(states_->all()[bundles_[bundle].front()].global_index);
   ++updates_;
   trace_->begin(compute_, SpanKind::optimizer, first);

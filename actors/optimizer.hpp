@@ -21,7 +21,7 @@ class Optimizer {
  public:
   struct Options {
     std::size_t bundle_bytes = 1 << 20;  ///< neighbouring units up to so many bytes of parameters go as one operation
-    StateTierOptions states;
+    TierOptions tiers;
   };
   struct Memory {
     std::vector<runtime::MemoryId> gradient_places;  ///< that whole gradients are gathered to, each for any bundle
@@ -30,13 +30,12 @@ class Optimizer {
   };
   [[nodiscard]] static Memory plan(const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const Options& options,
-                                   runtime::MemoryPlan& plan);
+                                   offload::TierPlan& tiers, runtime::MemoryPlan& plan);
 
   /// All outlive the optimizer.
-  Optimizer(runtime::EventLoop& loop, runtime::Device& device, collectives::Executor& executor,
-            runtime::StreamView compute, int rank, const UnitStates& states, const ColumnOptions& column,
-            const collectives::ShardFlow& flow,
-            ParameterStore& parameters, runtime::Trace& trace, const Options& options, const Memory& memory,
+  Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
+            runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
+            const collectives::ShardFlow& flow, ParameterStore& parameters, runtime::Trace& trace, const Options& options, const Memory& memory,
             const runtime::Arena& arena);
 
   /// Fills master weights that live off the device; before the first begin().

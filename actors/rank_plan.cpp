@@ -92,7 +92,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                             .sharding = options.sharding});
   plan.flow = plan.column->layout.flow(options.sharding);
   plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
-                                             options.precision, options.states.tier == TierKind::device, plan.memory);
+                                             options.precision, options.tiers, plan.memory);
   plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
                                                                                       : options.policy;
   plan.parameter_options = {.prefetch = options.prefetch,
@@ -119,9 +119,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   }
   plan.sync_memory =
       GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.sync_options, plan.memory);
-  plan.optimizer_options.states = options.states;
+  plan.optimizer_options.tiers = options.tiers;
   plan.optimizer_memory =
-      Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.memory);
+      Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.tiers, plan.memory);
+  plan.tiers.finish(plan.memory);
   return plan;
 }
 

@@ -38,7 +38,7 @@ struct TrainerOptions {
   int group_size = 0;              ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
   std::vector<int> node_of;        ///< by rank; empty: all on one node
   int prefetch = 2;                ///< layers whose parameters are gathered ahead of the one that computes
-  StateTierOptions states;         ///< where optimizer states live
+  TierOptions tiers;               ///< where states live
   bool reuse = true;               ///< of units that are still in their places
   AlgorithmNames algorithms;
   collectives::Links links = assumed_links;
@@ -73,6 +73,7 @@ struct RankPlan {
   std::unique_ptr<ColumnOptions> column;
   collectives::ShardFlow flow;
   runtime::MemoryPlan memory;
+  offload::TierPlan tiers;
   std::unique_ptr<models::Stage> stage;
   std::unique_ptr<UnitStates> states;
   ParameterStore::Options parameter_options;

@@ -51,7 +51,10 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory)
       terminal_(!options.quiet && on_a_terminal()) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
-    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(kind));
+    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(runtime::MemorySpace::device, kind));
+  }
+  for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::nvme}) {
+    memory_json_ += fmt::format(",\"{}\":{}", runtime::to_string(space), memory.bytes(space));
   }
   if (options_.metrics_path.empty()) return;
   metrics_.reset(std::fopen(options_.metrics_path.c_str(), "w"));

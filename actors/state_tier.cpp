@@ -1,6 +1,5 @@
 #include "actors/state_tier.hpp"
 
-#include "offload/file_tier.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -16,23 +15,24 @@ using runtime::MemorySpace;
 
 namespace {
 
-BucketLayout layout_of(const UnitState& unit, const StateTierOptions& options, bool half) {
+BucketLayout layout_of(const UnitState& unit, const TierOptions& options, bool half) {
   std::vector<std::size_t> widths(half ? 3 : 2, sizeof(float));
   return {unit.optimizer.count, std::min(options.bucket_elements, unit.optimizer.count), std::move(widths)};
 }
 
 }  // namespace
 
-StateTier::Memory StateTier::plan(const UnitStates& states, const StateTierOptions& options,
+StateTier::Memory StateTier::plan(const UnitStates& states, const TierOptions& options, offload::TierPlan& tiers,
                                   runtime::MemoryPlan& plan) {
   Memory memory;
-  if (options.tier == TierKind::device) return memory;
-  const bool half = states.precision().compute != runtime::DType::f32;
+  if (options.optimizer == TierKind::device) return memory;
+  const bool half = states.separate_master();
   std::size_t buckets = 0;
   for (const UnitState& unit : states.all()) {
     const BucketLayout layout = layout_of(unit, options, half);
     memory.slot_bytes = std::max(memory.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
-    memory.tier_bytes += offload::Tier::whole_blocks(layout.region_bytes());
+    memory.regions.push_back(tiers.reserve(options.optimizer, MemoryKind::optimizer,
+                                           unit.spec->name + " optimizer states", layout.region_bytes(), plan));
     buckets += layout.buckets();
   }
   memory.slots = plan.add({MemoryKind::optimizer, MemorySpace::device, "buckets of optimizer states",
@@ -40,66 +40,48 @@ StateTier::Memory StateTier::plan(const UnitStates& states, const StateTierOptio
   return memory;
 }
 
-StateTier::StateTier(runtime::EventLoop& loop, runtime::Device& device, runtime::StreamView compute,
-                     const UnitStates& states, const StateTierOptions& options, const Memory& memory,
-                     const runtime::Arena& arena, int rank, std::function<void(std::size_t unit)> unit_stepped)
+StateTier::StateTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView compute,
+                     const UnitStates& states, const TierOptions& options, const Memory& memory,
+                     const runtime::Arena& arena, std::function<void(std::size_t unit)> unit_stepped)
     : loop_(&loop),
       compute_(compute),
       states_(&states),
-      half_(states.precision().compute != runtime::DType::f32),
+      half_(states.separate_master()),
       unit_stepped_(std::move(unit_stepped)),
       arena_(&arena),
       memory_(memory),
-      fetch_stream_(device.make_stream("fetch", runtime::StreamWidth::one)),
-      store_stream_(device.make_stream("store", runtime::StreamWidth::one)),
+      tiers_(&tiers),
       gradients_(states.all().size()),
       buckets_missing_(states.all().size()) {
-  if (options.tier == TierKind::host) {
-    tier_ = std::make_unique<offload::HostTier>(loop, offload::HostTier::Streams{*fetch_stream_, *store_stream_});
-  } else {
-    tier_ = std::make_unique<offload::FileTier>(
-        loop, offload::FileTierOptions{.directories = options.directories, .rank = rank});
-  }
   for (std::size_t u = 0; u < states.all().size(); ++u) {
-    const UnitState& unit = states.all()[u];
-    const BucketLayout layout = layout_of(unit, options, half_);
-    units_.emplace_back(*tier_, layout, unit.spec->name + " optimizer states", offload::Counting::on_answer);
+    layouts_.push_back(layout_of(states.all()[u], options, half_));
     first_bucket_.push_back(buckets_.size());
-    for (std::size_t b = 0; b < layout.buckets(); ++b) buckets_.push_back({u, b});
+    for (std::size_t b = 0; b < layouts_[u].buckets(); ++b) buckets_.push_back({u, b});
   }
-  runtime::MemoryPlan plan;
-  tier_->plan(plan);
-  tier_arena_ = std::make_unique<runtime::Arena>(device, plan);
-  tier_->start(*tier_arena_);
   pipeline_ = std::make_unique<offload::BucketPipeline>(
       loop,
       offload::BucketPipelineOptions{.buckets = buckets_.size(),
                                      .depth = std::min(options.depth, std::max<std::size_t>(buckets_.size(), 1)),
                                      .counting = offload::Counting::on_answer},
       offload::BucketStages{
-          .fetch =
-              [this](BucketPass pass, runtime::Handler done) {
-                const Bucket bucket = buckets_[pass.bucket];
-                pass.bucket = bucket.index;
-                units_[bucket.unit].fetch(pass, slot(pass.slot), std::move(done));
-              },
+          .fetch = [this](const BucketPass& pass,
+                          runtime::Handler done) { fetch(buckets_[pass.bucket], pass.slot, std::move(done)); },
           .compute = [this](const BucketPass& pass, runtime::Handler done) { this->compute(pass, std::move(done)); },
-          .store =
-              [this](BucketPass pass, runtime::Handler done) {
-                const Bucket bucket = buckets_[pass.bucket];
-                pass.bucket = bucket.index;
-                units_[bucket.unit].store(pass, slot(pass.slot), std::move(done));
-              },
+          .store = [this](const BucketPass& pass,
+                          runtime::Handler done) { store(buckets_[pass.bucket], pass.slot, std::move(done)); },
           .refresh = [this](const BucketPass& pass, const runtime::Handler& done) { refresh(pass, done); }});
 }
 
-StateTier::~StateTier() {
-  for (auto* stream : {fetch_stream_.get(), store_stream_.get()}) {
-    try {
-      stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
-    }
-  }
+void StateTier::fetch(const Bucket& bucket, std::size_t slot_index, runtime::Handler done) {
+  const BucketLayout& layout = layouts_[bucket.unit];
+  tiers_->fetch(memory_.regions[bucket.unit], layout.record_offset(bucket.index),
+                slot(slot_index).first(layout.record_bytes(bucket.index)), std::move(done));
+}
+
+void StateTier::store(const Bucket& bucket, std::size_t slot_index, runtime::Handler done) {
+  const BucketLayout& layout = layouts_[bucket.unit];
+  tiers_->store(memory_.regions[bucket.unit], layout.record_offset(bucket.index),
+                slot(slot_index).first(layout.record_bytes(bucket.index)), std::move(done));
 }
 
 std::span<std::byte> StateTier::slot(std::size_t index) const {
@@ -108,7 +90,7 @@ std::span<std::byte> StateTier::slot(std::size_t index) const {
 
 StateTier::View StateTier::view(const Bucket& bucket, std::size_t slot_index) const {
   const UnitState& unit = states_->all()[bucket.unit];
-  const BucketLayout& layout = units_[bucket.unit].layout();
+  const BucketLayout& layout = layouts_[bucket.unit];
   const auto array = [&](std::size_t which) {
     return reinterpret_cast<float*>(slot(slot_index).data() + layout.array_offset(bucket.index, which));
   };
@@ -148,7 +130,7 @@ void StateTier::load_next(std::size_t number) {
     compute_.synchronize();  // before training, when nothing else happens
   }
   compute_.synchronize();
-  units_[bucket.unit].store({.bucket = bucket.index}, slot(0), [this, number] { load_next(number + 1); });
+  store(bucket, 0, [this, number] { load_next(number + 1); });
 }
 
 void StateTier::begin() {
@@ -162,7 +144,7 @@ void StateTier::begin() {
 
 void StateTier::begin_now() {
   running_ = true;
-  for (std::size_t u = 0; u < units_.size(); ++u) buckets_missing_[u] = units_[u].layout().buckets();
+  for (std::size_t u = 0; u < layouts_.size(); ++u) buckets_missing_[u] = layouts_[u].buckets();
   pipeline_->begin([this](bool) {
     running_ = false;
     const runtime::Handler over = std::exchange(over_, nullptr);
@@ -190,7 +172,7 @@ void StateTier::ready(std::size_t unit, const std::byte* gradient) {
   // Units of the step before may still come when the next batch has begun.
   if (step_waits_) return once_begun_.push_back([this, unit, gradient] { ready(unit, gradient); });
   gradients_[unit] = gradient;
-  for (std::size_t b = 0; b < units_[unit].layout().buckets(); ++b) pipeline_->ready(first_bucket_[unit] + b);
+  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) pipeline_->ready(first_bucket_[unit] + b);
 }
 
 void StateTier::skip(runtime::Handler done) {
@@ -243,7 +225,7 @@ void StateTier::read(std::size_t unit, std::size_t begin, std::span<float> out, 
   expect(!running_, "weights are read while a step changes them");
   if (out.empty()) return loop_->post(std::move(done));
   const UnitState& state = states_->all()[unit];
-  const BucketLayout& layout = units_[unit].layout();
+  const BucketLayout& layout = layouts_[unit];
   const std::size_t in_range = begin - state.optimizer.begin;
   std::size_t index = 0;
   while (layout.end(index) <= in_range) ++index;
@@ -261,7 +243,7 @@ void StateTier::read(std::size_t unit, std::size_t begin, std::span<float> out, 
     });
   };
   if (!half_ || held_ == number) return copy_out();
-  units_[unit].fetch({.bucket = index}, slot(0), copy_out);
+  fetch(buckets_[number], 0, copy_out);
 }
 
 }  // namespace ranvier::actors

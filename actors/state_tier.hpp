@@ -7,44 +7,30 @@
 
 #include "actors/unit_states.hpp"
 #include "offload/bucket_pipeline.hpp"
-#include "offload/bucket_states.hpp"
-#include "offload/host_tier.hpp"
 
 #include <cstddef>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace ranvier::actors {
-
-enum class TierKind { device, host, nvme };
-
-struct StateTierOptions {
-  TierKind tier = TierKind::device;
-  std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
-  std::size_t depth = 3;                                ///< buckets on the device at a time
-  std::vector<std::filesystem::path> directories;       ///< of TierKind::nvme
-};
 
 class StateTier {
  public:
   struct Memory {
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
-    std::size_t tier_bytes = 0;  ///< in host memory or files
+    std::vector<offload::TierRegion> regions;  ///< by unit
   };
-  [[nodiscard]] static Memory plan(const UnitStates& states, const StateTierOptions& options,
+  [[nodiscard]] static Memory plan(const UnitStates& states, const TierOptions& options, offload::TierPlan& tiers,
                                    runtime::MemoryPlan& plan);
 
-  /// `unit_stepped` says that a unit's range is as the step leaves it. Takes the tier's space, or throws.
-  StateTier(runtime::EventLoop& loop, runtime::Device& device, runtime::StreamView compute, const UnitStates& states,
-            const StateTierOptions& options, const Memory& memory, const runtime::Arena& arena, int rank,
+  /// `unit_stepped` says that a unit's range is as the step leaves it. All references outlive this.
+  StateTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView compute, const UnitStates& states,
+            const TierOptions& options, const Memory& memory, const runtime::Arena& arena,
             std::function<void(std::size_t unit)> unit_stepped);
-  ~StateTier();
 
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
@@ -66,8 +52,6 @@ class StateTier {
 
   /// Whether states are on their way or being stepped, for as long as a slow disk may take.
   [[nodiscard]] bool working() const noexcept { return over_ || loaded_; }
-  /// For people: where states are, and what the system refused.
-  [[nodiscard]] std::string description() const { return tier_->description(); }
 
  private:
   struct Bucket {
@@ -85,6 +69,8 @@ class StateTier {
 
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] View view(const Bucket& bucket, std::size_t slot_index) const;
+  void fetch(const Bucket& bucket, std::size_t slot, runtime::Handler done);
+  void store(const Bucket& bucket, std::size_t slot, runtime::Handler done);
   void load_next(std::size_t bucket);
   void begin_now();
   void compute(const offload::BucketPass& pass, runtime::Handler done);
@@ -97,10 +83,8 @@ class StateTier {
   std::function<void(std::size_t)> unit_stepped_;
   const runtime::Arena* arena_;
   Memory memory_;
-  std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
-  std::unique_ptr<offload::Tier> tier_;
-  std::vector<offload::BucketStates> units_;
-  std::unique_ptr<runtime::Arena> tier_arena_;
+  offload::Tiers* tiers_;
+  std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<Bucket> buckets_;             // of all units, one after another
   std::vector<std::size_t> first_bucket_;   // by unit
   std::unique_ptr<offload::BucketPipeline> pipeline_;

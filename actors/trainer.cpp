@@ -38,6 +38,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       gather_(device.make_stream("gather", runtime::StreamWidth::one)),
       load_(device.make_stream("load", runtime::StreamWidth::one)),
       arena_(device, plan_.memory),
+      tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, plan_.rank),
       executor_(loop, transport, *reduce_),
       loader_(loop, *load_, source),
       consensus_(loop, transport),
@@ -50,8 +51,8 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
                                          *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
                                          arena_);
-  optimizer_ = std::make_unique<Optimizer>(loop, device, executor_, *compute_, plan_.rank, *plan_.states,
-                                           *plan_.column, plan_.flow, *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
+  optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
+                                           *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;
@@ -112,7 +113,7 @@ void Trainer::load_weights(const WeightSource& weights) {
   };
   for (const UnitState& unit : plan_.states->all()) {
     fill(unit, unit.parameters);
-    if (plan_.states->precision().compute != runtime::DType::f32 && unit.master.data != nullptr) {
+    if (plan_.states->separate_master() && unit.master.data != nullptr) {
       fill(unit, unit.master);
     }
   }
@@ -125,7 +126,7 @@ void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float>
 
 bool Trainer::computing() const noexcept {
   return loader_.loading() || (validation_loader_ && validation_loader_->loading()) || optimizer_->computing() ||
-         sync_->computing() || parameters_->copying() || executor_.adding() ||
+         sync_->computing() || parameters_->copying() || tiers_.transferring() || executor_.adding() ||
          stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
 }
 

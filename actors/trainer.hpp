@@ -54,10 +54,8 @@ class Trainer {
 
   /// What collectives and pulls are under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
-  /// Where optimizer states are that live off the device, for people; empty: they do not.
-  [[nodiscard]] std::string tier_description() const {
-    return optimizer_->tier() != nullptr ? optimizer_->tier()->description() : std::string();
-  }
+  /// For people: what keeps states in files, and what the system refused; empty: nothing does.
+  [[nodiscard]] std::string tier_description() const { return tiers_.description(); }
   /// The step that is being computed.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
 
@@ -102,6 +100,7 @@ class Trainer {
 
   std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
   runtime::Arena arena_;
+  offload::Tiers tiers_;
   collectives::Executor executor_;
   Loader loader_;
   std::unique_ptr<Loader> validation_loader_;

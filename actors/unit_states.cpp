@@ -12,9 +12,10 @@ using runtime::MemorySpace;
 
 UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
                        const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-                       const models::Precision& precision, bool optimizer_on_device, runtime::MemoryPlan& plan)
-    : precision_(precision), optimizer_on_device_(optimizer_on_device) {
-  const bool one_copy = precision.compute == runtime::DType::f32;
+                       const models::Precision& precision, const TierOptions& tiers, runtime::MemoryPlan& plan)
+    : precision_(precision),
+      separate_master_(precision.compute != runtime::DType::f32),
+      optimizer_on_device_(tiers.optimizer == TierKind::device) {
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return plan.add({kind, MemorySpace::device, name, bytes, slots});
@@ -29,7 +30,9 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     state.optimizer = range(sharding.optimizer);
     state.reduced = range(flow.reduced);
-    const auto parameters = one_copy ? std::min(sharding.parameters, sharding.optimizer) : sharding.parameters;
+    state.cut = UnitCut(state.elements, layout.ranks(), tiers.bucket_elements,
+                        static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
+    const auto parameters = separate_master_ ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
     state.parameters = {.range = range(parameters), .dtype = precision.compute};
     if (sharding.secondary_parameters) {
       state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
@@ -57,9 +60,9 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     places.gradients = add(MemoryKind::gradients, name + " gradients", state.gradients.front().bytes(),
                            state.gradients.size());
     places.master = add(MemoryKind::optimizer, name + " master weights",
-                        one_copy || !optimizer_on_device ? 0 : state.master.bytes());
+                        separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
     places.moments = add(MemoryKind::optimizer, name + " moments",
-                         optimizer_on_device ? state.optimizer.count * sizeof(float) : 0, 2);
+                         optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
     units_.push_back(std::move(state));
     places_.push_back(places);
   }
@@ -70,7 +73,7 @@ void UnitStates::bind(const runtime::Arena& arena) {
     UnitState& unit = units_[u];
     unit.parameters.data = arena.slot(places_[u].parameters);
     if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
-    if (precision_.compute == runtime::DType::f32) {
+    if (!separate_master_) {
       unit.master.data = unit.parameters.at(unit.optimizer.begin);
     } else if (optimizer_on_device_) {
       unit.master.data = arena.slot(places_[u].master);

@@ -12,6 +12,8 @@
 #pragma once
 
 #include "actors/sharded_unit.hpp"
+#include "actors/tier_options.hpp"
+#include "actors/unit_cut.hpp"
 #include "collectives/shard.hpp"
 #include "models/stage.hpp"
 #include "runtime/arena.hpp"
@@ -41,9 +43,10 @@ struct UnitState {
   const models::UnitSpec* spec = nullptr;
   std::size_t global_index = 0;    ///< in the architecture's units
   std::size_t elements = 0;        ///< padded to a multiple of the column
+  UnitCut cut;                     ///< into buckets
   collectives::Range optimizer;    ///< what this rank steps
   collectives::Range reduced;      ///< where gradients are complete before the step
-  UnitPart parameters;             ///< compute dtype; in fp32 it has the optimizer's range in it
+  UnitPart parameters;             ///< compute dtype; has the optimizer's range in it unless the master is separate
   std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
   UnitPart master;                 ///< range `optimizer`; null in half precision where states live off the device
   float* m = nullptr;              ///< likewise, in any precision
@@ -57,13 +60,15 @@ class UnitStates {
   /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index.
   UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
              const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-             const models::Precision& precision, bool optimizer_on_device, runtime::MemoryPlan& plan);
+             const models::Precision& precision, const TierOptions& tiers, runtime::MemoryPlan& plan);
 
   /// Resolves addresses.
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
+  /// Whether the master weights are a copy of their own, beside the parameters that layers read.
+  [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   /// Whether layers need a gathered copy of some unit.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   /// Whether a microbatch's gradients are reduced before they are accumulated.
@@ -75,6 +80,7 @@ class UnitStates {
   };
 
   models::Precision precision_;
+  bool separate_master_;
   bool optimizer_on_device_;
   std::vector<UnitState> units_;
   std::vector<Places> places_;

@@ -72,13 +72,14 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                         layer_names(architecture, {stages[s].layers.begin, stages[last].layers.end}), columns);
     s = last + 1;
   }
-  std::size_t most = 0;
-  for (const actors::RankPlan& stage : stages) most = std::max(most, stage.optimizer_memory.states.tier_bytes);
-  if (most > 0) {
-    text += fmt::format("\noptimizer states: up to {} a rank in {}, in buckets of {} elements\n",
-                        runtime::format_bytes(most),
-                        options.tiers.optimizer == actors::TierKind::host ? "host memory" : "files in " + options.tiers.nvme,
-                        options.tiers.bucket_elements);
+  for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
+                                    {actors::TierKind::nvme, "files in " + options.tiers.nvme}}) {
+    std::size_t most = 0;
+    for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
+    if (most > 0) {
+      text += fmt::format("\noff the device: up to {} a rank in {}, in buckets of {} elements\n",
+                          runtime::format_bytes(most), where, options.tiers.bucket_elements);
+    }
   }
   return text;
 }

@@ -42,9 +42,9 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.sharding = options.shard.sharding;
   result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
   result.reuse = options.shard.reuse;
-  result.states = {.tier = options.tiers.optimizer,
-                   .bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements),
-                   .directories = nvme_directories(options.tiers)};
+  result.tiers.optimizer = options.tiers.optimizer;
+  result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
+  result.tiers.files.directories = nvme_directories(options.tiers);
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
   result.steps = options.run.steps;
   result.seed = options.run.seed;
@@ -172,7 +172,7 @@ void Run::execute() {
   if (options_.run.request == Request::dry_run) return;
   together(session_, [&] { build(); });
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
-    fmt::print("optimizer tier: {}\n\n", tier);
+    fmt::print("files: {}\n\n", tier);
     std::fflush(stdout);
   }
   train();

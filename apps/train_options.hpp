@@ -3,7 +3,7 @@
 // options_hash().
 #pragma once
 
-#include "actors/state_tier.hpp"
+#include "actors/tier_options.hpp"
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
 #include "models/gpt.hpp"
@@ -101,7 +101,7 @@ struct DeviceOptions {
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };
 
-/// Where states live; see actors/state_tier.hpp.
+/// Where states live; see actors/tier_options.hpp.
 struct TierOptions {
   actors::TierKind optimizer = actors::TierKind::device;
   std::string nvme;                    ///< directories with commas between them; empty: none

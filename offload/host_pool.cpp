@@ -17,7 +17,10 @@ void HostPool::plan(runtime::MemoryPlan& plan) {
   item_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name_, slot_bytes_, slots()});
 }
 
-void HostPool::start(const runtime::Arena& arena) { arena_ = &arena; }
+void HostPool::start(const runtime::Arena& arena, runtime::MemoryId item) {
+  arena_ = &arena;
+  item_ = item;
+}
 
 void HostPool::acquire(Granted granted) {
   line_.push_back(std::move(granted));

@@ -32,7 +32,9 @@ class HostPool {
 
   void plan(runtime::MemoryPlan& plan);
   /// `arena` is made from the plan and outlives the pool.
-  void start(const runtime::Arena& arena);
+  void start(const runtime::Arena& arena) { start(arena, item_); }
+  /// Where the slots are an item of the plan that somebody else added.
+  void start(const runtime::Arena& arena, runtime::MemoryId item);
 
   /// Calls `granted` on the loop, after this returned, when a slot is free and who asked before has one.
   void acquire(Granted granted);

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t paged_from_bytes = std::size_t{2} << 20;  // an item this large starts on a page
-constexpr std::array spaces = {MemorySpace::device, MemorySpace::pinned, MemorySpace::host};
+constexpr std::array spaces = {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme};
+constexpr std::size_t allocated_spaces = 3;  // the last one is planned only
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -133,7 +134,7 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
          plan.table(), format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()));
 
   std::array<std::byte*, spaces.size()> base{};
-  for (std::size_t i = 0; i < spaces.size(); ++i) {
+  for (std::size_t i = 0; i < allocated_spaces; ++i) {
     buffers_.push_back(device.allocate(plan.bytes(spaces[i]), spaces[i]));
     base[i] = buffers_.back().data();
   }
@@ -147,6 +148,7 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
       const MemoryItem& item = plan.items()[i];
       if (is_paged(item) != paged) continue;
       const auto space = static_cast<std::size_t>(item.space);
+      if (space >= allocated_spaces) continue;
       first_[i] = base[space] + offset[space];
       stride_[i] = stride_of(item);
       slots_[i] = item.slots;

@@ -57,7 +57,7 @@ class Arena {
   /// help, if the device's budget is smaller than the plan. The device outlives the arena.
   Arena(Device& device, const MemoryPlan& plan);
 
-  /// Zero at first.
+  /// Zero at first. Items in MemorySpace::nvme have none.
   [[nodiscard]] std::byte* slot(MemoryId item, std::size_t slot = 0) const;
   template <typename T>
   [[nodiscard]] T* slot_as(MemoryId item, std::size_t index = 0) const {

@@ -12,6 +12,8 @@ const char* to_string(MemorySpace space) noexcept {
       return "pinned";
     case MemorySpace::host:
       return "host";
+    case MemorySpace::nvme:
+      return "nvme";
   }
   return "?";
 }

@@ -25,6 +25,7 @@ enum class MemorySpace {
   device,  ///< counts against the device's budget
   pinned,  ///< host memory that the device reads and writes directly
   host,    ///< plain host memory
+  nvme,    ///< files on local disks: planned, never allocated here (offload/file_tier.hpp)
 };
 [[nodiscard]] const char* to_string(MemorySpace space) noexcept;
 

@@ -35,13 +35,13 @@ TEST_CASE("states in host memory train the same bits, whatever the bucket, with 
       options.clip = clip;
       options.grid = {2, 2};
       const auto on_device = run_simulated(gpt, options, 1);
-      options.states.tier = TierKind::host;
+      options.tiers.optimizer = TierKind::host;
       for (const std::size_t bucket : {33, 256, 1000, 1 << 20}) {
         for (const std::size_t depth : {1, 2, 3}) {
           CAPTURE(bucket);
           CAPTURE(depth);
-          options.states.bucket_elements = bucket;
-          options.states.depth = depth;
+          options.tiers.bucket_elements = bucket;
+          options.tiers.depth = depth;
           check_same_bits(on_device, run_simulated(gpt, options, 7));
         }
       }
@@ -61,7 +61,7 @@ TEST_CASE("a step that overflows leaves states in host memory alone") {
       actors::TrainerOptions::Fault{.rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
   const auto on_device = run_simulated(gpt, options, 1);
   CHECK(on_device.steps[2].skipped);
-  options.states = {.tier = TierKind::host, .bucket_elements = 100};
+  options.tiers = {.optimizer = TierKind::host, .bucket_elements = 100};
   check_same_bits(on_device, run_simulated(gpt, options, 3));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("states in host memory combine with every sharding, under any order of
       options.group_size = 2;
       options.sharding = collectives::parse_sharding(name);
       const auto on_device = run_simulated(gpt, options, 1);
-      options.states = {.tier = TierKind::host, .bucket_elements = 200, .depth = 2};
+      options.tiers = {.optimizer = TierKind::host, .bucket_elements = 200, .depth = 2};
       for (int i = 0; i < orders; ++i) {
         const auto device = i % 2 == 0 ? tests::Devices::delayed : tests::Devices::inline_;
         check_same_bits(on_device, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
@@ -96,12 +96,12 @@ TEST_CASE("off the device a rank keeps buckets only, and the tier what the table
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto options = small_run();
     options.precision = {dtype, runtime::DType::f32};
-    options.states = {.tier = TierKind::host, .bucket_elements = 256, .depth = 3};
+    options.tiers = {.optimizer = TierKind::host, .bucket_elements = 256, .depth = 3};
     const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
-    CHECK(plan.memory.bytes(runtime::MemoryKind::optimizer) == 3 * 4096);  // 256 elements of at most 12 bytes
+    CHECK(plan.memory.bytes(runtime::MemorySpace::device, runtime::MemoryKind::optimizer) == 3 * 4096);  // 256 elements of at most 12 bytes
     // A record is rounded up to a whole block, and 256 elements of at most 12 bytes need no more than one.
     std::size_t records = 0;
     for (const actors::UnitState& unit : plan.states->all()) records += (unit.optimizer.count + 255) / 256;
-    CHECK(plan.optimizer_memory.states.tier_bytes == records * 4096);
+    CHECK(plan.tiers.bytes(TierKind::host) == records * 4096);
   }
 }

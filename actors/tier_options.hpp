@@ -1,0 +1,21 @@
+// Where a rank's states live and how they pass through the device (ZeRO-Infinity Table 2, Myelin §V-B).
+#pragma once
+
+#include "offload/tiers.hpp"
+
+#include <cstddef>
+
+namespace ranvier::actors {
+
+using offload::TierKind;
+
+struct TierOptions {
+  TierKind parameters = TierKind::device;  ///< as layers read them, between their uses
+  TierKind optimizer = TierKind::device;   ///< master weights and moments
+
+  std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
+  std::size_t depth = 3;                                ///< buckets on the device at a time
+  offload::FileOptions files;                           ///< of TierKind::nvme
+};
+
+}  // namespace ranvier::actors

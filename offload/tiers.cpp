@@ -1,0 +1,218 @@
+#include "offload/tiers.hpp"
+
+#include "offload/file_tier.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+namespace ranvier::offload {
+
+namespace {
+
+bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
+
+std::size_t bytes_of(const Tiers::Runs& runs) {
+  std::size_t bytes = 0;
+  for (const auto& run : runs) bytes += run.size();
+  return bytes;
+}
+
+}  // namespace
+
+const char* to_string(TierKind kind) noexcept {
+  switch (kind) {
+    case TierKind::device:
+      return "device";
+    case TierKind::host:
+      return "host";
+    case TierKind::nvme:
+      return "nvme";
+  }
+  return "?";
+}
+
+TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, const std::string& name,
+                             std::size_t bytes, runtime::MemoryPlan& plan) {
+  expect(kind != TierKind::device, "{} is reserved in a tier, and stays on the device", name);
+  const std::size_t whole = Tier::whole_blocks(bytes);
+  const auto space = kind == TierKind::host ? runtime::MemorySpace::pinned : runtime::MemorySpace::nvme;
+  items_.push_back({kind, memory_kind, name, whole, plan.add({memory_kind, space, name, whole, 1})});
+  return {items_.size() - 1};
+}
+
+void TierPlan::finish(runtime::MemoryPlan& plan) {
+  if (!uses(TierKind::nvme)) return;
+  staging_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, "between device and files",
+                       staging_slot_bytes, staging_slots});
+}
+
+bool TierPlan::uses(TierKind kind) const noexcept {
+  return std::any_of(items_.begin(), items_.end(), [kind](const Item& item) { return item.kind == kind; });
+}
+
+std::size_t TierPlan::bytes(TierKind kind) const noexcept {
+  std::size_t bytes = 0;
+  for (const Item& item : items_) bytes += item.kind == kind ? item.bytes : 0;
+  return bytes;
+}
+
+/// A transfer that passes through the pool, piece by piece.
+struct Tiers::Staged {
+  Region region;
+  std::size_t offset = 0;
+  Runs runs;
+  bool fetches = false;
+  std::size_t missing = 0;  // pieces
+  runtime::Handler done;
+
+  /// Calls f(run, begin, count, at) for what [begin, begin + bytes) of the transfer has of each run; `at` counts from
+  /// there.
+  template <typename F>
+  void for_runs(std::size_t begin, std::size_t bytes, F&& f) const {
+    std::size_t at = 0;
+    for (const auto& run : runs) {
+      const std::size_t first = std::max(begin, at), last = std::min(begin + bytes, at + run.size());
+      if (first < last) f(run.data() + (first - at), last - first, first - begin);
+      at += run.size();
+    }
+  }
+};
+
+Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
+             const runtime::Arena& arena, int rank)
+    : loop_(&loop), host_addressable_(device.kind() != runtime::DeviceKind::cuda) {
+  if (plan.items().empty()) return;
+  fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
+  store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
+  if (plan.uses(TierKind::nvme)) {
+    files_ = std::make_unique<FileTier>(
+        loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
+    pool_ = std::make_unique<HostPool>(loop, "between device and files", TierPlan::staging_slot_bytes,
+                                       TierPlan::staging_slots);
+    pool_->start(arena, plan.staging());
+  }
+  for (const TierPlan::Item& item : plan.items()) {
+    Place& place = places_.emplace_back(Place{.kind = item.kind, .bytes = item.bytes, .memory = {}, .region = {}});
+    if (item.kind == TierKind::host) {
+      place.memory = {arena.slot(item.memory), item.bytes};
+    } else {
+      place.region = files_->reserve(item.memory_kind, item.name, item.bytes);
+    }
+  }
+  if (files_) files_->start(arena);
+}
+
+Tiers::~Tiers() {
+  for (auto* stream : {fetch_stream_.get(), store_stream_.get()}) {
+    if (stream == nullptr) continue;
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {  // reported through Device::on_failure already
+    }
+  }
+}
+
+runtime::Handler Tiers::counted(runtime::Handler done) {
+  ++transfers_;
+  return [this, done = std::move(done)] {
+    --transfers_;
+    done();
+  };
+}
+
+void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done) {
+  const Place& place = places_.at(region.index);
+  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
+         "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
+  done = counted(std::move(done));
+  if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
+  if (direct(to)) return files_->fetch(place.region, offset, to.front(), std::move(done));
+  stage(region, offset, std::move(to), true, std::move(done));
+}
+
+void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Handler done) {
+  const Place& place = places_.at(region.index);
+  expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
+         "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
+  done = counted(std::move(done));
+  if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
+  if (direct(from)) return files_->store(place.region, offset, from.front(), std::move(done));
+  stage(region, offset, std::move(from), false, std::move(done));
+}
+
+void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
+  const Place& place = places_.at(region.index);
+  done = counted(std::move(done));
+  if (place.kind == TierKind::host) return copy_runs(region, offset, {to}, true, std::move(done));
+  files_->fetch(place.region, offset, to, std::move(done));
+}
+
+std::span<std::byte> Tiers::memory(TierRegion region) const {
+  const Place& place = places_.at(region.index);
+  expect(place.kind == TierKind::host, "region {} is not in host memory", region.index);
+  return place.memory;
+}
+
+bool Tiers::direct(const Runs& runs) const {
+  return host_addressable_ && runs.size() == 1 && on_block(runs.front().data()) &&
+         runs.front().size() % Tier::block_bytes == 0;
+}
+
+void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches, runtime::Handler done) {
+  const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
+  std::byte* there = places_[region.index].memory.data() + offset;
+  for (const auto& run : runs) {
+    if (fetches) {
+      runtime::copy(stream, run.data(), there, run.size());
+    } else {
+      runtime::copy(stream, there, run.data(), run.size());
+    }
+    there += run.size();
+  }
+  stream.call_back([loop = loop_, done = std::move(done)]() mutable { loop->post(std::move(done)); });
+}
+
+void Tiers::stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done) {
+  const std::size_t bytes = bytes_of(runs);
+  const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
+  const std::size_t pieces = (bytes + slot_bytes - 1) / slot_bytes;
+  if (pieces == 0) return loop_->post(std::move(done));
+  const auto staged = std::make_shared<Staged>(
+      Staged{places_[region.index].region, offset, std::move(runs), fetches, pieces, std::move(done)});
+  for (std::size_t begin = 0; begin < bytes; begin += slot_bytes) {
+    const std::size_t count = std::min(slot_bytes, bytes - begin);
+    pool_->acquire([this, staged, begin, count](std::size_t slot) { stage_piece(staged, begin, count, slot); });
+  }
+}
+
+void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes,
+                        std::size_t slot) {
+  const std::span<std::byte> blocks = pool_->slot(slot).first(Tier::whole_blocks(bytes));
+  const auto over = [this, staged, slot] {
+    pool_->release(slot);
+    if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
+  };
+  if (staged->fetches) {
+    return files_->fetch(staged->region, staged->offset + begin, blocks, [this, staged, begin, bytes, blocks, over] {
+      staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
+        runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
+      });
+      fetch_stream_->call_back([loop = loop_, over] { loop->post(over); });
+    });
+  }
+  staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
+    runtime::copy(*store_stream_, blocks.data() + at, run, count);
+  });
+  store_stream_->call_back([this, staged, begin, blocks, over] {
+    loop_->post([this, staged, begin, blocks, over] {
+      files_->store(staged->region, staged->offset + begin, blocks, over);
+    });
+  });
+}
+
+std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }
+
+}  // namespace ranvier::offload
