@@ -18,14 +18,25 @@ constexpr std::size_t operations_at_a_time = 2;  // of one hop: one sends while 
 constexpr std::uint32_t indices_per_hop = 1 << 16;
 constexpr int most_hops = 2;  // of a flow
 
-std::size_t part_elements(const collectives::ShardLayout& layout, const Hop& hop, std::size_t unit_elements) {
-  return unit_elements / static_cast<std::size_t>(layout.pieces(hop.whole));
+/// What a hop works on: elements, and the run and stride of a communicator's part, 0 where it is contiguous.
+struct HopPart {
+  std::size_t elements = 0;
+  std::size_t run = 0, stride = 0;
+};
+
+HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::size_t unit_elements,
+                std::size_t slice) {
+  const std::size_t whole = unit_elements / static_cast<std::size_t>(layout.pieces(hop.whole));
+  const std::size_t piece = unit_elements / static_cast<std::size_t>(layout.ranks());
+  expect(slice <= piece, "a slice of {} elements of pieces that have {}", slice, piece);
+  if (slice == 0 || slice == piece) return {whole};
+  return {whole / piece * slice, slice, piece};
 }
 
 }  // namespace
 
 HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
-                                      const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
+                                      const std::vector<std::vector<PartShape>>& bundles, runtime::DType dtype,
                                       const std::string& name, runtime::MemoryPlan& plan) {
   Memory memory;
   for (const Hop& hop : hops) {
@@ -33,7 +44,11 @@ HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::ve
     std::vector<collectives::OperationShape> shapes;
     for (const auto& bundle : bundles) {
       collectives::OperationShape shape{hop.collective, {}, dtype};
-      for (const std::size_t elements : bundle) shape.parts.push_back(part_elements(column.layout, hop, elements));
+      for (const auto& [elements, slice] : bundle) {
+        const HopPart part = part_of(column.layout, hop, elements, slice);
+        shape.parts.push_back(part.elements);
+        shape.runs.push_back(part.run);
+      }
       shapes.push_back(std::move(shape));
     }
     const std::size_t bytes =
@@ -47,6 +62,17 @@ HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::ve
     memory.staging_bytes.push_back(bytes);
   }
   return memory;
+}
+
+HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
+                                      const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
+                                      const std::string& name, runtime::MemoryPlan& plan) {
+  std::vector<std::vector<PartShape>> shapes;
+  for (const auto& bundle : bundles) {
+    auto& parts = shapes.emplace_back();
+    for (const std::size_t elements : bundle) parts.push_back({elements});
+  }
+  return HopPipeline::plan(column, hops, shapes, dtype, name, plan);
 }
 
 HopPipeline::HopPipeline(runtime::EventLoop& loop, collectives::Executor& executor, const ColumnOptions& column,
@@ -93,8 +119,9 @@ void HopPipeline::start_ready(std::size_t h) {
     bundle->waits = false;
     std::vector<Communicator::Part> parts;
     for (const Part& part : bundle->parts) {
-      const collectives::Range range = layout_->range(hops_[h].whole, part.elements);
-      parts.push_back({part.data + (range.begin - part.begin) * runtime::size_of(dtype_), range.count});
+      const std::size_t begin = layout_->range(hops_[h].whole, part.elements).begin + part.slice.begin;
+      const auto [elements, run, stride] = part_of(*layout_, hops_[h], part.elements, part.slice.count);
+      parts.push_back({part.data + (begin - part.begin) * runtime::size_of(dtype_), elements, run, stride});
     }
     communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });
   }

@@ -29,10 +29,21 @@ struct ColumnOptions {
 class HopPipeline {
  public:
   /// A unit, or a part of one that has the ranges of all hops in it, on this rank.
+  ///
+  /// With a slice only these elements of every finest piece (unit.elements / layout.ranks() of them) are worked on,
+  /// where they lie. Each element keeps its owner in every hop, and with it the order of its sum: what a unit's
+  /// slices give one after the other is to the bit what the unit gives at once.
   struct Part {
     std::byte* data = nullptr;
-    std::size_t begin = 0;     ///< the element of the unit that lies at `data`
+    std::size_t begin = 0;          ///< the element of the unit that lies at `data`
+    std::size_t elements = 0;       ///< of the whole unit
+    collectives::Range slice = {};  ///< in each finest piece; a count of 0: all of it
+  };
+
+  /// A part without its data, for planning.
+  struct PartShape {
     std::size_t elements = 0;  ///< of the whole unit
+    std::size_t slice = 0;     ///< Part::slice.count
   };
 
   /// Places where the sums of a flow arrive.
@@ -41,7 +52,12 @@ class HopPipeline {
     std::vector<std::size_t> staging_bytes;  ///< likewise, of one operation
   };
 
-  /// `bundles`: the elements of the units of every bundle that may be submitted. `name` is for the table of memory.
+  /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too. `name` is for the table
+  /// of memory.
+  [[nodiscard]] static Memory plan(const ColumnOptions& column, const std::vector<collectives::Hop>& hops,
+                                   const std::vector<std::vector<PartShape>>& bundles, runtime::DType dtype,
+                                   const std::string& name, runtime::MemoryPlan& plan);
+  /// The same for whole units, of which `bundles` has the elements.
   [[nodiscard]] static Memory plan(const ColumnOptions& column, const std::vector<collectives::Hop>& hops,
                                    const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
                                    const std::string& name, runtime::MemoryPlan& plan);

@@ -17,9 +17,14 @@ namespace ranvier::collectives {
 class Communicator {
  public:
   /// A whole buffer; `elements` divides by the team's ranks, and this rank's piece is Topology::piece(me()).
+  ///
+  /// It may lie in runs: element x at data + x / run · stride + x % run, so that a slice of every piece of
+  /// something larger is reduced where it lies. All ranks name the same run.
   struct Part {
     std::byte* data = nullptr;
-    std::size_t elements = 0;
+    std::size_t elements = 0;  ///< its own, without what lies between runs
+    std::size_t run = 0;       ///< elements; 0: the part is contiguous
+    std::size_t stride = 0;    ///< elements from the begin of a run to that of the next one, no fewer than `run`
   };
 
   virtual ~Communicator() = default;

@@ -33,6 +33,19 @@ const Script::Step* step_of(const Executor::Part& part, std::size_t chunk, std::
   return number < steps.size() ? &steps[number] : nullptr;
 }
 
+/// Calls `use` for every contiguous stretch of `range`, in order: elements from the part's data on. Sender and
+/// receiver cut alike.
+template <typename Use>
+void for_each_stretch(const Executor::Part& part, Range range, Use use) {
+  if (part.run == part.stride) return use(range);
+  while (range.count > 0) {
+    const std::size_t inside = range.begin % part.run;
+    const std::size_t count = std::min(range.count, part.run - inside);
+    use(Range{range.begin / part.run * part.stride + inside, count});
+    range = {range.begin + count, range.count - count};
+  }
+}
+
 std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
   std::size_t steps = 0;
   for (const auto& part : operands.parts) steps = std::max(steps, (*part.scripts)[chunk].steps.size());
@@ -51,7 +64,11 @@ std::size_t place_bytes(const Executor::Operands& operands) {
         if (step == nullptr) continue;
         for (const Script::Message& message : step->messages) {
           if (message.action != Action::receive_add) continue;
-          for (const Range& range : message.ranges) bytes += align(range.count * size_of(operands.dtype));
+          for (const Range& range : message.ranges) {
+            for_each_stretch(part, range, [&](const Range& stretch) {
+              bytes += align(stretch.count * size_of(operands.dtype));
+            });
+          }
         }
       }
       largest = std::max(largest, bytes);
@@ -151,6 +168,8 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
   for (const Part& part : operands.parts) {
     expect(part.scripts->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
            part.scripts->size());
+    expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
+           "a part of a collective has runs of {} elements, {} apart", part.run, part.stride);
     for (const Script& script : *part.scripts) {
       expect(script.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks was given {} members",
              script.ranks, operands.members.size());
@@ -238,9 +257,9 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
     const Script::Step* const script = step_of(part, lane.chunk, step);
     if (script == nullptr) continue;
     for (const Script::Message& message : script->messages) {
-      for (const Range& range : message.ranges) {
-        std::byte* const data = part.data + range.begin * element_bytes;
-        const std::size_t bytes = range.count * element_bytes;
+      const auto move = [&](const Range& stretch) {
+        std::byte* const data = part.data + stretch.begin * element_bytes;
+        const std::size_t bytes = stretch.count * element_bytes;
         Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
         switch (message.action) {
           case Action::send:
@@ -255,7 +274,8 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
             arrival += align(bytes);
             break;
         }
-      }
+      };
+      for (const Range& range : message.ranges) for_each_stretch(part, range, move);
     }
   }
 }

@@ -3,7 +3,8 @@
 //
 // An operation may have several parts, each a buffer of its own: a message then carries that step's ranges of all
 // of them, without a copy (coalescing, MiCS §4). Ranges of 8 KiB and more go by themselves: MPI moves a contiguous
-// one at the link's rate, and what is scattered several times slower.
+// one at the link's rate, and what is scattered several times slower. A range of a part that lies in runs counts as
+// several, cut where runs end.
 //
 // One executor serves one rank. Several operations may run at a time; those that share a pair of ranks need
 // different `index`. All ranks of an operation start it with scripts of the same plans, and the same index. Loop
@@ -27,6 +28,7 @@ class Executor {
   struct Part {
     std::byte* data = nullptr;                           ///< the buffer, script.elements of dtype
     std::shared_ptr<const std::vector<Script>> scripts;  ///< one per chunk; run side by side, `depth` at a time
+    std::size_t run = 0, stride = 0;                     ///< where it lies in runs, as in Communicator::Part
   };
 
   struct Operands {

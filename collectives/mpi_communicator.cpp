@@ -31,6 +31,9 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
   std::size_t left = 0;
   for (const Part& part : parts) {
     expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
+    expect(part.run == part.stride,
+           "{}: a part in runs of {} elements, {} apart: MPI's collectives take contiguous ones", what, part.run,
+           part.stride);
     if (part.elements > 0) ++left;
   }
   if (ranks == 1 || left == 0) return loop_->post(std::move(done));
@@ -42,7 +45,9 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
     running_.erase(operation);
     finished();
   };
-  for (const auto& [data, elements] : parts) {
+  for (const Part& part : parts) {
+    std::byte* const data = part.data;
+    const std::size_t elements = part.elements;
     if (elements == 0) continue;
     switch (collective) {
       case Collective::all_gather:

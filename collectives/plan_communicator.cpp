@@ -98,18 +98,21 @@ void PlanCommunicator::State::finish(std::list<Running>::iterator operation) {
 std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const PlanChoice& choice,
                                             std::span<const OperationShape> shapes) {
   const int ranks = team.topology.ranks();
-  std::map<std::tuple<Collective, runtime::DType, std::size_t, int>, std::size_t> known;
-  // Slices of a piece are of two lengths, which those of the first and of the last chunk are.
-  const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, int chunks) {
-    const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, chunks}, 0);
+  std::map<std::tuple<Collective, runtime::DType, std::size_t, std::size_t, int>, std::size_t> known;
+  const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, std::size_t run, int chunks) {
+    const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, run, chunks}, 0);
     if (!is_new) return found->second;
-    for (const int chunk : {0, chunks - 1}) {
+    // Slices of a piece are of two lengths, which those of the first and of the last chunk are; but runs cut each
+    // chunk's slices elsewhere.
+    for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
       const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk);
       const auto in_flight =
           std::make_shared<const std::vector<Script>>(std::min(chunks, choice.depth), script_of(plan, me));
       found->second = std::max(
           found->second,
-          Executor::staging_bytes({.parts = {{nullptr, in_flight}}, .dtype = shape.dtype, .depth = choice.depth}));
+          Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // some gap
+                                   .dtype = shape.dtype,
+                                   .depth = choice.depth}));
     }
     return found->second;
   };
@@ -118,7 +121,9 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
     if (shape.collective == Collective::all_gather || ranks == 1) continue;  // arrives where it stays
     const int chunks = choice.chunks(ranks, shape.parts, shape.dtype);
     std::size_t bytes = 0;
-    for (const std::size_t elements : shape.parts) bytes += bytes_of_part(shape, elements, chunks);
+    for (std::size_t part = 0; part < shape.parts.size(); ++part) {
+      bytes += bytes_of_part(shape, shape.parts[part], shape.runs.empty() ? 0 : shape.runs.at(part), chunks);
+    }
     most = std::max(most, bytes);
   }
   return most;
@@ -163,7 +168,8 @@ void PlanCommunicator::run(Collective collective, std::span<const Part> parts, r
                               .depth = options.choice.depth};
   for (const Part& part : parts) {
     if (part.elements == 0) continue;
-    operands.parts.push_back({part.data, state.scripts_of(collective, part.elements, chunks)});
+    operands.parts.push_back(
+        {part.data, state.scripts_of(collective, part.elements, chunks), part.run, part.stride});
   }
   const std::size_t bytes = Executor::staging_bytes(operands);
   expect(bytes <= options.staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",

@@ -19,8 +19,10 @@ namespace {
 
 /// Runs `operations` copies of a case at a time on simulated ranks, in the order that `seed` gives.
 template <typename T>
-void run_case(const Case& c, int operations, std::uint64_t seed) {
+void run_case(const Case& c, int operations, std::uint64_t seed, const Runs& runs = {}) {
   CAPTURE(seed);
+  CAPTURE(runs.run);
+  CAPTURE(runs.gap);
   CAPTURE(to_string(c.collective));
   CAPTURE(c.algorithm);
   CAPTURE(c.topology.inner);
@@ -39,10 +41,12 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
 
   const auto device = make_inline_device();
   const auto stream = device->make_stream("add", StreamWidth::one);
-  std::vector<std::vector<std::vector<T>>> before, after;
+  std::vector<std::vector<std::vector<T>>> before;
+  std::vector<std::vector<InRuns<T>>> memory;
   for (int operation = 0; operation < operations; ++operation) {
     before.push_back(random_buffers<T>(c, random));
-    after.push_back(before.back());
+    auto& of_ranks = memory.emplace_back();
+    for (const auto& values : before.back()) of_ranks.emplace_back(values, runs, random);
   }
   std::vector<std::unique_ptr<Executor>> executors;
   std::vector<std::vector<std::byte>> staging;
@@ -51,13 +55,14 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
     EventLoop& loop = simulation.loop(members[me]);
     executors.push_back(std::make_unique<Executor>(loop, simulation.transport(members[me]), *stream));
     for (int operation = 0; operation < operations; ++operation) {
-      Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(after[operation][me].data()),
-                                             std::make_shared<const std::vector<Script>>(scripts_of(plans, me))}},
-                                  .members = members,
-                                  .me = me,
-                                  .dtype = c.dtype,
-                                  .index = static_cast<std::uint32_t>(operation * plans.size()),
-                                  .depth = c.depth};
+      Executor::Operands operands{
+          .parts = {{memory[operation][me].data(),
+                     std::make_shared<const std::vector<Script>>(scripts_of(plans, me)), runs.run, runs.stride()}},
+          .members = members,
+          .me = me,
+          .dtype = c.dtype,
+          .index = static_cast<std::uint32_t>(operation * plans.size()),
+          .depth = c.depth};
       operands.staging = staging.emplace_back(Executor::staging_bytes(operands)).data();
       loop.post([&executors, &left, &loop, operands] {
         executors[operands.me]->run(operands, [&left, &loop, me = operands.me] {
@@ -69,13 +74,18 @@ void run_case(const Case& c, int operations, std::uint64_t seed) {
   simulation.run();
   for (int operation = 0; operation < operations; ++operation) {
     const auto expected = promised(c, before[operation]);
-    for (int rank = 0; rank < c.ranks(); ++rank) CHECK(as_promised(c, expected, after[operation], rank));
+    std::vector<std::vector<T>> after;
+    for (const InRuns<T>& of_rank : memory[operation]) {
+      after.push_back(of_rank.values());
+      CHECK(of_rank.gaps_untouched());
+    }
+    for (int rank = 0; rank < c.ranks(); ++rank) CHECK(as_promised(c, expected, after, rank));
   }
 }
 
-void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed) {
-  if (c.dtype == DType::f64) return run_case<double>(c, operations, seed);
-  with_float_type(c.dtype, [&](auto type) { run_case<decltype(type)>(c, operations, seed); });
+void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed, const Runs& runs = {}) {
+  if (c.dtype == DType::f64) return run_case<double>(c, operations, seed, runs);
+  with_float_type(c.dtype, [&](auto type) { run_case<decltype(type)>(c, operations, seed, runs); });
 }
 
 }  // namespace
@@ -107,7 +117,22 @@ TEST_CASE("thousands of seeded orders of messages give the same bits") {
     c.chunks = 1 + up_to(5);
     c.depth = 1 + up_to(3);
     c.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
-    run_case_of_any_type(c, 1 + up_to(2), seed);
+    const Runs runs = up_to(1) == 0 ? Runs{} : Runs{1 + static_cast<std::size_t>(up_to(40)), random() % 20};
+    run_case_of_any_type(c, 1 + up_to(2), seed, runs);
+  }
+}
+
+TEST_CASE("what lies in runs gets the same bits, and what lies between them is left alone") {
+  for (const auto& [collective, algorithm] : all_algorithms()) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (const Topology& topology : topologies_of(ranks)) {
+        for (const Runs& runs : {Runs{1, 1}, Runs{7, 0}, Runs{7, 30}, Runs{5, 2}, Runs{1000, 9}}) {
+          for (const std::size_t length : {0, 7, 35}) {
+            run_case<float>({collective, algorithm, topology, length * ranks, 3, 2}, 1, 17, runs);
+          }
+        }
+      }
+    }
   }
 }
 

@@ -56,7 +56,7 @@ float value(std::size_t part, int member, std::size_t element) {
 }
 
 /// Runs every collective twice, all of them at a time, and checks the values.
-void run_all(Rank& rank, Communicator& communicator) {
+void run_all(Rank& rank, Communicator& communicator, const Runs& runs = {}) {
   const Topology& topology = communicator.team().topology;
   const int me = communicator.me(), ranks = topology.ranks();
   std::vector<std::vector<std::vector<float>>> buffers;  // [operation][part]
@@ -65,9 +65,10 @@ void run_all(Rank& rank, Communicator& communicator) {
     auto& parts = buffers.emplace_back();
     std::vector<Communicator::Part> given;
     for (std::size_t part = 0; part < lengths.size(); ++part) {
-      auto& buffer = parts.emplace_back(lengths[part] * static_cast<std::size_t>(ranks));
-      for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = value(part, me, i);
-      given.push_back({reinterpret_cast<std::byte*>(buffer.data()), buffer.size()});
+      const std::size_t elements = lengths[part] * static_cast<std::size_t>(ranks);
+      auto& buffer = parts.emplace_back(elements == 0 ? 0 : runs.place(elements - 1) + 1);
+      for (std::size_t i = 0; i < elements; ++i) buffer[runs.place(i)] = value(part, me, i);
+      given.push_back({reinterpret_cast<std::byte*>(buffer.data()), elements, runs.run, runs.stride()});
     }
     ++left;
     communicator.run(all_collectives[operation % 3], given, DType::f32, "test", [&] {
@@ -83,7 +84,7 @@ void run_all(Rank& rank, Communicator& communicator) {
     CAPTURE(to_string(collective));
     for (std::size_t part = 0; part < lengths.size(); ++part) {
       bool equal = true;
-      for (std::size_t i = 0; i < buffers[operation][part].size(); ++i) {
+      for (std::size_t i = 0; i < lengths[part] * static_cast<std::size_t>(ranks); ++i) {
         const int owner = topology.rank_of_piece(static_cast<int>(i / lengths[part]));
         if (collective == Collective::reduce_scatter && owner != me) continue;
         float expected = value(part, owner, i);
@@ -91,7 +92,7 @@ void run_all(Rank& rank, Communicator& communicator) {
           expected = 0;
           for (int member = 0; member < ranks; ++member) expected += value(part, member, i);
         }
-        equal = equal && buffers[operation][part][i] == expected;
+        equal = equal && buffers[operation][part][runs.place(i)] == expected;
       }
       CHECK(equal);
     }
@@ -135,10 +136,15 @@ TEST_CASE("plans of several parts give the same values between processes") {
                               .reduce_scatter = name,
                               .all_reduce = std::string(name) == "h-ring" ? "torus" : name,
                               .chunk_bytes = 16 << 10};
+      const std::vector<Runs> layouts = {
+          {}, {100, 23}, {2500, 1}};  // short runs that are one message, and long ones
       std::vector<OperationShape> shapes;
-      for (const Collective collective : all_collectives) {
-        auto& shape = shapes.emplace_back(OperationShape{collective, lengths});
-        for (std::size_t& elements : shape.parts) elements *= static_cast<std::size_t>(topology.ranks());
+      for (const Runs& runs : layouts) {
+        for (const Collective collective : all_collectives) {
+          auto& shape = shapes.emplace_back(OperationShape{collective, lengths});
+          for (std::size_t& elements : shape.parts) elements *= static_cast<std::size_t>(topology.ranks());
+          shape.runs.assign(lengths.size(), runs.run);
+        }
       }
       const std::size_t bytes = PlanCommunicator::staging_bytes(members.team, members.me, choice, shapes);
       std::vector<std::byte> staging(6 * bytes);
@@ -151,7 +157,7 @@ TEST_CASE("plans of several parts give the same values between processes") {
                                      .choice = choice,
                                      .staging = places,
                                      .staging_bytes = bytes});
-      run_all(rank, communicator);
+      for (const Runs& runs : layouts) run_all(rank, communicator, runs);
     }
   }
   CHECK(rank.transport.pending().empty());

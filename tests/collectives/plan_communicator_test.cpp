@@ -24,6 +24,9 @@ namespace {
 struct Call {
   Collective collective = Collective::all_gather;
   std::vector<std::size_t> lengths;  ///< of a piece of each part
+  std::vector<Runs> runs = {};       ///< of each part; empty: all are contiguous
+
+  [[nodiscard]] Runs runs_of(std::size_t part) const { return runs.empty() ? Runs{} : runs[part]; }
 };
 
 /// What all members of a team do.
@@ -40,7 +43,10 @@ struct Program {
     std::vector<OperationShape> all;
     for (const Call& call : calls) {
       OperationShape shape{call.collective, {}, dtype};
-      for (const std::size_t length : call.lengths) shape.parts.push_back(length * ranks());
+      for (std::size_t part = 0; part < call.lengths.size(); ++part) {
+        shape.parts.push_back(call.lengths[part] * ranks());
+        if (!call.runs.empty()) shape.runs.push_back(call.runs[part].run);
+      }
       all.push_back(shape);
     }
     return all;
@@ -112,14 +118,17 @@ void run_program(const Program& program, std::uint64_t seed) {
 
   const auto device = make_inline_device();
   const auto stream = device->make_stream("add", StreamWidth::one);
-  std::vector<std::vector<std::vector<std::vector<T>>>> before, after;  // [call][part][rank]
+  std::vector<std::vector<std::vector<std::vector<T>>>> before;  // [call][part][rank]
+  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // likewise
   for (const Call& call : program.calls) {
     auto& parts = before.emplace_back();
+    auto& places = memory.emplace_back();
     for (std::size_t part = 0; part < call.lengths.size(); ++part) {
       parts.push_back(random_buffers<T>(program.case_of(call, part), random));
+      auto& of_ranks = places.emplace_back();
+      for (const auto& values : parts.back()) of_ranks.emplace_back(values, call.runs_of(part), random);
     }
   }
-  after = before;
 
   std::vector<Member> all;
   std::vector<std::size_t> left(ranks, program.calls.size());
@@ -135,8 +144,9 @@ void run_program(const Program& program, std::uint64_t seed) {
         const Call& call = program.calls[number];
         std::vector<Communicator::Part> parts;
         for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-          auto& buffer = after[number][part][me];
-          parts.push_back({reinterpret_cast<std::byte*>(buffer.data()), buffer.size()});
+          const Runs runs = call.runs_of(part);
+          parts.push_back(
+              {memory[number][part][me].data(), before[number][part][me].size(), runs.run, runs.stride()});
         }
         starts[me] = true;
         all[me].communicator->run(call.collective, parts, program.dtype, "call " + std::to_string(number), [&, me] {
@@ -153,7 +163,12 @@ void run_program(const Program& program, std::uint64_t seed) {
     for (std::size_t part = 0; part < program.calls[number].lengths.size(); ++part) {
       const Case c = program.case_of(program.calls[number], part);
       const auto expected = promised(c, before[number][part]);
-      for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after[number][part], rank));
+      std::vector<std::vector<T>> after;
+      for (const InRuns<T>& of_rank : memory[number][part]) {
+        after.push_back(of_rank.values());
+        CHECK(of_rank.gaps_untouched());
+      }
+      for (int rank = 0; rank < ranks; ++rank) CHECK(as_promised(c, expected, after, rank));
     }
   }
 }
@@ -199,7 +214,11 @@ TEST_CASE(
       std::vector<std::size_t> lengths;
       const int parts = up_to(3);
       for (int part = 0; part < parts; ++part) lengths.push_back(up_to(3) == 0 ? 0 : up_to(30));
-      program.calls.push_back({collectives_of_all[up_to(2)], lengths});
+      std::vector<Runs> runs;
+      for (int part = 0; part < parts && call % 2 == 1; ++part) {
+        runs.push_back(up_to(3) == 0 ? Runs{} : Runs{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
+      }
+      program.calls.push_back({collectives_of_all[up_to(2)], lengths, runs});
     }
     run_program_of_any_type(program, seed);
   }
@@ -221,6 +240,8 @@ TEST_CASE("every algorithm carries several parts, odd ones and empty ones, on 1 
             program.calls.push_back({collective, {0}});
             program.calls.push_back({collective, {}});
             program.calls.push_back({collective, {2}});
+            program.calls.push_back({collective, {6, 0, 35}, {{3, 5}, {3, 5}, {7, 1}}});
+            program.calls.push_back({collective, {6, 33}, {{1, 1}, {}}});
           }
           run_program<float>(program, number);
         }
@@ -241,6 +262,7 @@ TEST_CASE("long ranges, which are messages of their own, and short ones between 
                         .places = 2};
         for (const Collective collective : collectives_of_all) {
           program.calls.push_back({collective, {2049, 1, 2047, 2048, 50}});
+          program.calls.push_back({collective, {6147, 2, 4096}, {{2049, 100}, {1, 1}, {4096, 9}}});
         }
         run_program<float>(program, seed);
       }
@@ -284,6 +306,14 @@ TEST_CASE("an operation whose staging does not fit, or that needs too many tags,
                        doctest::Contains("gather of h.3: 5 chunks"), ranvier::Error);
   CHECK_THROWS_WITH_AS(Pair(1 << 16).run(Collective::all_gather, 999, "gather of h.3"),
                        doctest::Contains("gather of h.3: 999 elements do not divide by 2"), ranvier::Error);
+}
+
+TEST_CASE("runs that overlap are refused") {
+  Pair pair(1 << 16);
+  const Communicator::Part part{reinterpret_cast<std::byte*>(pair.data.data()), 100, 10, 9};
+  CHECK_THROWS_WITH_AS(
+      pair.communicator.run(Collective::all_gather, {&part, 1}, DType::f32, "gather of h.3", [] {}),
+      doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);
 }
 
 TEST_CASE("a communicator names what is under way, and lets no more operations run than it has staging for") {

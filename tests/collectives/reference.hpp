@@ -4,6 +4,8 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <string_view>
@@ -32,6 +34,49 @@ struct Case {
   DType dtype = DType::f32;
 
   [[nodiscard]] int ranks() const { return topology.ranks(); }
+};
+
+/// How a part lies in memory: in runs with gaps between them, or contiguous where `run` is 0.
+struct Runs {
+  std::size_t run = 0;
+  std::size_t gap = 0;
+
+  [[nodiscard]] std::size_t stride() const { return run == 0 ? 0 : run + gap; }
+  [[nodiscard]] std::size_t place(std::size_t element) const {
+    return run == 0 ? element : element / run * stride() + element % run;
+  }
+};
+
+/// Values that lie in runs; what lies between them are random bytes, which nobody may touch.
+template <typename T>
+class InRuns {
+ public:
+  InRuns(const std::vector<T>& values, const Runs& runs, std::mt19937_64& random)
+      : runs_(runs), elements_(values.size()), memory_(values.empty() ? 0 : runs.place(values.size() - 1) + 1) {
+    for (T& element : memory_) {
+      const std::uint64_t bits = random();
+      std::memcpy(static_cast<void*>(&element), &bits, sizeof(T));
+    }
+    for (std::size_t i = 0; i < elements_; ++i) memory_[runs_.place(i)] = values[i];
+    before_ = memory_;
+  }
+
+  [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(memory_.data()); }
+  [[nodiscard]] std::vector<T> values() const {
+    std::vector<T> values;
+    for (std::size_t i = 0; i < elements_; ++i) values.push_back(memory_[runs_.place(i)]);
+    return values;
+  }
+  [[nodiscard]] bool gaps_untouched() const {
+    std::vector<T> memory = memory_;
+    for (std::size_t i = 0; i < elements_; ++i) memory[runs_.place(i)] = before_[runs_.place(i)];
+    return std::memcmp(memory.data(), before_.data(), memory.size() * sizeof(T)) == 0;
+  }
+
+ private:
+  Runs runs_;
+  std::size_t elements_;
+  std::vector<T> memory_, before_;
 };
 
 /// Every algorithm of every collective, the tree too.

@@ -1,0 +1,187 @@
+#include "actors/hop_pipeline.hpp"
+#include "runtime/error.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using namespace ranvier::collectives;
+using namespace ranvier::runtime;
+using ranvier::test::seeds;
+
+namespace {
+
+/// A column and a reduction of two units in it, one bundle.
+struct Reduction {
+  int ranks = 1, group_size = 1, node_size = 1;
+  Sharding sharding;
+  bool by_microbatch = false;       ///< the hops after a microbatch, otherwise those after a batch
+  std::vector<std::size_t> pieces;  ///< elements of a finest piece, by unit
+  PlanChoice choice;
+  DType dtype = DType::f32;
+
+  [[nodiscard]] std::size_t elements(std::size_t unit) const {
+    return pieces[unit] * static_cast<std::size_t>(ranks);
+  }
+  [[nodiscard]] ShardLayout layout(int rank) const {
+    std::vector<int> node_of;
+    for (int r = 0; r < ranks; ++r) node_of.push_back(r / node_size);
+    return {node_of, group_size, rank};
+  }
+  [[nodiscard]] std::vector<Hop> hops() const {
+    const ShardFlow flow = layout(0).flow(sharding);
+    return by_microbatch ? flow.reduce_microbatch : flow.reduce_batch;
+  }
+  /// What a rank has before and after; the whole unit where there is nothing to do.
+  [[nodiscard]] Scope whole() const { return hops().empty() ? Scope::none : hops().front().whole; }
+  [[nodiscard]] Scope piece() const { return hops().empty() ? Scope::none : hops().back().piece; }
+};
+
+using Units = std::vector<std::vector<std::byte>>;  // the range of scope whole() of each
+
+std::vector<Units> random_units(const Reduction& reduction, std::mt19937_64& random) {
+  std::vector<Units> all(static_cast<std::size_t>(reduction.ranks));
+  std::normal_distribution<float> normal;
+  for (int rank = 0; rank < reduction.ranks; ++rank) {
+    for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
+      const std::size_t count = reduction.layout(rank).range(reduction.whole(), reduction.elements(unit)).count;
+      auto& bytes = all[static_cast<std::size_t>(rank)].emplace_back(count * size_of(reduction.dtype));
+      with_float_type(reduction.dtype, [&](auto type) {
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto value = from_float<decltype(type)>(normal(random));
+          std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+        }
+      });
+    }
+  }
+  return all;
+}
+
+/// Reduces both units in slices of so many elements of every finest piece, the last ones shorter; 0: at once.
+std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, std::size_t slice,
+                          std::uint64_t seed) {
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<Range>> slices;  // [bundle][unit]
+  const std::size_t longest = std::max(reduction.pieces[0], reduction.pieces[1]);
+  for (std::size_t begin = 0; begin < longest; begin += slice == 0 ? longest : slice) {
+    auto& of_units = slices.emplace_back();
+    auto& shape = shapes.emplace_back();
+    for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
+      const std::size_t piece = reduction.pieces[unit];
+      of_units.push_back(slice == 0 ? Range{} : Range{begin, begin < piece ? std::min(slice, piece - begin) : 0});
+      if (slice == 0 || begin < piece) shape.push_back({reduction.elements(unit), of_units.back().count});
+    }
+  }
+
+  Simulation simulation(reduction.ranks, {.seed = seed});
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("add", StreamWidth::one);
+  std::vector<ColumnOptions> columns;
+  std::vector<std::unique_ptr<Arena>> arenas;
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<std::unique_ptr<HopPipeline>> pipelines;
+  std::vector<std::size_t> left(static_cast<std::size_t>(reduction.ranks), slices.size());
+  for (int rank = 0; rank < reduction.ranks; ++rank) {
+    std::vector<int> ranks;
+    for (int r = 0; r < reduction.ranks; ++r) ranks.push_back(r);
+    columns.push_back({reduction.layout(rank), reduction.sharding, ranks, {}});
+    columns.back().choices.fill(reduction.choice);
+  }
+  for (int rank = 0; rank < reduction.ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    MemoryPlan plan;
+    const auto memory = HopPipeline::plan(columns[r], reduction.hops(), shapes, reduction.dtype, "gradients", plan);
+    arenas.push_back(std::make_unique<Arena>(*device, plan));
+    executors.push_back(std::make_unique<Executor>(simulation.loop(rank), simulation.transport(rank), *stream));
+    pipelines.push_back(std::make_unique<HopPipeline>(simulation.loop(rank), *executors[r], columns[r],
+                                                      reduction.hops(), reduction.dtype, 0, memory, *arenas[r]));
+    simulation.loop(rank).post([&, r, rank] {
+      for (std::size_t s = 0; s < slices.size(); ++s) {
+        std::vector<HopPipeline::Part> parts;
+        for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
+          const std::size_t begin = reduction.layout(rank).range(reduction.whole(), reduction.elements(unit)).begin;
+          if (slice > 0 && slices[s][unit].count == 0) continue;  // the shorter unit is through
+          parts.push_back({units[r][unit].data(), begin, reduction.elements(unit), slices[s][unit]});
+        }
+        pipelines[r]->submit(std::move(parts), "slice", [&, r, rank] {
+          if (--left[r] == 0) simulation.loop(rank).stop();
+        });
+      }
+    });
+  }
+  simulation.run();
+  return units;
+}
+
+/// Whether each rank has the same bits in what the last hop leaves with it.
+bool same_result(const Reduction& reduction, const std::vector<Units>& some, const std::vector<Units>& others) {
+  for (int rank = 0; rank < reduction.ranks; ++rank) {
+    const ShardLayout layout = reduction.layout(rank);
+    for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
+      const Range whole = layout.range(reduction.whole(), reduction.elements(unit));
+      const Range piece = layout.range(reduction.piece(), reduction.elements(unit));
+      const std::size_t bytes = size_of(reduction.dtype), r = static_cast<std::size_t>(rank);
+      const std::size_t begin = (piece.begin - whole.begin) * bytes;
+      if (std::memcmp(some[r][unit].data() + begin, others[r][unit].data() + begin, piece.count * bytes) != 0) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("a reduction in slices of every finest piece gives the bits of the reduction at once") {
+  int two_hops = 0;
+  for (const std::uint64_t seed : seeds(600)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); };
+    const auto divisor = [&](int number) {
+      int chosen = 1 + static_cast<int>(up_to(static_cast<std::size_t>(number - 1)));
+      while (number % chosen != 0) --chosen;
+      return chosen;
+    };
+    Reduction reduction;
+    reduction.ranks = 1 + static_cast<int>(up_to(8));
+    reduction.group_size = divisor(reduction.ranks);
+    reduction.node_size = divisor(reduction.ranks);
+    constexpr std::array scopes = {Scope::none, Scope::group, Scope::global};
+    reduction.sharding = {scopes[up_to(2)], scopes[up_to(2)], scopes[up_to(2)]};
+    reduction.by_microbatch = up_to(1) == 1;
+    reduction.pieces = {1 + up_to(60), 1 + up_to(60)};
+    const auto name = [&](Collective collective) {
+      const auto all = algorithms(collective);
+      return std::string(all[up_to(all.size() - 1)].name);
+    };
+    reduction.choice = {name(Collective::all_gather), name(Collective::reduce_scatter),
+                        name(Collective::all_reduce), 32 + up_to(400), 1 + static_cast<int>(up_to(3))};
+    reduction.dtype = std::array{DType::f32, DType::bf16, DType::f16}[up_to(2)];
+    two_hops += reduction.hops().size() == 2;
+
+    const std::vector<Units> units = random_units(reduction, random);
+    const std::vector<Units> at_once = reduce(reduction, units, 0, seed);
+    if (reduction.ranks > 1 && !reduction.hops().empty()) CHECK(at_once != units);
+    CHECK(same_result(reduction, at_once, reduce(reduction, units, 1 + up_to(70), seed + 1)));
+  }
+  CHECK((two_hops > 20 || seeds(600).size() == 1));
+}
+
+TEST_CASE("a slice longer than a finest piece is refused") {
+  const ColumnOptions column{ShardLayout(std::vector<int>{0, 0}, 1, 0), {}, {0, 1}, {}};
+  MemoryPlan plan;
+  const std::vector<std::vector<HopPipeline::PartShape>> shapes = {{{20, 11}}};
+  CHECK_THROWS_WITH_AS(
+      (void)HopPipeline::plan(column, column.layout.flow({}).reduce_batch, shapes, DType::f32, "gradients", plan),
+      doctest::Contains("a slice of 11 elements of pieces that have 10"), ranvier::Error);
+}
