@@ -1,0 +1,141 @@
+#include "offload/tiers.hpp"
+
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "tests/offload/tier_contract.hpp"
+#include "tests/seeds.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+using namespace ranvier::runtime;
+
+namespace {
+
+/// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has room for
+/// gaps between them.
+Tiers::Runs scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt19937_64& random) {
+  Tiers::Runs runs;
+  std::size_t at = random() % 64;
+  while (bytes > 0) {
+    const std::size_t length = std::min<std::size_t>(bytes, 1 + random() % 300000);
+    runs.emplace_back(memory.data() + at, length);
+    at += length + random() % 64;
+    bytes -= length;
+  }
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE("tiers keep what was stored from scattered runs of memory, in host memory and in files") {
+  for (const std::uint64_t seed : test::seeds(3)) {
+    for (const bool at_once : {true, false}) {
+      CAPTURE(seed);
+      std::mt19937_64 random(seed);
+      const ranvier::tests::TemporaryFolder folder;
+      const auto device = at_once ? make_inline_device() : make_cpu_device({});
+      TierPlan tier_plan;
+      MemoryPlan plan;
+      std::vector<TierRegion> regions;
+      const std::vector<std::size_t> sizes = {1, 4096, 40960, std::size_t{3} << 20, 5000001};
+      for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
+        for (const std::size_t bytes : sizes) {
+          regions.push_back(tier_plan.reserve(kind, MemoryKind::optimizer, "states", bytes, plan));
+        }
+      }
+      tier_plan.finish(plan);
+      CHECK(plan.bytes(MemorySpace::nvme) == tier_plan.bytes(TierKind::nvme));
+      CHECK(plan.bytes(MemorySpace::pinned) ==
+            tier_plan.bytes(TierKind::host) + TierPlan::staging_slots * TierPlan::staging_slot_bytes);
+
+      AsioLoop loop;
+      const Arena arena(*device, plan);
+      Tiers tiers(loop, *device, tier_plan, {.directories = {folder.path()}, .checksums = true}, arena, 0);
+      std::vector<std::vector<std::byte>> expected;
+      for (int round = 0; round < 2; ++round) {
+        expected.clear();
+        std::vector<std::vector<std::byte>> memory;
+        for (std::size_t r = 0; r < regions.size(); ++r) {
+          const std::size_t bytes = sizes[r % sizes.size()];
+          auto& values = expected.emplace_back(bytes);
+          for (auto& value : values) value = static_cast<std::byte>(random());
+          memory.emplace_back(2 * bytes + (1 << 16));
+        }
+        run_transfers(loop, regions.size(), [&](const Handler& done) {
+          for (std::size_t r = 0; r < regions.size(); ++r) {
+            Tiers::Runs runs;
+            // Short runs of random places, so that no run is a whole number of blocks.
+            std::size_t at = 1, from = 0;
+            while (from < expected[r].size()) {
+              const std::size_t length = std::min<std::size_t>(expected[r].size() - from, 50000 + random() % 100000);
+              std::memcpy(memory[r].data() + at, expected[r].data() + from, length);
+              runs.emplace_back(memory[r].data() + at, length);
+              at += length + 3;
+              from += length;
+            }
+            tiers.store(regions[r], 0, runs, done);
+          }
+        });
+        std::vector<std::vector<std::byte>> found(regions.size());
+        std::vector<Tiers::Runs> runs(regions.size());
+        run_transfers(loop, regions.size(), [&](const Handler& done) {
+          for (std::size_t r = 0; r < regions.size(); ++r) {
+            found[r].resize(2 * expected[r].size() + (1 << 16));
+            runs[r] = scattered(found[r], expected[r].size(), random);
+            tiers.fetch(regions[r], 0, runs[r], done);
+          }
+        });
+        CHECK_FALSE(tiers.transferring());
+        for (std::size_t r = 0; r < regions.size(); ++r) {
+          std::size_t at = 0;
+          bool same = true;
+          for (const auto& run : runs[r]) {
+            same = same && std::memcmp(run.data(), expected[r].data() + at, run.size()) == 0;
+            at += run.size();
+          }
+          CHECK(same);
+        }
+      }
+      CHECK(tiers.memory(regions[2]).size() == 40960);
+      CHECK(std::memcmp(tiers.memory(regions[2]).data(), expected[2].data(), 40960) == 0);
+      CHECK_THROWS_AS((void)tiers.memory(regions[7]), Error);
+      std::vector<std::byte> memory(8192);
+      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);        // more than there is
+      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}), Error);  // not on a block
+    }
+  }
+}
+
+TEST_CASE("whole blocks come to pinned memory straight from either tier") {
+  const ranvier::tests::TemporaryFolder folder;
+  const auto device = make_cpu_device({});
+  TierPlan tier_plan;
+  MemoryPlan plan;
+  const TierRegion host = tier_plan.reserve(TierKind::host, MemoryKind::parameters, "a", 12288, plan);
+  const TierRegion file = tier_plan.reserve(TierKind::nvme, MemoryKind::parameters, "b", 12288, plan);
+  const MemoryId ahead = plan.add({MemoryKind::workspace, MemorySpace::pinned, "read ahead", 8192, 2});
+  tier_plan.finish(plan);
+  AsioLoop loop;
+  const Arena arena(*device, plan);
+  Tiers tiers(loop, *device, tier_plan, {.directories = {folder.path()}}, arena, 0);
+  Blocks stored = Blocks::random(8192, 5);
+  run_transfers(loop, 2, [&](const Handler& done) {
+    tiers.store(host, 4096, stored.span(), done);
+    tiers.store(file, 4096, stored.span(), done);
+  });
+  run_transfers(loop, 2, [&](const Handler& done) {
+    tiers.fetch_to_host(host, 4096, {arena.slot(ahead, 0), 8192}, done);
+    tiers.fetch_to_host(file, 4096, {arena.slot(ahead, 1), 8192}, done);
+  });
+  CHECK(std::memcmp(arena.slot(ahead, 0), stored.data(), 8192) == 0);
+  CHECK(std::memcmp(arena.slot(ahead, 1), stored.data(), 8192) == 0);
+}
