@@ -24,7 +24,8 @@ Range UnitCut::slice(std::size_t bucket) const noexcept {
 std::vector<Range> UnitCut::runs(Range range, std::size_t bucket) const {
   const Range part = slice(bucket);
   std::vector<Range> runs;
-  for (std::size_t p = 0; p < pieces(range); ++p) runs.push_back({range.begin + p * piece_ + part.begin, part.count});
+  for (std::size_t p = 0; p < pieces(range); ++p)
+    runs.push_back({range.begin + p * piece_ + part.begin, part.count});
   return runs;
 }
 

@@ -1,7 +1,7 @@
 // How a unit is cut into buckets for the optimizer's phase (Myelin §V-B). Bucket b takes the elements [b·slice,
-// (b + 1)·slice) of every finest piece of the unit, of which there is one per rank of the column: so each element keeps
-// its owner, and with it its place in the order of sums, however the unit is cut, and every scope's range has its part
-// of every bucket.
+// (b + 1)·slice) of every finest piece of the unit, of which there is one per rank of the column: so each element
+// keeps its owner, and with it its place in the order of sums, however the unit is cut, and every scope's range has
+// its part of every bucket.
 //
 //   unit of 2 ranks, 3 buckets   |0 0 1 1 2|0 0 1 1 2|     by element: the bucket that takes it
 //   what a rank keeps of a range lies in *bucket order*: bucket 0 of all the pieces in the range, bucket 1, …
@@ -19,12 +19,13 @@ namespace ranvier::actors {
 
 class UnitCut {
  public:
-  /// Slices are multiples of so many elements, but for the last one: sums of squares are taken over as many at a time.
+  /// Slices are multiples of so many elements, but for the last one: sums of squares are taken over as many at a
+  /// time.
   static constexpr std::size_t granule = 512;
 
   UnitCut() = default;
-  /// A unit of `elements`, a multiple of `ranks`; a bucket has at most `bucket_elements` (but a granule of each piece)
-  /// of a range of `pieces_held` finest pieces.
+  /// A unit of `elements`, a multiple of `ranks`; a bucket has at most `bucket_elements` (but a granule of each
+  /// piece) of a range of `pieces_held` finest pieces.
   UnitCut(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held);
 
   [[nodiscard]] std::size_t piece_elements() const noexcept { return piece_; }

@@ -3,6 +3,7 @@
 #include "actors/gather.hpp"
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
+#include "apps/job_memory.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
@@ -165,6 +166,7 @@ void Run::execute() {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
     if (options_.run.request == Request::dry_run) {
       fmt::print("{}", largest_memory_table(stages_));
+      fmt::print("\n{}", job_memory_table(job_.architecture, stages_, trainer_options_));
       fmt::print("\n{}", shard_table(options_, job_.architecture, trainer_options_, stages_));
     }
     std::fflush(stdout);

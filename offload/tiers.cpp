@@ -68,8 +68,8 @@ struct Tiers::Staged {
   std::size_t missing = 0;  // pieces
   runtime::Handler done;
 
-  /// Calls f(run, begin, count, at) for what [begin, begin + bytes) of the transfer has of each run; `at` counts from
-  /// there.
+  /// Calls f(run, begin, count, at) for what [begin, begin + bytes) of the transfer has of each run; `at` counts
+  /// from there.
   template <typename F>
   void for_runs(std::size_t begin, std::size_t bytes, F&& f) const {
     std::size_t at = 0;
@@ -161,7 +161,8 @@ bool Tiers::direct(const Runs& runs) const {
          runs.front().size() % Tier::block_bytes == 0;
 }
 
-void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches, runtime::Handler done) {
+void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches,
+                      runtime::Handler done) {
   const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
   std::byte* there = places_[region.index].memory.data() + offset;
   for (const auto& run : runs) {
@@ -196,12 +197,13 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
     if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
   };
   if (staged->fetches) {
-    return files_->fetch(staged->region, staged->offset + begin, blocks, [this, staged, begin, bytes, blocks, over] {
-      staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
-        runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
-      });
-      fetch_stream_->call_back([loop = loop_, over] { loop->post(over); });
-    });
+    return files_->fetch(staged->region, staged->offset + begin, blocks,
+                         [this, staged, begin, bytes, blocks, over] {
+                           staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
+                             runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
+                           });
+                           fetch_stream_->call_back([loop = loop_, over] { loop->post(over); });
+                         });
   }
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);

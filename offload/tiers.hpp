@@ -1,15 +1,14 @@
-// All tiers of one rank behind one fetch and one store, whatever lies where. What lies where is planned as data before
-// anything exists (TierPlan), in the memory plan with everything else; files of all kinds of states lie in one folder
-// per disk.
+// All tiers of one rank behind one fetch and one store, whatever lies where. What lies where is planned as data
+// before anything exists (TierPlan), in the memory plan with everything else; files of all kinds of states lie in
+// one folder per disk.
 //
-//   const TierRegion moments = tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes, plan);
-//   tier_plan.finish(plan);
-//   Tiers tiers(loop, device, tier_plan, options, arena, rank);
-//   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
+//   const TierRegion moments = tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes,
+//   plan); tier_plan.finish(plan); Tiers tiers(loop, device, tier_plan, options, arena, rank); tiers.fetch(moments,
+//   0, {to_device, bytes}, [] { … });
 //
 // Offsets are multiples of Tier::block_bytes; lengths and addresses are not bound: what files cannot take as it is
-// passes through a few slots of pinned memory. A store of a length that is no multiple of a block may change what lies
-// behind it up to the next one, so records begin on blocks. Loop thread only.
+// passes through a few slots of pinned memory. A store of a length that is no multiple of a block may change what
+// lies behind it up to the next one, so records begin on blocks. Loop thread only.
 #pragma once
 
 #include "offload/host_pool.hpp"
@@ -43,7 +42,7 @@ class TierPlan {
     TierKind kind = TierKind::host;
     runtime::MemoryKind memory_kind = runtime::MemoryKind::optimizer;
     std::string name;
-    std::size_t bytes = 0;   ///< whole blocks
+    std::size_t bytes = 0;  ///< whole blocks
     runtime::MemoryId memory;
   };
 

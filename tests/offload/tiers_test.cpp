@@ -20,8 +20,8 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has room for
-/// gaps between them.
+/// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has room
+/// for gaps between them.
 Tiers::Runs scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt19937_64& random) {
   Tiers::Runs runs;
   std::size_t at = random() % 64;
@@ -76,7 +76,8 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
             // Short runs of random places, so that no run is a whole number of blocks.
             std::size_t at = 1, from = 0;
             while (from < expected[r].size()) {
-              const std::size_t length = std::min<std::size_t>(expected[r].size() - from, 50000 + random() % 100000);
+              const std::size_t length =
+                  std::min<std::size_t>(expected[r].size() - from, 50000 + random() % 100000);
               std::memcpy(memory[r].data() + at, expected[r].data() + from, length);
               runs.emplace_back(memory[r].data() + at, length);
               at += length + 3;
@@ -109,7 +110,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
       CHECK(std::memcmp(tiers.memory(regions[2]).data(), expected[2].data(), 40960) == 0);
       CHECK_THROWS_AS((void)tiers.memory(regions[7]), Error);
       std::vector<std::byte> memory(8192);
-      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);        // more than there is
+      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);            // more than there is
       CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}), Error);  // not on a block
     }
   }

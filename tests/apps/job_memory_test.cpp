@@ -1,0 +1,91 @@
+#include "apps/job_memory.hpp"
+
+#include "actors/sharded_unit.hpp"
+#include "models/gpt.hpp"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+using namespace ranvier;
+using apps::job_bytes;
+using runtime::MemoryKind;
+
+namespace {
+
+constexpr std::size_t bucket = 8 << 20;
+
+/// Myelin's example: 12 billion parameters on 24 stages and 2 rows, checkpointed, 2-byte gradients.
+struct Job {
+  models::Architecture architecture;
+  actors::TrainerOptions options;
+  std::vector<actors::RankPlan> stages;
+
+  explicit Job(actors::TierKind optimizer, runtime::DType gradient = runtime::DType::bf16) {
+    auto gpt = *models::gpt_preset("gpt-12b");
+    gpt.precision = {runtime::DType::bf16, gradient};
+    architecture = models::make_gpt(gpt);
+    options.grid = {24, 2};
+    options.batch_size = 16384;
+    options.microbatch_size = 1;
+    options.recompute_auto = true;
+    options.precision = gpt.precision;
+    options.tiers.optimizer = optimizer;
+    options.tiers.bucket_elements = bucket;
+    const models::SampleBytes sample{512 * 4, 512 * 4};
+    for (int stage = 0; stage < 24; ++stage) {
+      stages.push_back(actors::plan_rank(architecture, sample, options, stage * 2));
+    }
+  }
+
+  /// Elements of all stages' units: the token table is on two of them.
+  [[nodiscard]] std::size_t stored() const {
+    std::size_t elements = 0;
+    for (const auto& stage : stages) {
+      for (const auto& unit : stage.states->all()) elements += unit.elements;
+    }
+    return elements;
+  }
+};
+
+/// Large items take whole pages, so bytes are a little more than elements say.
+double in_gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+}  // namespace
+
+TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 with optimizer states on the host") {
+  const Job all_on_device(actors::TierKind::device, runtime::DType::f32);
+  const auto sum = [](const Job& job) {
+    double bytes = 0;
+    for (int k = 0; k < runtime::memory_kinds; ++k) {
+      bytes += static_cast<double>(job_bytes(job.stages, 2, static_cast<MemoryKind>(k)).device);
+    }
+    return bytes / 1e9;
+  };
+  const std::size_t stored = all_on_device.stored();
+  CHECK(static_cast<double>(stored) / static_cast<double>(all_on_device.architecture.parameters()) < 1.05);
+  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::parameters).device) ==
+        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
+  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::gradients).device) ==
+        doctest::Approx(in_gigabytes(2 * 4 * stored)).epsilon(1e-4));
+  CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::optimizer).device) ==
+        doctest::Approx(in_gigabytes(2 * 12 * stored)).epsilon(1e-4));
+  CHECK(sum(all_on_device) > 450);  // Myelin prints 520 with 20 bytes a parameter, here are 18
+  CHECK(sum(all_on_device) < 520);
+
+  const Job on_host(actors::TierKind::host);
+  CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::parameters).device) ==
+        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
+  CHECK(in_gigabytes(job_bytes(on_host.stages, 2, MemoryKind::gradients).device) ==
+        doctest::Approx(in_gigabytes(2 * 2 * stored)).epsilon(1e-4));
+  CHECK(job_bytes(on_host.stages, 2, MemoryKind::optimizer).host >= 2 * 12 * stored);
+  CHECK(job_bytes(on_host.stages, 2, MemoryKind::optimizer).device <=
+        48 * on_host.options.tiers.depth * 12 * bucket);
+  CHECK(sum(on_host) > 120);
+  CHECK(sum(on_host) < 140);
+
+  const std::string table = apps::job_memory_table(on_host.architecture, on_host.stages, on_host.options);
+  CAPTURE(table);
+  CHECK(table.find("memory of all 48 ranks") != std::string::npos);
+  CHECK(table.find("4 with optimizer states off the device") != std::string::npos);
+}
