@@ -11,6 +11,7 @@ using offload::TierKind;
 
 struct TierOptions {
   TierKind parameters = TierKind::device;  ///< as layers read them, between their uses
+  TierKind gradients = TierKind::device;   ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;   ///< master weights and moments
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less

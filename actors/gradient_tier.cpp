@@ -1,0 +1,180 @@
+#include "actors/gradient_tier.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::BucketLayout;
+using offload::Tier;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+BucketLayout layout_of(const UnitState& unit, std::size_t width) {
+  return unit.cut.layout(unit.gradients.front().range, {width});
+}
+
+}  // namespace
+
+GradientTier::Memory GradientTier::plan(const UnitStates& states, const TierOptions& options,
+                                        offload::TierPlan& tiers, runtime::MemoryPlan& plan) {
+  Memory memory;
+  if (options.gradients == TierKind::device) return memory;
+  const std::size_t width = size_of(states.precision().gradient);
+  // A bucket may have more of a range of gradients than of the optimizer's, which it is cut for.
+  const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
+  std::size_t pieces = 0;
+  for (const UnitState& unit : states.all()) {
+    const BucketLayout layout = layout_of(unit, width);
+    const std::size_t slot_bytes = std::min(most, layout.slot_bytes());
+    memory.slot_bytes = std::max(memory.slot_bytes, slot_bytes);
+    if (slot_bytes > 0) pieces += layout.buckets() * ((layout.slot_bytes() + slot_bytes - 1) / slot_bytes);
+    auto& regions = memory.regions.emplace_back();
+    for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
+      regions.push_back(tiers.reserve(options.gradients, MemoryKind::gradients, unit.spec->name + " gradients",
+                                      layout.region_bytes(), plan));
+    }
+  }
+  if (memory.slot_bytes == 0) return memory;
+  memory.slot_count = std::min(options.depth, pieces);
+  memory.slots = plan.add({MemoryKind::gradients, MemorySpace::device, "buckets of gradients that are added to",
+                           memory.slot_bytes, memory.slot_count});
+  return memory;
+}
+
+GradientTier::GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView stream,
+                           const UnitStates& states, const Memory& memory, const runtime::Arena& arena)
+    : loop_(&loop),
+      tiers_(&tiers),
+      stream_(stream),
+      states_(&states),
+      memory_(memory),
+      width_(size_of(states.precision().gradient)) {
+  for (const UnitState& unit : states.all()) {
+    layouts_.push_back(layout_of(unit, width_));
+    additions_.emplace_back(unit.gradients.size());
+  }
+  for (std::size_t s = 0; s < memory_.slot_count; ++s) free_slots_.push_back(arena.slot(*memory_.slots, s));
+}
+
+Range GradientTier::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
+
+std::size_t GradientTier::offset(const Piece& piece) const {
+  return layouts_[piece.unit].record_offset(piece.bucket) + piece.begin * width_;
+}
+
+void GradientTier::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
+                              runtime::Handler done) {
+  auto& queue = additions_.at(unit).at(use);
+  queue.push_back({place, first, std::move(done), 0});
+  if (queue.size() == 1) start(unit, use);
+}
+
+void GradientTier::start(std::size_t unit, std::size_t use) {
+  Addition& addition = additions_[unit][use].front();
+  const UnitCut& cut = states_->all()[unit].cut;
+  const std::size_t buckets = layouts_[unit].buckets();
+  if (buckets == 0) {
+    addition.missing = 1;
+    return loop_->post([this, unit, use] { piece_done({unit, use, 0, 0, 0}); });
+  }
+  if (addition.first) return store_first(unit, use);
+  const std::size_t most = memory_.slot_bytes / width_;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    const std::size_t elements = cut.elements(range(unit), bucket);
+    for (std::size_t begin = 0; begin < elements; begin += most) {
+      waiting_.push_back({unit, use, bucket, begin, std::min(elements, begin + most)});
+      ++addition.missing;
+    }
+  }
+  start_pieces();
+}
+
+/// There is nothing to add to, so the place's runs go into the records as they are.
+void GradientTier::store_first(std::size_t unit, std::size_t use) {
+  Addition& addition = additions_[unit][use].front();
+  const UnitCut& cut = states_->all()[unit].cut;
+  addition.missing = layouts_[unit].buckets();
+  for (std::size_t bucket = 0; bucket < layouts_[unit].buckets(); ++bucket) {
+    const Piece record{unit, use, bucket, 0, cut.elements(range(unit), bucket)};
+    offload::Tiers::Runs runs;
+    for (const Range& run : cut.runs(range(unit), bucket))
+      runs.emplace_back(addition.place + run.begin * width_, run.count * width_);
+    tiers_->store(memory_.regions[unit][use], offset(record), std::move(runs),
+                  [this, record] { piece_done(record); });
+  }
+}
+
+void GradientTier::start_pieces() {
+  while (!waiting_.empty() && !free_slots_.empty()) {
+    const Piece piece = waiting_.front();
+    waiting_.pop_front();
+    std::byte* const slot = free_slots_.back();
+    free_slots_.pop_back();
+    // Whole blocks, so that files need no detour; records end on one.
+    const std::span<std::byte> bytes(slot, Tier::whole_blocks((piece.end - piece.begin) * width_));
+    tiers_->fetch(memory_.regions[piece.unit][piece.use], offset(piece), bytes,
+                  [this, piece, slot] { add(piece, slot); });
+  }
+}
+
+void GradientTier::add(const Piece& piece, std::byte* slot) {
+  const std::byte* place = additions_[piece.unit][piece.use].front().place;
+  const UnitState& unit = states_->all()[piece.unit];
+  std::size_t at = 0;  // of the record
+  for (const Range& run : unit.cut.runs(range(piece.unit), piece.bucket)) {
+    const std::size_t begin = std::max(at, piece.begin), end = std::min(at + run.count, piece.end);
+    if (begin < end) {
+      runtime::add(stream_, slot + (begin - piece.begin) * width_, place + (run.begin + begin - at) * width_,
+                   states_->precision().gradient, end - begin);
+    }
+    at += run.count;
+  }
+  ++adding_;
+  stream_.call_back([this, piece, slot] {
+    loop_->post([this, piece, slot] {
+      --adding_;
+      const std::span<std::byte> bytes(slot, Tier::whole_blocks((piece.end - piece.begin) * width_));
+      tiers_->store(memory_.regions[piece.unit][piece.use], offset(piece), bytes, [this, piece, slot] {
+        free_slots_.push_back(slot);
+        piece_done(piece);
+        start_pieces();
+      });
+    });
+  });
+}
+
+void GradientTier::piece_done(const Piece& piece) {
+  auto& queue = additions_[piece.unit][piece.use];
+  if (--queue.front().missing > 0) return;
+  const runtime::Handler done = std::move(queue.front().done);
+  queue.pop_front();
+  if (!queue.empty()) start(piece.unit, piece.use);
+  done();
+}
+
+void GradientTier::fetch(std::size_t unit, std::size_t use, std::size_t bucket, std::byte* to,
+                         runtime::Handler done) {
+  expect(additions_.at(unit).at(use).empty(), "gradients of {} are fetched while some are added to them",
+         states_->all()[unit].spec->name);
+  const Piece record{unit, use, bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
+  tiers_->fetch(memory_.regions[unit][use], offset(record), {to, record.end * width_}, std::move(done));
+}
+
+void GradientTier::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
+  const Piece record{unit, 0, bucket, 0, states_->all()[unit].cut.elements(states_->all()[unit].reduced, bucket)};
+  tiers_->store(memory_.regions[unit][0], offset(record), {from, record.end * width_}, std::move(done));
+}
+
+void GradientTier::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
+  const Piece record{unit, 0, bucket, 0, states_->all()[unit].cut.elements(states_->all()[unit].reduced, bucket)};
+  tiers_->fetch(memory_.regions[unit][0], offset(record), {to, record.end * width_}, std::move(done));
+}
+
+}  // namespace ranvier::actors

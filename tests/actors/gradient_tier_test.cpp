@@ -1,0 +1,253 @@
+// Sums of gradients in a tier have the bits of sums on the device.
+#include "actors/gradient_tier.hpp"
+#include "actors/rank_plan.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/seeds.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using actors::GradientTier;
+using actors::TierKind;
+using actors::UnitState;
+using collectives::Range;
+using runtime::DType;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int orders = 10;
+#else
+constexpr int orders = 60;
+#endif
+
+using Bytes = std::vector<std::byte>;
+
+/// Adds the random gradients of a batch, use by use, then takes what the tier has of them, for a batch after
+/// another.
+class Batches {
+ public:
+  Batches(runtime::EventLoop& loop, runtime::Device& device, const actors::TrainerOptions& options,
+          std::uint64_t seed)
+      : random_(seed),
+        architecture_(models::make_gpt(tests::small_gpt(2))),
+        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)),
+        stream_(device.make_stream("accumulate", runtime::StreamWidth::one)) {
+    const GradientTier::Memory memory = GradientTier::plan(*plan_.states, options.tiers, tier_plan_, memory_plan_);
+    tier_plan_.finish(memory_plan_);
+    arena_ = std::make_unique<runtime::Arena>(device, memory_plan_);
+    tiers_ = std::make_unique<offload::Tiers>(loop, device, tier_plan_, options.tiers.files, *arena_, 0);
+    tier_ = std::make_unique<GradientTier>(loop, *tiers_, *stream_, *plan_.states, memory, *arena_);
+  }
+  ~Batches() { stream_->synchronize(); }
+
+  [[nodiscard]] const runtime::MemoryPlan& memory() const { return memory_plan_; }
+  [[nodiscard]] const actors::UnitStates& states() const { return *plan_.states; }
+
+  /// Calls `done` once everything was compared.
+  void run(int batches, std::function<void()> done) {
+    if (batches == 0) return done();
+    done_ = [this, batches, done = std::move(done)] { run(batches - 1, done); };
+    uses_.clear();
+    for (std::size_t unit = 0; unit < states().all().size(); ++unit) {
+      for (std::size_t use = 0; use < states().all()[unit].gradients.size(); ++use) uses_.push_back({unit, use});
+    }
+    missing_ = uses_.size();
+    for (std::size_t u = 0; u < uses_.size(); ++u) {
+      // Either the next microbatch comes when the place is free again, or all come at once in places of their own.
+      const int microbatches = 1 + static_cast<int>(random_() % 3);
+      if (random_() % 2 == 0) {
+        add_next(u, 0, microbatches);
+      } else {
+        auto left = std::make_shared<int>(microbatches);
+        for (int m = 0; m < microbatches; ++m) {
+          add(u, m, [this, u, left] {
+            if (--*left == 0) compare(u, 0);
+          });
+        }
+      }
+    }
+  }
+
+ private:
+  struct Use {
+    std::size_t unit = 0, use = 0;
+    Bytes sum = {};  // of the whole unit
+    std::vector<std::unique_ptr<Bytes>> places = {};
+  };
+
+  [[nodiscard]] DType dtype() const { return states().precision().gradient; }
+  [[nodiscard]] const UnitState& unit(const Use& use) const { return states().all()[use.unit]; }
+
+  Bytes random_values(std::size_t elements) {
+    Bytes bytes(elements * size_of(dtype()));
+    std::normal_distribution<float> normal;
+    with_float_type(dtype(), [&](auto type) {
+      for (std::size_t i = 0; i < elements; ++i) {
+        const auto value = runtime::from_float<decltype(type)>(normal(random_));
+        std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+      }
+    });
+    return bytes;
+  }
+
+  void add_to(Bytes& sum, const Bytes& more) const {
+    with_float_type(dtype(), [&](auto type) {
+      for (std::size_t at = 0; at < sum.size(); at += sizeof type) {
+        decltype(type) left, right;
+        std::memcpy(&left, sum.data() + at, sizeof left);
+        std::memcpy(&right, more.data() + at, sizeof right);
+        left = runtime::from_float<decltype(type)>(runtime::to_float(left) + runtime::to_float(right));
+        std::memcpy(sum.data() + at, &left, sizeof left);
+      }
+    });
+  }
+
+  void add(std::size_t u, int microbatch, std::function<void()> done) {
+    Use& use = uses_[u];
+    Bytes values = random_values(unit(use).elements);
+    if (microbatch == 0) {
+      use.sum = values;
+    } else {
+      add_to(use.sum, values);
+    }
+    auto& place = *use.places.emplace_back(std::make_unique<Bytes>(std::move(values)));
+    tier_->accumulate(use.unit, use.use, place.data(), microbatch == 0, [this, &place, done = std::move(done)] {
+      for (std::byte& byte : place) byte = static_cast<std::byte>(random_());  // somebody writes to it again
+      done();
+    });
+  }
+
+  void add_next(std::size_t u, int microbatch, int microbatches) {
+    if (microbatch == microbatches) return compare(u, 0);
+    add(u, microbatch, [=, this] { add_next(u, microbatch + 1, microbatches); });
+  }
+
+  /// What [whole unit] has in a bucket of a range, run after run.
+  [[nodiscard]] Bytes part(const Use& use, const Bytes& whole, Range range, std::size_t bucket) const {
+    Bytes part;
+    for (const Range& run : unit(use).cut.runs(range, bucket)) {
+      const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(run.begin * size_of(dtype()));
+      part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(run.count * size_of(dtype())));
+    }
+    return part;
+  }
+
+  void compare(std::size_t u, std::size_t bucket) {
+    const Use& use = uses_[u];
+    if (bucket == unit(use).cut.buckets()) {
+      if (--missing_ == 0) done_();
+      return;
+    }
+    const Bytes expected = part(use, use.sum, unit(use).gradients[0].range, bucket);
+    auto arrived = std::make_shared<Bytes>(expected.size());
+    tier_->fetch(use.unit, use.use, bucket, arrived->data(), [this, u, bucket, expected, arrived] {
+      CHECK(*arrived == expected);
+      if (uses_[u].use == 0) return park(u, bucket);
+      compare(u, bucket + 1);
+    });
+  }
+
+  void park(std::size_t u, std::size_t bucket) {
+    const Use& use = uses_[u];
+    auto reduced = std::make_shared<Bytes>(random_values(unit(use).cut.elements(unit(use).reduced, bucket)));
+    tier_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] {
+      auto arrived = std::make_shared<Bytes>(reduced->size());
+      tier_->fetch_reduced(uses_[u].unit, bucket, arrived->data(), [this, u, bucket, reduced, arrived] {
+        CHECK(*arrived == *reduced);
+        compare(u, bucket + 1);
+      });
+    });
+  }
+
+  std::mt19937_64 random_;
+  models::Architecture architecture_;
+  actors::RankPlan plan_;
+  offload::TierPlan tier_plan_;
+  runtime::MemoryPlan memory_plan_;
+  std::unique_ptr<runtime::Stream> stream_;
+  std::unique_ptr<runtime::Arena> arena_;
+  std::unique_ptr<offload::Tiers> tiers_;
+  std::unique_ptr<GradientTier> tier_;
+  std::vector<Use> uses_;
+  std::size_t missing_ = 0;
+  std::function<void()> done_;
+};
+
+actors::TrainerOptions random_options(std::mt19937_64& random, TierKind kind) {
+  auto options = tests::small_run();
+  options.grid = {1, 4};
+  options.group_size = 2;
+  constexpr std::array scopes = {collectives::Scope::none, collectives::Scope::group, collectives::Scope::global};
+  options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[random() % 3]};
+  const std::array<models::Precision, 4> precisions = {
+      {{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f16, DType::f16}}};
+  options.precision = precisions[random() % precisions.size()];
+  options.tiers.gradients = kind;
+  options.tiers.bucket_elements = std::array{33, 600, 1500, 5000, 1 << 20}[random() % 5];
+  options.tiers.depth = 1 + random() % 3;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "gradients that are added up in host memory have the bits of sums on the device, in any order of events") {
+  for (const std::uint64_t seed : test::seeds(orders)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    runtime::Simulation simulation(1, {.seed = seed});
+    tests::DelayedDevice device(simulation.loop(0), seed);
+    Batches batches(simulation.loop(0), device, random_options(random, TierKind::host), seed);
+    simulation.loop(0).post([&] { batches.run(2, [&] { simulation.loop(0).stop(); }); });
+    simulation.run();
+  }
+}
+
+TEST_CASE("gradients that are added up in files have the bits of sums on the device") {
+  for (const std::uint64_t seed : test::seeds(orders / 5)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const tests::TemporaryFolder folder;
+    const auto device = runtime::make_cpu_device({});
+    runtime::AsioLoop loop;
+    device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
+    auto options = random_options(random, TierKind::nvme);
+    options.tiers.files = {.directories = {folder.path()}, .checksums = true};
+    Batches batches(loop, *device, options, seed);
+    loop.post([&] { batches.run(2, [&] { loop.stop(); }); });
+    loop.run();
+  }
+}
+
+TEST_CASE(
+    "with gradients in a tier the device has a few slots of a bucket's size, whatever the scope of gradients") {
+  for (const char* sharding : {"ddp", "zero1", "mics", "zero3"}) {
+    CAPTURE(std::string(sharding));
+    auto options = tests::small_run();
+    options.grid = {1, 4};
+    options.group_size = 2;
+    options.sharding = collectives::parse_sharding(sharding);
+    options.tiers = {.gradients = TierKind::host, .bucket_elements = 1024, .depth = 2};
+    const auto device = runtime::make_inline_device();
+    runtime::Simulation simulation(1, {});
+    const Batches batches(simulation.loop(0), *device, options, 0);
+    CHECK(batches.memory().bytes(runtime::MemorySpace::device, runtime::MemoryKind::gradients) == 2 * 4096);
+    std::size_t elements = 0;
+    for (const UnitState& unit : batches.states().all()) {
+      elements += unit.gradients.size() * unit.gradients.front().range.count;
+    }
+    CHECK(batches.memory().bytes(runtime::MemorySpace::pinned) >= elements * sizeof(float));
+  }
+}
