@@ -41,7 +41,7 @@ GradientTier::Memory GradientTier::plan(const UnitStates& states, const TierOpti
                                       layout.region_bytes(), plan));
     }
   }
-  if (memory.slot_bytes == 0) return memory;
+  if (memory.slot_bytes == 0 || !states.shards_gradients()) return memory;
   memory.slot_count = std::min(options.depth, pieces);
   memory.slots = plan.add({MemoryKind::gradients, MemorySpace::device, "buckets of gradients that are added to",
                            memory.slot_bytes, memory.slot_count});
@@ -58,7 +58,7 @@ GradientTier::GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runt
       width_(size_of(states.precision().gradient)) {
   for (const UnitState& unit : states.all()) {
     layouts_.push_back(layout_of(unit, width_));
-    additions_.emplace_back(unit.gradients.size());
+    calls_.emplace_back(unit.gradients.size());
   }
   for (std::size_t s = 0; s < memory_.slot_count; ++s) free_slots_.push_back(arena.slot(*memory_.slots, s));
 }
@@ -71,43 +71,61 @@ std::size_t GradientTier::offset(const Piece& piece) const {
 
 void GradientTier::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
                               runtime::Handler done) {
-  auto& queue = additions_.at(unit).at(use);
-  queue.push_back({place, first, std::move(done), 0});
+  call(unit, use, {first ? Call::Kind::keep : Call::Kind::add, place, std::move(done)});
+}
+
+void GradientTier::bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
+  call(unit, use, {Call::Kind::bring, place, std::move(done)});
+}
+
+void GradientTier::keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
+  call(unit, use, {Call::Kind::keep, place, std::move(done)});
+}
+
+void GradientTier::call(std::size_t unit, std::size_t use, Call call) {
+  auto& queue = calls_.at(unit).at(use);
+  queue.push_back(std::move(call));
   if (queue.size() == 1) start(unit, use);
 }
 
 void GradientTier::start(std::size_t unit, std::size_t use) {
-  Addition& addition = additions_[unit][use].front();
+  Call& call = calls_[unit][use].front();
   const UnitCut& cut = states_->all()[unit].cut;
   const std::size_t buckets = layouts_[unit].buckets();
   if (buckets == 0) {
-    addition.missing = 1;
+    call.missing = 1;
     return loop_->post([this, unit, use] { piece_done({unit, use, 0, 0, 0}); });
   }
-  if (addition.first) return store_first(unit, use);
+  if (call.kind != Call::Kind::add) return move_records(unit, use);
+  expect(memory_.slot_count > 0, "gradients of {} are added in a tier, and the plan has them whole",
+         states_->all()[unit].spec->name);
   const std::size_t most = memory_.slot_bytes / width_;
   for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
     const std::size_t elements = cut.elements(range(unit), bucket);
     for (std::size_t begin = 0; begin < elements; begin += most) {
       waiting_.push_back({unit, use, bucket, begin, std::min(elements, begin + most)});
-      ++addition.missing;
+      ++call.missing;
     }
   }
   start_pieces();
 }
 
-/// There is nothing to add to, so the place's runs go into the records as they are.
-void GradientTier::store_first(std::size_t unit, std::size_t use) {
-  Addition& addition = additions_[unit][use].front();
+/// Between the place's runs and the records, as they are.
+void GradientTier::move_records(std::size_t unit, std::size_t use) {
+  Call& call = calls_[unit][use].front();
   const UnitCut& cut = states_->all()[unit].cut;
-  addition.missing = layouts_[unit].buckets();
+  call.missing = layouts_[unit].buckets();
   for (std::size_t bucket = 0; bucket < layouts_[unit].buckets(); ++bucket) {
     const Piece record{unit, use, bucket, 0, cut.elements(range(unit), bucket)};
     offload::Tiers::Runs runs;
     for (const Range& run : cut.runs(range(unit), bucket))
-      runs.emplace_back(addition.place + run.begin * width_, run.count * width_);
-    tiers_->store(memory_.regions[unit][use], offset(record), std::move(runs),
-                  [this, record] { piece_done(record); });
+      runs.emplace_back(call.place + run.begin * width_, run.count * width_);
+    const auto done = [this, record] { piece_done(record); };
+    if (call.kind == Call::Kind::bring) {
+      tiers_->fetch(memory_.regions[unit][use], offset(record), std::move(runs), done);
+    } else {
+      tiers_->store(memory_.regions[unit][use], offset(record), std::move(runs), done);
+    }
   }
 }
 
@@ -125,7 +143,7 @@ void GradientTier::start_pieces() {
 }
 
 void GradientTier::add(const Piece& piece, std::byte* slot) {
-  const std::byte* place = additions_[piece.unit][piece.use].front().place;
+  const std::byte* place = calls_[piece.unit][piece.use].front().place;
   const UnitState& unit = states_->all()[piece.unit];
   std::size_t at = 0;  // of the record
   for (const Range& run : unit.cut.runs(range(piece.unit), piece.bucket)) {
@@ -151,7 +169,7 @@ void GradientTier::add(const Piece& piece, std::byte* slot) {
 }
 
 void GradientTier::piece_done(const Piece& piece) {
-  auto& queue = additions_[piece.unit][piece.use];
+  auto& queue = calls_[piece.unit][piece.use];
   if (--queue.front().missing > 0) return;
   const runtime::Handler done = std::move(queue.front().done);
   queue.pop_front();
@@ -161,7 +179,7 @@ void GradientTier::piece_done(const Piece& piece) {
 
 void GradientTier::fetch(std::size_t unit, std::size_t use, std::size_t bucket, std::byte* to,
                          runtime::Handler done) {
-  expect(additions_.at(unit).at(use).empty(), "gradients of {} are fetched while some are added to them",
+  expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
          states_->all()[unit].spec->name);
   const Piece record{unit, use, bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
   tiers_->fetch(memory_.regions[unit][use], offset(record), {to, record.end * width_}, std::move(done));

@@ -1,14 +1,22 @@
-// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use
-// of each unit the range that the scope of gradients gives this rank, as records of the unit's buckets
-// (unit_cut.hpp), in a record one run for each finest piece. A microbatch's gradients are added in fetch → add →
-// store, piece by piece through a few slots on the device, several pieces at a time. Every element's sum is that of
-// accumulators on the device, microbatch after microbatch. Loop thread only; handlers run on the loop, after the
-// call returned.
+// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use of
+// each unit the range that the scope of gradients gives this rank, as records of the unit's buckets (unit_cut.hpp), in
+// a record one run for each finest piece. Every element's sum is that of accumulators on the device, microbatch after
+// microbatch:
 //
-//   tier.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
-//   tier.fetch(unit, use, bucket, to, [] { … });                   // after the batch's last microbatch
-//   tier.store_reduced(unit, bucket, from, [] { … });              // what is left of it after the reduction
-//   tier.fetch_reduced(unit, bucket, to, [] { … });                // once the step counts
+//   where gradients are sharded, what arrives is added in fetch → add → store, several pieces of records at a time
+//   through a few slots on the device
+//
+//     tier.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
+//
+//   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is there
+//
+//     tier.bring(unit, use, place, [] { … });                        // layers add to the place
+//     tier.keep(unit, use, place, [] { … });                         // they may write to it again
+//
+// After the batch's last microbatch buckets go through the device once more, and what is left of them after the
+// reduction may wait here until the step counts.
+//
+// Loop thread only; handlers run on the loop, after the call returned.
 #pragma once
 
 #include "actors/unit_states.hpp"
@@ -37,13 +45,19 @@ class GradientTier {
   GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView stream,
                const UnitStates& states, const Memory& memory, const runtime::Arena& arena);
 
-  /// Adds a microbatch's gradients of a use, complete in device memory at `place`, a whole unit of which only the
-  /// range of gradients counts. `first` overwrites what the batch before left. Those of one use are added in the
-  /// order of the calls, several uses side by side. `place` stays as it is until `done` runs.
-  void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
+  // `place` is a whole unit in device memory, of which only the range of gradients counts; it stays as it is until
+  // `done` runs. Calls for one use happen in their order, several uses side by side.
 
-  /// Brings a bucket of a use: the cut's elements of the range of gradients, run after run. When nothing is being
-  /// added to that use.
+  /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where gradients
+  /// are sharded.
+  void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
+  /// Brings the sum to `place`.
+  void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
+  /// Overwrites the sum.
+  void keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
+
+  /// Brings a bucket of a use: the cut's elements of the range of gradients, run after run. When the calls
+  /// above are over for that use.
   void fetch(std::size_t unit, std::size_t use, std::size_t bucket, std::byte* to, runtime::Handler done);
 
   /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
@@ -55,10 +69,11 @@ class GradientTier {
   [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
 
  private:
-  /// A call of accumulate().
-  struct Addition {
+  /// A call for a whole use.
+  struct Call {
+    enum class Kind { add, bring, keep };
+    Kind kind = Kind::add;
     std::byte* place = nullptr;
-    bool first = false;
     runtime::Handler done;
     std::size_t missing = 0;  // pieces
   };
@@ -70,8 +85,9 @@ class GradientTier {
 
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
   [[nodiscard]] std::size_t offset(const Piece& piece) const;
+  void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
-  void store_first(std::size_t unit, std::size_t use);
+  void move_records(std::size_t unit, std::size_t use);
   void start_pieces();
   void add(const Piece& piece, std::byte* slot);
   void piece_done(const Piece& piece);
@@ -85,7 +101,7 @@ class GradientTier {
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::byte*> free_slots_;
   std::deque<Piece> waiting_;                                 // for a slot
-  std::vector<std::vector<std::deque<Addition>>> additions_;  // by unit and use; the front ones are under way
+  std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
   int adding_ = 0;                                            // pieces on the stream
 };
 

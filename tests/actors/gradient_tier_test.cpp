@@ -65,9 +65,12 @@ class Batches {
     }
     missing_ = uses_.size();
     for (std::size_t u = 0; u < uses_.size(); ++u) {
-      // Either the next microbatch comes when the place is free again, or all come at once in places of their own.
+      // Layers add to the sum so far; or the next microbatch comes when the place is free again; or all come at once
+      // in places of their own.
       const int microbatches = 1 + static_cast<int>(random_() % 3);
-      if (random_() % 2 == 0) {
+      if (!states().shards_gradients()) {
+        keep_next(u, 0, microbatches);
+      } else if (random_() % 2 == 0) {
         add_next(u, 0, microbatches);
       } else {
         auto left = std::make_shared<int>(microbatches);
@@ -132,6 +135,29 @@ class Batches {
   void add_next(std::size_t u, int microbatch, int microbatches) {
     if (microbatch == microbatches) return compare(u, 0);
     add(u, microbatch, [=, this] { add_next(u, microbatch + 1, microbatches); });
+  }
+
+  /// The sum is asked for before the place that has it was left.
+  void keep_next(std::size_t u, int microbatch, int microbatches) {
+    Use& use = uses_[u];
+    auto& place = *use.places.emplace_back(std::make_unique<Bytes>(unit(use).elements * size_of(dtype())));
+    if (microbatch == microbatches) {  // the last call is over when the one after it is
+      return tier_->bring(use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
+    }
+    const auto add_and_keep = [=, this, &use, &place, values = random_values(unit(use).elements)] {
+      if (microbatch == 0) {
+        use.sum = place = values;
+      } else {
+        add_to(use.sum, values);
+        add_to(place, values);
+      }
+      tier_->keep(use.unit, use.use, place.data(), [this, &place] {
+        for (std::byte& byte : place) byte = static_cast<std::byte>(random_());
+      });
+      keep_next(u, microbatch + 1, microbatches);
+    };
+    if (microbatch == 0) return add_and_keep();
+    tier_->bring(use.unit, use.use, place.data(), add_and_keep);
   }
 
   /// What [whole unit] has in a bucket of a range, run after run.
@@ -243,7 +269,8 @@ TEST_CASE(
     const auto device = runtime::make_inline_device();
     runtime::Simulation simulation(1, {});
     const Batches batches(simulation.loop(0), *device, options, 0);
-    CHECK(batches.memory().bytes(runtime::MemorySpace::device, runtime::MemoryKind::gradients) == 2 * 4096);
+    const std::size_t slots = batches.states().shards_gradients() ? 2 : 0;
+    CHECK(batches.memory().bytes(runtime::MemorySpace::device, runtime::MemoryKind::gradients) == slots * 4096);
     std::size_t elements = 0;
     for (const UnitState& unit : batches.states().all()) {
       elements += unit.gradients.size() * unit.gradients.front().range.count;
