@@ -324,7 +324,7 @@ void Run::save() {
   collector_->run(
       [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
         write([this, &unit, begin, values] {
-          models::append_unit(*writer_, unit, begin, begin + values.size(), values.data());
+          models::write_unit(*writer_, unit, begin, begin + values.size(), values.data());
         }, std::move(stored));
       },
       [this] {

@@ -1,6 +1,7 @@
 #include "models/initialize.hpp"
 
 #include "models/ops/vector_philox.hpp"
+#include "models/tensor_runs.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/error.hpp"
 
@@ -139,8 +140,11 @@ void initialize(const UnitSpec& unit, std::uint64_t seed, std::size_t begin, std
       const std::size_t from = std::max(offset, part_begin);
       const std::size_t until = std::min(offset + parameter.elements(), part_end);
       if (from >= until) continue;
-      fill(parameter.initializer, parameter_key(seed, parameter.name), from - offset, until - offset,
-           to + (from - begin));
+      const runtime::PhiloxKey key = parameter_key(seed, parameter.name);
+      for_each_run(parameter, from - offset, until - offset,
+                   [&](std::size_t first, std::size_t count, std::size_t at) {
+                     fill(parameter.initializer, key, first, first + count, to + (offset + at - begin));
+                   });
     }
   };
   if (pool == nullptr) return part(begin, end);

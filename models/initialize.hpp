@@ -1,5 +1,5 @@
-// Initial values of parameters, drawn by counter from the seed, the parameter's name and the element's index:
-// the same on any grid, stage and shard.
+// Initial values of parameters, drawn by counter from the seed, the tensor's name and the element's index in
+// it: the same on any grid, stage and shard, and for any tiles.
 #pragma once
 
 #include "models/layer.hpp"

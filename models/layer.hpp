@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,14 +38,25 @@ struct Initializer {
   bool operator==(const Initializer&) const = default;
 };
 
+/// Where a parameter that is some rows and columns of a matrix in weights files begins.
+struct Tile {
+  std::vector<std::size_t> tensor_shape;  ///< rows and columns of the whole
+  std::size_t first_row = 0;
+  std::size_t first_column = 0;
+
+  bool operator==(const Tile&) const = default;
+};
+
 struct ParameterSpec {
-  std::string name;                ///< as in weights files: "h.0.attn.c_attn.weight"
-  std::vector<std::size_t> shape;  ///< as in weights files
+  std::string name;                ///< of the tensor in weights files: "h.0.attn.c_attn.weight"
+  std::vector<std::size_t> shape;  ///< of the tensor, or of the tile of it
   Initializer initializer;
   bool decays = false;              ///< whether weight decay touches it
   std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
+  std::optional<Tile> tile;         ///< none: the whole tensor. Tiles of one tensor have its name
 
   [[nodiscard]] std::size_t elements() const;  ///< product of the shape
+  [[nodiscard]] const std::vector<std::size_t>& tensor_shape() const { return tile ? tile->tensor_shape : shape; }
   bool operator==(const ParameterSpec&) const = default;
 };
 

@@ -39,7 +39,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(target_of(path)) {
   }
   const auto& name = partial_.empty() ? path_ : partial_;
   file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) refuse("create");
+  if (file_ < 0) refuse("create", 0);
 }
 
 AtomicFile::~AtomicFile() {
@@ -53,17 +53,30 @@ void AtomicFile::append(const void* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t count = ::write(file_, from, bytes);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) refuse("write");
+    if (count <= 0) refuse("write", appended_);
     from += count;
     bytes -= static_cast<std::size_t>(count);
-    written_ += static_cast<std::size_t>(count);
+    appended_ += static_cast<std::size_t>(count);
+  }
+}
+
+void AtomicFile::write_at(std::size_t offset, const void* data, std::size_t bytes) {
+  if (offset == appended_) return append(data, bytes);
+  const auto* from = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t count = ::pwrite(file_, from, bytes, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) refuse("write", offset);
+    from += count;
+    offset += static_cast<std::size_t>(count);
+    bytes -= static_cast<std::size_t>(count);
   }
 }
 
 void AtomicFile::commit() {
   if (!partial_.empty()) {
-    if (::fsync(file_) != 0) refuse("write");
-    if (::rename(partial_.c_str(), path_.c_str()) != 0) refuse("replace");
+    if (::fsync(file_) != 0) refuse("write", appended_);
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) refuse("replace", appended_);
   }
   ::close(file_);
   file_ = -1;
@@ -75,9 +88,9 @@ void AtomicFile::commit() {
   ::close(folder);
 }
 
-void AtomicFile::refuse(const char* what) const {
+void AtomicFile::refuse(const char* what, std::size_t offset) const {
   fail(ErrorCode::io, "{}: cannot {} it, at offset {}: {}; check the folder's space and permissions",
-       path_.string(), what, written_, std::strerror(errno));
+       path_.string(), what, offset, std::strerror(errno));
 }
 
 void check_writable(const fs::path& path, const char* flag) {

@@ -20,17 +20,20 @@ class AtomicFile {
   /// Throws ErrorCode::io, with the offset, if the system does not take all of it.
   void append(const void* data, std::size_t bytes);
 
+  /// The same at an offset from the start: what append() would do there, or else anywhere in a file that is no pipe.
+  void write_at(std::size_t offset, const void* data, std::size_t bytes);
+
   /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses.
   void commit();
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
-  [[noreturn]] void refuse(const char* what) const;
+  [[noreturn]] void refuse(const char* what, std::size_t offset) const;
 
   std::filesystem::path path_;
   std::filesystem::path partial_;  // empty: written directly
-  std::size_t written_ = 0;
+  std::size_t appended_ = 0;  // bytes
   int file_ = -1;
 };
 

@@ -58,33 +58,62 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<Ten
   const std::uint64_t header_bytes = header.size();
   file_.append(&header_bytes, sizeof(header_bytes));
   file_.append(header.data(), header.size());
+  std::size_t offset = sizeof(header_bytes) + header.size();
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    places_.push_back({offset, elements_of(tensors_[t])});
+    offset += places_.back().missing * size_of(tensors_[t].dtype);
+    by_name_.emplace(tensors_[t].name, t);
+  }
 }
 
 void SafetensorsWriter::append(const float* values, std::size_t count) {
   while (count > 0) {
     skip_full_tensors();
     expect(tensor_ < tensors_.size(), "{}: {} values more than its tensors have", file_.path().string(), count);
-    const TensorToStore& tensor = tensors_[tensor_];
-    const std::size_t n = std::min({count, elements_of(tensor) - element_, buffer_elements});
-    runtime::with_float_type(tensor.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      for (std::size_t i = 0; i < n; ++i) {
-        const T value = runtime::from_float<T>(values[i]);
-        std::memcpy(buffer_.data() + i * sizeof(T), &value, sizeof(T));
-      }
-    });
-    file_.append(buffer_.data(), n * size_of(tensor.dtype));
+    const std::size_t n = std::min(count, elements_of(tensors_[tensor_]) - element_);
+    put(tensor_, element_, values, n);
     values += n;
     count -= n;
     element_ += n;
   }
 }
 
+void SafetensorsWriter::put(std::string_view tensor, std::size_t begin, const float* values, std::size_t count) {
+  const auto known = by_name_.find(tensor);
+  expect(known != by_name_.end(), "{}: no tensor '{}' was announced", file_.path().string(), tensor);
+  put(known->second, begin, values, count);
+}
+
+void SafetensorsWriter::put(std::size_t tensor, std::size_t begin, const float* values, std::size_t count) {
+  const TensorToStore& stored = tensors_[tensor];
+  Place& place = places_[tensor];
+  const std::size_t elements = elements_of(stored);
+  expect(begin <= elements && count <= elements - begin && count <= place.missing,
+         "{}: {} values from element {} on of tensor '{}' of {}, of which {} are missing", file_.path().string(), count,
+         begin, stored.name, elements, place.missing);
+  place.missing -= count;
+  while (count > 0) {
+    const std::size_t n = std::min(count, buffer_elements);
+    runtime::with_float_type(stored.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (std::size_t i = 0; i < n; ++i) {
+        const T value = runtime::from_float<T>(values[i]);
+        std::memcpy(buffer_.data() + i * sizeof(T), &value, sizeof(T));
+      }
+    });
+    file_.write_at(place.offset + begin * size_of(stored.dtype), buffer_.data(), n * size_of(stored.dtype));
+    values += n;
+    begin += n;
+    count -= n;
+  }
+}
+
 void SafetensorsWriter::commit() {
-  skip_full_tensors();
-  if (tensor_ < tensors_.size())
-    fail(ErrorCode::internal, "{}: {} of {} values of tensor '{}' are missing", file_.path().string(),
-         elements_of(tensors_[tensor_]) - element_, elements_of(tensors_[tensor_]), tensors_[tensor_].name);
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    if (places_[t].missing > 0)
+      fail(ErrorCode::internal, "{}: {} of {} values of tensor '{}' are missing", file_.path().string(),
+           places_[t].missing, elements_of(tensors_[t]), tensors_[t].name);
+  }
   file_.commit();
 }
 

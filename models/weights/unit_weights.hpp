@@ -1,5 +1,6 @@
 // Between units, as ranks hold them, and weights files. A unit is its parameters flattened one after another,
-// with gaps between them and padding inside them that files do not have: read as zeros, never written.
+// with gaps between them and padding inside them that files do not have: read as zeros, never written. Files have
+// whole tensors, however they are cut into tiles.
 // Any thread.
 #pragma once
 
@@ -22,11 +23,11 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 /// Writes elements [begin, end) of the flattened unit. Throws like check_weights().
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to);
 
-/// What a file with these units has, in the order in which append_unit() will be called.
+/// What a file with these units has, each tensor where the first of its parameters comes.
 [[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units, runtime::DType dtype);
 
-/// Appends what elements [begin, end) of the flattened unit have for the file. Parts of a unit come in order.
-void append_unit(SafetensorsWriter& writer, const UnitSpec& unit, std::size_t begin, std::size_t end,
-                 const float* values);
+/// Puts what elements [begin, end) of the flattened unit have for the file where it belongs.
+void write_unit(SafetensorsWriter& writer, const UnitSpec& unit, std::size_t begin, std::size_t end,
+                const float* values);
 
 }  // namespace ranvier::models

@@ -101,3 +101,25 @@ TEST_CASE("seed and name change the values, the unit and its other parameters do
   const auto a = whole(spec, 5), b = whole(alone, 5);
   CHECK(std::equal(b.begin(), b.end(), a.begin()));
 }
+
+TEST_CASE("tiles of a matrix have the values that the whole has there") {
+  const Initializer normal{Initializer::Kind::normal, 0.02f};
+  const auto matrix = whole({"m", {{"m.weight", {90, 203}, normal}}}, 5);
+  for (const Tile& tile : {Tile{{90, 203}, 0, 0}, Tile{{90, 203}, 17, 0}, Tile{{90, 203}, 30, 101}}) {
+    for (const std::size_t columns : {1, 64, 101}) {
+      CAPTURE(tile.first_row);
+      CAPTURE(tile.first_column);
+      CAPTURE(columns);
+      UnitSpec spec{"m.3", {{"m.bias", {5}, normal}, {"m.weight", {60, columns}, normal, true, 70 * columns, tile}}};
+      const auto values = whole(spec, 5);
+      for (std::size_t row = 0; row < 60; ++row)
+        for (std::size_t column = 0; column < columns; ++column)
+          REQUIRE(values[spec.offset(1) + row * columns + column] ==
+                  matrix[(tile.first_row + row) * 203 + tile.first_column + column]);
+      for (std::size_t i = spec.offset(1) + 60 * columns; i < values.size(); ++i) REQUIRE(values[i] == 0.0f);
+      std::vector<float> part(100);
+      initialize(spec, 5, 40, 40 + std::min<std::size_t>(100, values.size() - 40), part.data());
+      REQUIRE(std::equal(part.begin(), part.begin() + 60, values.begin() + 40));
+    }
+  }
+}

@@ -49,7 +49,7 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
       for (auto& value : values) value = value == 0 ? -1 : value;  // what lies in gaps must not matter
       for (std::size_t begin = 0; begin < values.size(); begin += piece) {
         const std::size_t end = std::min(values.size(), begin + piece);
-        append_unit(writer, unit, begin, end, values.data() + begin);
+        write_unit(writer, unit, begin, end, values.data() + begin);
       }
     }
     writer.commit();
@@ -66,6 +66,72 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
       CHECK(values == flattened(unit));
     }
   }
+}
+
+TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back however it is cut") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  const UnitSpec whole{"w", {{.name = "w.weight", .shape = {6, 10}}}};
+  const auto tile = [](std::size_t rows, std::size_t columns, std::size_t row, std::size_t column) {
+    return UnitSpec{"w." + std::to_string(row) + "." + std::to_string(column),
+                    {{.name = "w.weight",
+                      .shape = {rows, columns},
+                      .stored_elements = 32,
+                      .tile = Tile{{6, 10}, row, column}}}};
+  };
+  const std::vector<std::vector<UnitSpec>> cuts = {
+      {whole}, {tile(6, 5, 0, 5), tile(6, 5, 0, 0)}, {tile(2, 10, 4, 0), tile(2, 10, 0, 0), tile(2, 10, 2, 0)},
+      {tile(4, 4, 2, 0), tile(4, 6, 2, 4), tile(2, 10, 0, 0)}};
+  const auto value_of = [](const UnitSpec& unit, std::size_t i) {
+    const ParameterSpec& parameter = unit.parameters[0];
+    const std::size_t row = i / parameter.shape[1], column = i % parameter.shape[1];
+    if (i >= parameter.elements()) return 0.0f;
+    return static_cast<float>(parameter.tile ? (parameter.tile->first_row + row) * 10 + parameter.tile->first_column + column
+                                             : row * 10 + column);
+  };
+  for (const auto& saved : cuts)
+    for (const std::size_t piece : {1u, 7u, 64u}) {
+      CAPTURE(saved.size());
+      CAPTURE(piece);
+      SafetensorsWriter writer(path, tensors_of(saved, DType::f32));
+      for (const UnitSpec& unit : saved) {
+        std::vector<float> values(unit.elements(), -1);
+        for (std::size_t i = 0; i < unit.parameters[0].elements(); ++i) values[i] = value_of(unit, i);
+        for (std::size_t begin = 0; begin < values.size(); begin += piece) {
+          const std::size_t end = std::min(values.size(), begin + piece);
+          write_unit(writer, unit, begin, end, values.data() + begin);
+        }
+      }
+      writer.commit();
+      const Safetensors file(path);
+      REQUIRE(file.tensors().size() == 1);
+      CHECK(file.find("w.weight")->shape == std::vector<std::size_t>{6, 10});
+      for (const auto& read : cuts) {
+        check_weights(file, read);
+        for (const UnitSpec& unit : read) {
+          std::vector<float> values(unit.elements(), -1);
+          for (std::size_t begin = 0; begin < values.size(); begin += piece) {
+            const std::size_t end = std::min(values.size(), begin + piece);
+            read_unit(file, unit, begin, end, values.data() + begin);
+          }
+          for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == value_of(unit, i));
+        }
+      }
+    }
+}
+
+TEST_CASE("a file with a tile missing, or one twice, is not committed") {
+  const TemporaryFolder folder;
+  const auto half = [](std::size_t row) {
+    return UnitSpec{"w", {{.name = "w.weight", .shape = {2, 8}, .tile = Tile{{4, 8}, row, 0}}}};
+  };
+  const std::vector<UnitSpec> units = {half(0), half(2)};
+  const std::vector<float> values(32);
+  SafetensorsWriter writer(folder.path() / "model.safetensors", tensors_of(units, DType::f32));
+  write_unit(writer, units[0], 0, 32, values.data());
+  CHECK(says(error_of([&] { writer.commit(); }), "16 of 32 values of tensor 'w.weight' are missing"));
+  write_unit(writer, units[1], 0, 32, values.data());
+  CHECK(error_of([&] { write_unit(writer, units[1], 0, 32, values.data()); }).code() == ErrorCode::internal);
 }
 
 TEST_CASE("tensors that no unit names are let be, with or without the prefix of the others") {

@@ -1,0 +1,29 @@
+// A parameter's elements as runs of neighbours in its tensor: one run where the parameter is the whole tensor, one for
+// each row of a tile. Any thread.
+#pragma once
+
+#include "models/layer.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ranvier::models {
+
+/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order: `count` of them from element `at` on
+/// are those of the tensor from element `begin` on.
+template <typename F>
+void for_each_run(const ParameterSpec& parameter, std::size_t first, std::size_t last, F&& f) {
+  if (!parameter.tile) {
+    if (first < last) f(first, last - first, first);
+    return;
+  }
+  const std::size_t columns = parameter.shape.at(1), tensor_columns = parameter.tile->tensor_shape.at(1);
+  for (std::size_t at = first; at < last;) {
+    const std::size_t row = at / columns, column = at % columns;
+    const std::size_t count = std::min(last - at, columns - column);
+    f((parameter.tile->first_row + row) * tensor_columns + parameter.tile->first_column + column, count, at);
+    at += count;
+  }
+}
+
+}  // namespace ranvier::models
