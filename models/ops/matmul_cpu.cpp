@@ -45,11 +45,26 @@ Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DTyp
   return {ceil_divide(size, length), length};
 }
 
+/// Elements from a stored row to the next, gaps or not.
+struct Strides {
+  explicit Strides(const MatmulShape& shape)
+      : a(shape.a_stride != 0 ? shape.a_stride : a_row(shape)),
+        b(shape.b_stride != 0 ? shape.b_stride : b_row(shape)),
+        c(shape.c_stride != 0 ? shape.c_stride : shape.n) {}
+
+  static std::size_t a_row(const MatmulShape& shape) { return shape.transpose_a ? shape.m : shape.k; }
+  static std::size_t b_row(const MatmulShape& shape) { return shape.transpose_b ? shape.k : shape.n; }
+
+  std::size_t a, b, c;
+};
+
 Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // of a block of a, and of c
   const DType dtype = widened ? DType::f32 : arrays.dtype;
+  const Strides strides(shape);
+  const bool a_has_gaps = strides.a != Strides::a_row(shape), b_has_gaps = strides.b != Strides::b_row(shape);
   Cuts cuts{.n = {1, shape.n}, .k = {1, shape.k}, .widened = widened};
-  if (widened) {
+  if (widened || b_has_gaps) {
     cuts.n = pieces_of(shape.n, 768, 512, dtype);
     cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   } else if (shape.transpose_b) {  // rows of b may be chosen freely: a head's many columns
@@ -58,10 +73,10 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
     cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   }
   if (!library_sums_rows_alike()) cuts.height = 64;
-  cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || cuts.k.count > 1;
-  cuts.copies_b = widened;
+  cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || a_has_gaps || cuts.k.count > 1;
+  cuts.copies_b = widened || b_has_gaps;
   cuts.gathers_c =
-      cuts.height != 0 || cuts.n.count > 1 || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
+      cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
   const auto limit = [&](std::size_t row_bytes) {
     cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));
@@ -148,7 +163,8 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   const Share columns = piece_of(shape.n, n_piece, cuts.n);
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const std::size_t height = std::max(m, cuts.height);
-  const std::size_t c_begin = rows.begin * shape.n + columns.begin;
+  const Strides strides(shape);
+  const std::size_t c_begin = rows.begin * strides.c + columns.begin;
   auto* c = static_cast<std::byte*>(arrays.c) + c_begin * size_of(arrays.c_dtype);
   auto* sums = cuts.gathers_c ? memory.c.get<float>(height * n) : nullptr;
 
@@ -162,24 +178,22 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
     const Share depth = piece_of(shape.k, k_piece, cuts.k);
     const std::size_t k = depth.end - depth.begin;
 
-    const std::size_t a_stride = shape.transpose_a ? shape.m : shape.k;
     const void* a =
         at(arrays.a, arrays.dtype,
-           shape.transpose_a ? depth.begin * a_stride + rows.begin : rows.begin * a_stride + depth.begin);
+           shape.transpose_a ? depth.begin * strides.a + rows.begin : rows.begin * strides.a + depth.begin);
     if (cuts.copies_a) {
       auto* copy = memory.a.get(height * k * size_of(dtype));
       std::fill(copy + m * k * size_of(dtype), copy + height * k * size_of(dtype), std::byte{});
-      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, a_stride, m,
+      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, strides.a, m,
                  k, memory.strip);
       a = copy;
     }
-    const std::size_t b_stride = shape.transpose_b ? shape.k : shape.n;
     const void* b =
         at(arrays.b, arrays.dtype,
-           shape.transpose_b ? columns.begin * b_stride + depth.begin : depth.begin * b_stride + columns.begin);
+           shape.transpose_b ? columns.begin * strides.b + depth.begin : depth.begin * strides.b + columns.begin);
     if (cuts.copies_b) {
       void* copy = memory.b.get(n * k * size_of(dtype));
-      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, b_stride,
+      copy_block(copy, static_cast<const std::byte*>(b), arrays.dtype, cuts.widened, false, strides.b,
                  shape.transpose_b ? n : k, shape.transpose_b ? k : n, memory.strip);
       b = copy;
     }
@@ -193,7 +207,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
                     .accumulate = k_piece > 0 || (arrays.accumulate && sums == nullptr)},
                    sums != nullptr ? static_cast<void*>(sums) : c, a, b, bias);
   }
-  if (sums != nullptr) put_block(c, arrays.c_dtype, shape.n, sums, m, n, arrays.accumulate);
+  if (sums != nullptr) put_block(c, arrays.c_dtype, strides.c, sums, m, n, arrays.accumulate);
 }
 
 /// The sum over no terms.
@@ -203,8 +217,11 @@ void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
     runtime::with_float_type(arrays.dtype, [&](auto bias_type) {
       auto* c = static_cast<decltype(c_type)*>(arrays.c);
       const auto* bias = static_cast<const decltype(bias_type)*>(arrays.bias);
-      for (std::size_t i = 0; i < shape.m * shape.n; ++i)
-        c[i] = runtime::from_float<decltype(c_type)>(bias == nullptr ? 0.0f : runtime::to_float(bias[i % shape.n]));
+      const std::size_t stride = Strides(shape).c;
+      for (std::size_t i = 0; i < shape.m; ++i)
+        for (std::size_t j = 0; j < shape.n; ++j)
+          c[i * stride + j] =
+              runtime::from_float<decltype(c_type)>(bias == nullptr ? 0.0f : runtime::to_float(bias[j]));
     });
   });
 }

@@ -26,16 +26,21 @@ struct Expected {
   std::vector<double> tolerance;
 };
 
+std::size_t or_tight(std::size_t stride, std::size_t row) { return stride != 0 ? stride : row; }
+
 Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const TypedArray& b, const TypedArray* bias,
                       const TypedArray* c, DType c_dtype) {
   Expected expected;
+  const std::size_t a_stride = or_tight(s.a_stride, s.transpose_a ? s.m : s.k);
+  const std::size_t b_stride = or_tight(s.b_stride, s.transpose_b ? s.k : s.n);
   for (std::size_t i = 0; i < s.m; ++i)
     for (std::size_t j = 0; j < s.n; ++j) {
-      double sum = c != nullptr ? (*c)[i * s.n + j] : bias != nullptr ? (*bias)[j] : 0;
+      double sum = c != nullptr ? (*c)[i * or_tight(s.c_stride, s.n) + j] : bias != nullptr ? (*bias)[j] : 0;
       double magnitude = std::abs(sum);
       for (std::size_t p = 0; p < s.k; ++p) {
         const double product =
-            a[s.transpose_a ? p * s.m + i : i * s.k + p] * b[s.transpose_b ? j * s.k + p : p * s.n + j];
+            a[s.transpose_a ? p * a_stride + i : i * a_stride + p] *
+                               b[s.transpose_b ? j * b_stride + p : p * b_stride + j];
         sum += product;
         magnitude += std::abs(product);
       }
@@ -75,6 +80,94 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 }
 
 }  // namespace
+
+TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
+  runtime::ComputePool pool(2);
+  for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
+    for (const DType dtype : all_dtypes)
+      for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
+                                    {2, 3, 0},
+                                    {33, 64, 100},
+                                    {130, 48, 257},
+                                    {3, 17, 5000},
+                                    {300, 900, 64},
+                                    {5, 4200, 20}})
+        for (const int layout : {0, 1, 2, 3})
+          for (const int wide : {1, 2, 4, 7})
+            for (const int mode : {0, 1, 2}) {  // plain, with bias, accumulating
+              MatmulShape shape{m, n, k, (layout & 1) != 0, (layout & 2) != 0};
+              const std::size_t a_row = shape.transpose_a ? m : k, b_row = shape.transpose_b ? k : n;
+              if ((wide & 1) != 0) shape.a_stride = a_row + 5;
+              if ((wide & 2) != 0) shape.b_stride = b_row + 3;
+              if ((wide & 4) != 0) shape.c_stride = n + 7;
+              CAPTURE(to_string(dtype));
+              CAPTURE(m);
+              CAPTURE(n);
+              CAPTURE(k);
+              CAPTURE(layout);
+              CAPTURE(wide);
+              CAPTURE(mode);
+              const std::size_t a_stride = or_tight(shape.a_stride, a_row), b_stride = or_tight(shape.b_stride, b_row);
+              const std::size_t c_stride = or_tight(shape.c_stride, n);
+              const TypedArray a(dtype, (shape.transpose_a ? k : m) * a_stride, 1), bias(dtype, n, 3);
+              const TypedArray b(dtype, (shape.transpose_b ? n : k) * b_stride, 2);
+              TypedArray c(dtype, m * c_stride, 4);
+              const TypedArray before = c;
+              const auto expected =
+                  plain_matmul(shape, a, b, mode == 1 ? &bias : nullptr, mode == 2 ? &c : nullptr, dtype);
+              product(pool, shape,
+                      {.c = c.data(),
+                       .c_dtype = dtype,
+                       .a = a.data(),
+                       .b = b.data(),
+                       .dtype = dtype,
+                       .bias = mode == 1 ? bias.data() : nullptr,
+                       .accumulate = mode == 2});
+              double largest = 0;
+              bool stays = true;
+              for (std::size_t i = 0; i < m; ++i)
+                for (std::size_t j = 0; j < c_stride; ++j) {
+                  const std::size_t at = i * c_stride + j;
+                  if (j >= n) {
+                    stays = stays && c[at] == before[at];
+                  } else {
+                    largest = worse(largest,
+                                    std::abs(c[at] - expected.value[i * n + j]) / expected.tolerance[i * n + j]);
+                  }
+                }
+              CHECK(largest <= 1);
+              CHECK(stays);
+            }
+}
+
+TEST_CASE("rows of columns of wider arrays have the same bits for any number of threads and of rows") {
+  constexpr std::size_t m = 520;
+  for (const DType dtype : all_dtypes)
+    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {64, 1000}, {900, 48}})
+      for (const bool transpose_b : {false, true})
+        for (const std::size_t b_gap : {0, 3}) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(transpose_b);
+          CAPTURE(b_gap);
+          MatmulShape shape{m, n, k, false, transpose_b, k + 5, (transpose_b ? k : n) + b_gap, n + 7};
+          const TypedArray a(dtype, m * shape.a_stride, 8), b(dtype, (transpose_b ? n : k) * shape.b_stride, 9);
+          TypedArray all(DType::f32, m * shape.c_stride);
+          runtime::ComputePool one(1);
+          matmul_cpu(one, shape, {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
+          for (const int threads : {2, 3})
+            for (const std::size_t rows : {1, 33, 64, 384, 520}) {
+              CAPTURE(rows);
+              runtime::ComputePool pool(threads);
+              TypedArray some(DType::f32, rows * shape.c_stride);
+              shape.m = rows;
+              matmul_cpu(pool, shape,
+                         {.c = some.data(), .a = a.data((m - rows) * shape.a_stride), .b = b.data(), .dtype = dtype});
+              CHECK(same_bits(some, 0, all, (m - rows) * shape.c_stride, rows * shape.c_stride));
+            }
+        }
+}
 
 TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
@@ -210,6 +303,7 @@ TEST_CASE("products run on a device's stream and refuse what has no meaning") {
   arrays.c_dtype = DType::f16;
   CHECK_THROWS_AS(matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays), Error);
   arrays.c_dtype = DType::f32;
+  CHECK_THROWS_AS(matmul(*stream, {.m = 20, .n = 10, .k = 30, .b_stride = 9}, arrays), Error);
   arrays.accumulate = true;
   arrays.bias = sums.data();
   CHECK_THROWS_AS(matmul(*stream, {.m = 20, .n = 10, .k = 30}, arrays), Error);
