@@ -4,6 +4,7 @@
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace ranvier::models {
@@ -38,6 +39,13 @@ void check(const GptOptions& options) {
   if (options.hidden % options.heads != 0) {
     fail(ErrorCode::usage, "--hidden {} does not divide by --heads {}: choose a multiple", options.hidden,
          options.heads);
+  }
+  positive("--tile", options.tile);
+  if (options.hidden % options.tile != 0) {
+    int fewer = std::min(options.tile, options.hidden);
+    while (options.hidden % fewer != 0) --fewer;
+    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor such as {}", options.tile,
+         options.hidden, fewer);
   }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     fail(ErrorCode::usage, "--dropout is {}: it must be at least 0 and less than 1", options.dropout);
@@ -75,14 +83,13 @@ Architecture make_gpt(const GptOptions& options) {
   gpt.name = fmt::format("gpt {} × {}, {} heads", options.layers, options.hidden, options.heads);
   gpt.positions = options.sequence_length;
   gpt.layers.push_back(make_gpt_embedding(options));
-  for (int i = 0; i < options.layers; ++i) gpt.layers.push_back(make_gpt_block(options, i));
+  for (int i = 0; i < options.layers; ++i) {
+    gpt.layers.push_back(options.tile == 1 ? make_gpt_block(options, i) : make_tiled_gpt_block(options, i));
+  }
   gpt.layers.push_back(make_gpt_head(options));
   return gpt;
 }
 
-std::size_t gpt_stored_rows(const GptOptions& options) {
-  return (static_cast<std::size_t>(options.vocab_size) + 63) / 64 * 64;
-}
 
 void expect_planned_threads(const LayerCall& call, const std::string& layer) {
   expect(call.stream.device().threads() <= call.shape.threads,
@@ -90,15 +97,22 @@ void expect_planned_threads(const LayerCall& call, const std::string& layer) {
          call.shape.threads, call.stream.device().threads());
 }
 
-UnitSpec gpt_token_table(const GptOptions& options) {
+GptTokenTable::GptTokenTable(const GptOptions& options) {
+  constexpr std::size_t multiple = 64;
   const auto vocab_size = static_cast<std::size_t>(options.vocab_size);
   const auto channels = static_cast<std::size_t>(options.hidden);
-  return {"wte",
-          {{"wte.weight",
-            {vocab_size, channels},
-            {Initializer::Kind::normal, 0.02f},
-            true,
-            gpt_stored_rows(options) * channels}}};
+  const auto wanted = static_cast<std::size_t>(options.tile);
+  tile_rows = ((vocab_size + wanted - 1) / wanted + multiple - 1) / multiple * multiple;
+  for (std::size_t first = 0; first < vocab_size; first += tile_rows) {
+    const bool whole = options.tile == 1;
+    ParameterSpec rows{"wte.weight",
+                       {std::min(tile_rows, vocab_size - first), channels},
+                       {Initializer::Kind::normal, 0.02f},
+                       true,
+                       tile_rows * channels};
+    if (!whole) rows.tile = Tile{{vocab_size, channels}, first, 0};
+    units.push_back({whole ? "wte" : fmt::format("wte.{}", units.size()), {std::move(rows)}});
+  }
 }
 
 }  // namespace ranvier::models

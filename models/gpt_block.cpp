@@ -33,7 +33,9 @@ enum Parameter : std::size_t {
   parameter_count
 };
 
-UnitSpec block_unit(const GptOptions& options, int index) {
+}  // namespace
+
+UnitSpec gpt_block_unit(const GptOptions& options, int index) {
   const std::string unit = fmt::format("h.{}", index);
   const auto C = static_cast<std::size_t>(options.hidden);
   const Initializer zeros{Initializer::Kind::zeros}, ones{Initializer::Kind::ones};
@@ -59,6 +61,18 @@ UnitSpec block_unit(const GptOptions& options, int index) {
   add("mlp.c_proj.bias", {C}, zeros);
   return spec;
 }
+
+/// 6 per parameter and position, and attention's two T × T products of C channels, forward once and
+/// backward twice, at 2 each: 12 C T² (the half that causality spares is customarily counted).
+double gpt_block_flops(const GptOptions& options, int positions) {
+  double parameters = 0;
+  for (const ParameterSpec& parameter : gpt_block_unit(options, 0).parameters) {
+    parameters += static_cast<double>(parameter.elements());
+  }
+  return 6.0 * parameters * positions + 12.0 * options.hidden * positions * positions;
+}
+
+namespace {
 
 /// Where a call's arrays lie. Letters: N = B·T rows, C channels, H heads.
 ///
@@ -121,22 +135,14 @@ class GptBlock final : public Layer {
         index_(index),
         dtype_(options.precision.compute),
         channels_(static_cast<std::size_t>(options.hidden)),
-        units_{block_unit(options, index)} {
+        units_{gpt_block_unit(options, index)} {
     for (std::size_t i = 0; i < parameter_count; ++i) offsets_[i] = units_[0].offset(i);
   }
 
   const std::string& name() const noexcept override { return units_[0].name; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// 6 per parameter and position, and attention's two T × T products of C channels, forward once and
-  /// backward twice, at 2 each: 12 C T² (the half that causality spares is customarily counted).
-  double flops_per_sample(int positions) const override {
-    double parameters = 0;
-    for (const ParameterSpec& parameter : units_[0].parameters) {
-      parameters += static_cast<double>(parameter.elements());
-    }
-    return 6.0 * parameters * positions + 12.0 * static_cast<double>(channels_) * positions * positions;
-  }
+  double flops_per_sample(int positions) const override { return gpt_block_flops(options_, positions); }
 
   std::size_t output_elements(int positions) const override {
     return static_cast<std::size_t>(positions) * channels_;

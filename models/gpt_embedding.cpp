@@ -5,7 +5,7 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
-#include <array>
+#include <vector>
 
 namespace ranvier::models {
 namespace {
@@ -15,20 +15,33 @@ class GptEmbedding final : public Layer {
   explicit GptEmbedding(const GptOptions& options)
       : options_(options),
         channels_(static_cast<std::size_t>(options.hidden)),
-        units_{gpt_token_table(options),
-               {"wpe",
-                {{"wpe.weight",
-                  {static_cast<std::size_t>(options.sequence_length), channels_},
-                  {Initializer::Kind::normal, 0.02f},
-                  true}}}} {}
+        table_(options),
+        units_(table_.units) {
+    units_.push_back({"wpe",
+                      {{"wpe.weight",
+                        {static_cast<std::size_t>(options.sequence_length), channels_},
+                        {Initializer::Kind::normal, 0.02f},
+                        true}}});
+  }
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
+  /// A tile after the other, positions with the last.
+  LayerParts parts() const override {
+    if (table_.tiles() == 1) return Layer::parts();
+    LayerParts parts;
+    for (std::size_t t = 0; t < table_.tiles(); ++t) parts.forward.push_back({t});
+    parts.forward.back().push_back(table_.tiles());
+    parts.backward_weight = parts.forward;
+    parts.backward_input = {{}};
+    return parts;
+  }
+
   /// No products; but its parameters count in the customary 6 per parameter and position, and stand for the
   /// time that their lookup, update and reduction take.
   double flops_per_sample(int positions) const override {
-    return 6.0 * static_cast<double>(units_[1].parameters[0].elements()) * positions;
+    return 6.0 * static_cast<double>(units_.back().parameters[0].elements()) * positions;
   }
 
   std::size_t output_elements(int positions) const override {
@@ -45,8 +58,17 @@ class GptEmbedding final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     expect(call.shape.positions <= options_.sequence_length, "{} positions, but wpe has {}", call.shape.positions,
            options_.sequence_length);
-    embedding_forward(call.stream, embedding_shape(call.shape), options_.precision.compute, output,
-                      reinterpret_cast<const std::int32_t*>(input), call.parameters[0], call.parameters[1]);
+    const EmbeddingShape shape = embedding_shape(call.shape);
+    const auto* tokens = reinterpret_cast<const std::int32_t*>(input);
+    const runtime::DType dtype = options_.precision.compute;
+    if (table_.tiles() == 1) {
+      embedding_forward(call.stream, shape, dtype, output, tokens, call.parameters[0], call.parameters[1]);
+    } else {
+      embedding_tokens_forward(call.stream, shape, dtype, output, tokens, call.parameters[call.part],
+                               call.part * table_.tile_rows, table_.tile_rows);
+      if (!last_tile(call)) return;
+      embedding_positions_forward(call.stream, shape, dtype, output, call.parameters.back());
+    }
     if (call.training) drop(call, output);
   }
 
@@ -59,18 +81,22 @@ class GptEmbedding final : public Layer {
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     embedding_backward(call.stream, embedding_shape(call.shape), options_.precision.compute,
-                       {.tokens_gradient = call.gradients[0],
-                        .token_rows = gpt_stored_rows(options_),
-                        .positions_gradient = call.gradients[1],
+                       {.tokens_gradient = call.gradients[call.part],
+                        .first_row = call.part * table_.tile_rows,
+                        .token_rows = table_.tile_rows,
+                        .positions_gradient = last_tile(call) ? call.gradients.back() : nullptr,
                         .position_rows = static_cast<std::size_t>(options_.sequence_length),
                         .gradient_dtype = options_.precision.gradient,
                         .d_out = call.deferred,
                         .tokens = reinterpret_cast<const std::int32_t*>(input),
                         .accumulate = call.accumulate,
-                        .order = reinterpret_cast<std::int32_t*>(call.workspace)});
+                        .order = reinterpret_cast<std::int32_t*>(call.workspace),
+                        .in_order = call.part > 0});
   }
 
  private:
+  bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
+
   static std::size_t rows(const MicrobatchShape& shape) {
     return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
   }
@@ -90,7 +116,8 @@ class GptEmbedding final : public Layer {
   GptOptions options_;
   std::string name_ = "embedding";
   std::size_t channels_;
-  std::array<UnitSpec, 2> units_;
+  GptTokenTable table_;
+  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

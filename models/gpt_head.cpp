@@ -5,7 +5,7 @@
 #include "models/ops/matmul.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
-#include <array>
+#include <vector>
 
 namespace ranvier::models {
 namespace {
@@ -18,12 +18,14 @@ struct Arrays {
     const std::size_t element = size_of(options.precision.compute);
     mean = saved.add(N, sizeof(float));
     rstd = saved.add(N, sizeof(float));
-    logits = saved.add(N * gpt_stored_rows(options), element);
+    const GptTokenTable table(options);
+    logits = saved.add(N * table.stored_rows(), element);
     sums = deferred.add(2 * C, sizeof(float));
     norm = deferred.add(2 * C, element);
     normal = workspace.add(N * C, element);
     row_losses = workspace.add(N, sizeof(double));
-    exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * gpt_stored_rows(options), sizeof(float));
+    exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * table.stored_rows(), sizeof(float));
+    sum = table.tiles() > 1 && element < sizeof(float) ? workspace.add(N * C, sizeof(float)) : normal;
     scratch = workspace.add(1, layer_norm_workspace_bytes({N, C}));
   }
 
@@ -35,6 +37,7 @@ struct Arrays {
   std::size_t normal;        ///< [N, C]: the norm's output, or its gradient
   std::size_t row_losses;    ///< [N] double
   std::size_t exponentials;  ///< [threads, P] float
+  std::size_t sum;           ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
   std::size_t scratch;
 };
 
@@ -44,14 +47,23 @@ class GptHead final : public Layer {
       : options_(options),
         dtype_(options.precision.compute),
         channels_(static_cast<std::size_t>(options.hidden)),
-        stored_rows_(gpt_stored_rows(options)),
-        units_{gpt_token_table(options),
-               {"ln_f",
-                {{"ln_f.weight", {channels_}, {Initializer::Kind::ones}},
-                 {"ln_f.bias", {channels_}, {Initializer::Kind::zeros}}}}} {}
+        table_(options),
+        units_(table_.units) {
+    units_.push_back({"ln_f",
+                      {{"ln_f.weight", {channels_}, {Initializer::Kind::ones}},
+                       {"ln_f.bias", {channels_}, {Initializer::Kind::zeros}}}});
+  }
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// A tile after the other, the norm with the first.
+  LayerParts parts() const override {
+    LayerParts::Units parts;
+    for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
+    parts.front().push_back(table_.tiles());
+    return {parts, parts, parts};
+  }
 
   double flops_per_sample(int positions) const override {
     return 6.0 * static_cast<double>((static_cast<std::size_t>(options_.vocab_size) + 2) * channels_) * positions;
@@ -68,20 +80,24 @@ class GptHead final : public Layer {
     expect_planned_threads(call, name_);
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
-    layer_norm_forward(call.stream, {N, C}, dtype_,
-                       {.y = call.workspace + at.normal,
-                        .mean = floats(call.saved + at.mean),
-                        .rstd = floats(call.saved + at.rstd),
-                        .x = input,
-                        .weight = norm_parameter(call, 0),
-                        .bias = norm_parameter(call, 1)});
-    matmul(call.stream, {.m = N, .n = stored_rows_, .k = C, .transpose_b = true},
-           {.c = call.saved + at.logits,
+    if (call.part == 0) {
+      layer_norm_forward(call.stream, {N, C}, dtype_,
+                         {.y = call.workspace + at.normal,
+                          .mean = floats(call.saved + at.mean),
+                          .rstd = floats(call.saved + at.rstd),
+                          .x = input,
+                          .weight = norm_parameter(call, 0),
+                          .bias = norm_parameter(call, 1)});
+    }
+    matmul(call.stream,
+           {.m = N, .n = table_.tile_rows, .k = C, .transpose_b = true, .c_stride = table_.stored_rows()},
+           {.c = tile_of_logits(call, at),
             .c_dtype = dtype_,
             .a = call.workspace + at.normal,
-            .b = call.parameters[0],
+            .b = call.parameters[call.part],
             .dtype = dtype_});
-    cross_entropy(call.stream, {N, static_cast<std::size_t>(options_.vocab_size), stored_rows_}, dtype_,
+    if (!last_tile(call)) return;
+    cross_entropy(call.stream, {N, static_cast<std::size_t>(options_.vocab_size), table_.stored_rows()}, dtype_,
                   {.logits = call.saved + at.logits,
                    .targets = reinterpret_cast<const std::int32_t*>(call.targets),
                    .loss = call.loss,
@@ -96,16 +112,23 @@ class GptHead final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < 2 && call.part == 0; ++i) {
       runtime::copy(call.stream, call.deferred + at.norm + i * C * size_of(dtype_), norm_parameter(call, i),
                     C * size_of(dtype_));
     }
-    matmul(call.stream, {.m = N, .n = C, .k = stored_rows_},
-           {.c = call.workspace + at.normal,
-            .c_dtype = dtype_,
-            .a = call.saved + at.logits,
-            .b = call.parameters[0],
-            .dtype = dtype_});
+    const bool sums_apart = at.sum != at.normal;
+    matmul(call.stream, {.m = N, .n = C, .k = table_.tile_rows, .a_stride = table_.stored_rows()},
+           {.c = call.workspace + at.sum,
+            .c_dtype = sums_apart ? runtime::DType::f32 : dtype_,
+            .a = tile_of_logits(call, at),
+            .b = call.parameters[call.part],
+            .dtype = dtype_,
+            .accumulate = call.part > 0});
+    if (!last_tile(call)) return;
+    if (sums_apart) {
+      runtime::cast(call.stream, call.workspace + at.normal, dtype_, call.workspace + at.sum, runtime::DType::f32,
+                    N * C);
+    }
     layer_norm_backward(call.stream, {N, C}, dtype_,
                         {.dx = input_gradient,
                          .sums = floats(call.deferred + at.sums),
@@ -113,7 +136,7 @@ class GptHead final : public Layer {
                          .x = input,
                          .mean = floats(call.saved + at.mean),
                          .rstd = floats(call.saved + at.rstd),
-                         .weight = norm_parameter(call, 0),
+                         .weight = call.deferred + at.norm,
                          .workspace = call.workspace + at.scratch});
   }
 
@@ -121,19 +144,22 @@ class GptHead final : public Layer {
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
     const runtime::DType gradient_dtype = options_.precision.gradient;
-    layer_norm_again(call.stream, {N, C}, dtype_, call.workspace + at.normal, floats(call.saved + at.mean),
-                     floats(call.saved + at.rstd), input, call.deferred + at.norm,
-                     call.deferred + at.norm + C * size_of(dtype_));
-    matmul(call.stream, {.m = stored_rows_, .n = C, .k = N, .transpose_a = true},
-           {.c = call.gradients[0],
+    if (call.part == 0) {
+      layer_norm_again(call.stream, {N, C}, dtype_, call.workspace + at.normal, floats(call.saved + at.mean),
+                       floats(call.saved + at.rstd), input, call.deferred + at.norm,
+                       call.deferred + at.norm + C * size_of(dtype_));
+    }
+    matmul(call.stream,
+           {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
+           {.c = call.gradients[call.part],
             .c_dtype = gradient_dtype,
-            .a = call.saved + at.logits,
+            .a = tile_of_logits(call, at),
             .b = call.workspace + at.normal,
             .dtype = dtype_,
             .accumulate = call.accumulate});
-    for (std::size_t i = 0; i < 2; ++i) {
-      store_gradient(call.stream, call.gradients[1] + units_[1].offset(i) * size_of(gradient_dtype), gradient_dtype,
-                     floats(call.deferred + at.sums) + i * C, C, call.accumulate);
+    for (std::size_t i = 0; i < 2 && call.part == 0; ++i) {
+      store_gradient(call.stream, call.gradients.back() + units_.back().offset(i) * size_of(gradient_dtype),
+                     gradient_dtype, floats(call.deferred + at.sums) + i * C, C, call.accumulate);
     }
   }
 
@@ -145,15 +171,21 @@ class GptHead final : public Layer {
   }
 
   const std::byte* norm_parameter(const LayerCall& call, std::size_t which) const {
-    return call.parameters[1] + units_[1].offset(which) * size_of(dtype_);
+    return call.parameters.back() + units_.back().offset(which) * size_of(dtype_);
+  }
+
+  bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
+
+  std::byte* tile_of_logits(const LayerCall& call, const Arrays& at) const {
+    return call.saved + at.logits + call.part * table_.tile_rows * size_of(dtype_);
   }
 
   GptOptions options_;
   runtime::DType dtype_;
   std::string name_ = "head";
   std::size_t channels_;
-  std::size_t stored_rows_;
-  std::array<UnitSpec, 2> units_;
+  GptTokenTable table_;
+  std::vector<UnitSpec> units_;
 };
 
 }  // namespace

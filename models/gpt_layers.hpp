@@ -5,23 +5,39 @@
 #include "models/layer.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace ranvier::models {
 
-/// Tokens (int32 [B, T]) to activations [B, T, C]. Units "wte", "wpe".
+/// Tokens (int32 [B, T]) to activations [B, T, C]. Units "wte" or its tiles, "wpe".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options);
 
 /// One transformer block: [B, T, C] to [B, T, C]. Unit "h.<index>".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index);
 
-/// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte", "ln_f".
+/// The same with its matrices in options.tile > 1 tiles, in parts of one tile each.
+[[nodiscard]] std::unique_ptr<Layer> make_tiled_gpt_block(const GptOptions& options, int index);
+
+/// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte" or its tiles, "ln_f".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options);
 
-/// The table that embedding and head share; both declare it with these words.
-[[nodiscard]] UnitSpec gpt_token_table(const GptOptions& options);
+/// The table that embedding and head share; both declare it with these words. Tiles have as many rows each, at
+/// least 64, so there may be fewer than were asked for.
+struct GptTokenTable {
+  explicit GptTokenTable(const GptOptions& options);
 
-/// Rows of the token table as stored: V up to the next multiple of 64.
-[[nodiscard]] std::size_t gpt_stored_rows(const GptOptions& options);
+  std::vector<UnitSpec> units;  ///< one, or its tiles
+  std::size_t tile_rows = 0;    ///< as stored: a multiple of 64, of which the last tile may use fewer
+
+  [[nodiscard]] std::size_t tiles() const { return units.size(); }
+  [[nodiscard]] std::size_t stored_rows() const { return tiles() * tile_rows; }
+};
+
+/// The unit of a whole block: parameters in the order of the checkpoint, a matrix before its bias.
+[[nodiscard]] UnitSpec gpt_block_unit(const GptOptions& options, int index);
+
+/// Floating-point operations per sample of a block; see Layer.
+[[nodiscard]] double gpt_block_flops(const GptOptions& options, int positions);
 
 /// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
 void expect_planned_threads(const LayerCall& call, const std::string& layer);

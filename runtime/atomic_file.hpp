@@ -20,7 +20,8 @@ class AtomicFile {
   /// Throws ErrorCode::io, with the offset, if the system does not take all of it.
   void append(const void* data, std::size_t bytes);
 
-  /// The same at an offset from the start: what append() would do there, or else anywhere in a file that is no pipe.
+  /// The same at an offset from the start: what append() would do there, or else anywhere in a file that is no
+  /// pipe.
   void write_at(std::size_t offset, const void* data, std::size_t bytes);
 
   /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses.
@@ -33,7 +34,7 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path partial_;  // empty: written directly
-  std::size_t appended_ = 0;  // bytes
+  std::size_t appended_ = 0;       // bytes
   int file_ = -1;
 };
 

@@ -13,6 +13,23 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
   });
 }
 
+void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                              void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
+                              std::size_t rows) {
+  expect_kernel(stream, dtype, "embedding");
+  stream.launch([=](runtime::ComputePool& pool) {
+    embedding_tokens_forward_cpu(pool, shape, dtype, out, tokens, table, first_row, rows);
+  });
+}
+
+void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                                 void* out, const void* positions_table) {
+  expect_kernel(stream, dtype, "embedding");
+  stream.launch([=](runtime::ComputePool& pool) {
+    embedding_positions_forward_cpu(pool, shape, dtype, out, positions_table);
+  });
+}
+
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays) {
   expect_kernel(stream, dtype, "embedding");

@@ -23,16 +23,27 @@ struct EmbeddingShape {
 void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
                        const std::int32_t* tokens, const void* tokens_table, const void* positions_table);
 
+/// The same in two steps, for a table that is there in tiles only. out[i] = table[tokens[i] - first_row] for the
+/// tokens in [first_row, first_row + rows); the rows of other tokens stay as they are.
+void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                              void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
+                              std::size_t rows);
+/// out[B, T, C] += positions_table[0 … T-1]
+void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                                 void* out, const void* positions_table);
+
 struct EmbeddingBackward {
-  void* tokens_gradient = nullptr;
-  std::size_t token_rows = 0;  ///< at least V; without `accumulate`, rows of no token become zero
-  void* positions_gradient = nullptr;
-  std::size_t position_rows = 0;  ///< at least T, likewise
+  void* tokens_gradient = nullptr;  ///< of rows [first_row, first_row + token_rows) of the table; null: none
+  std::size_t first_row = 0;
+  std::size_t token_rows = 0;          ///< without `accumulate`, rows of no token become zero
+  void* positions_gradient = nullptr;  ///< null: none
+  std::size_t position_rows = 0;       ///< at least T, likewise
   runtime::DType gradient_dtype = runtime::DType::f32;
   const void* d_out = nullptr;  ///< [B, T, C]
   const std::int32_t* tokens = nullptr;
   bool accumulate = false;
   std::int32_t* order = nullptr;  ///< workspace [B, T]
+  bool in_order = false;          ///< `order` is as a call for the same tokens has left it
 };
 
 /// Sums each row's gradients in float, sample by sample and position by position for any number of threads,

@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace ranvier::models {
@@ -30,13 +31,22 @@ void backward(const EmbeddingShape& shape, const EmbeddingBackward& arrays, cons
   G* const tokens_gradient = static_cast<G*>(arrays.tokens_gradient);
   G* const positions_gradient = static_cast<G*>(arrays.positions_gradient);
 
-  const std::size_t count = shape.samples * shape.positions;
-  for (std::size_t first = 0; first < count;) {
+  const std::size_t count = tokens_gradient == nullptr ? 0 : shape.samples * shape.positions;
+  const std::int32_t* const begin = arrays.order;
+  const auto at_least = [&](std::size_t row) {
+    return static_cast<std::size_t>(
+        std::partition_point(begin, begin + count,
+                             [&](std::int32_t i) { return static_cast<std::size_t>(arrays.tokens[i]) < row; }) -
+        begin);
+  };
+  const std::size_t end = at_least(arrays.first_row + arrays.token_rows);
+  for (std::size_t first = at_least(arrays.first_row); first < end;) {
     const std::int32_t token = arrays.tokens[arrays.order[first]];
     std::size_t last = first + 1;
-    while (last < count && arrays.tokens[arrays.order[last]] == token) ++last;
+    while (last < end && arrays.tokens[arrays.order[last]] == token) ++last;
     sum_rows(
-        tokens_gradient + static_cast<std::size_t>(token) * C, d_out, C, channels.begin, channels.end,
+        tokens_gradient + (static_cast<std::size_t>(token) - arrays.first_row) * C, d_out, C, channels.begin,
+        channels.end,
         [&](auto add) {
           for (std::size_t i = first; i < last; ++i) add(static_cast<std::size_t>(arrays.order[i]));
         },
@@ -44,7 +54,7 @@ void backward(const EmbeddingShape& shape, const EmbeddingBackward& arrays, cons
     first = last;
   }
 
-  for (std::size_t t = 0; t < shape.positions; ++t) {
+  for (std::size_t t = 0; t < shape.positions && positions_gradient != nullptr; ++t) {
     sum_rows(
         positions_gradient + t * C, d_out, C, channels.begin, channels.end,
         [&](auto add) {
@@ -62,6 +72,18 @@ void zero(runtime::ComputePool& pool, G* gradient, std::size_t begin, std::size_
   });
 }
 
+/// A token as a row of the table. Throws ErrorCode::data where there is none.
+std::size_t row_of(const EmbeddingShape& shape, const std::int32_t* tokens, std::size_t i) {
+  const std::int32_t token = tokens[i];
+  if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
+    fail(ErrorCode::data,
+         "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
+         "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
+         token, i % shape.positions, i / shape.positions, shape.vocab_size);
+  }
+  return static_cast<std::size_t>(token);
+}
+
 }  // namespace
 
 void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype, void* out,
@@ -72,18 +94,44 @@ void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& sha
       const std::size_t C = shape.channels;
       const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
       for (std::size_t i = share.begin; i < share.end; ++i) {
-        const std::int32_t token = tokens[i];
-        if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
-          fail(ErrorCode::data,
-               "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
-               "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
-               token, i % shape.positions, i / shape.positions, shape.vocab_size);
-        }
-        const T* word = static_cast<const T*>(tokens_table) + static_cast<std::size_t>(token) * C;
+        const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
         const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
         T* to = static_cast<T*>(out) + i * C;
         simd::for_lanes(0, C, [&](std::size_t c, auto count) {
           simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
+        });
+      }
+    });
+  });
+}
+
+void embedding_tokens_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
+                                  void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
+                                  std::size_t rows) {
+  const std::size_t row_bytes = shape.channels * size_of(dtype);
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
+    for (std::size_t i = share.begin; i < share.end; ++i) {
+      const std::size_t row = row_of(shape, tokens, i);
+      if (row < first_row || row - first_row >= rows) continue;
+      std::memcpy(static_cast<std::byte*>(out) + i * row_bytes,
+                  static_cast<const std::byte*>(table) + (row - first_row) * row_bytes, row_bytes);
+    }
+  });
+}
+
+void embedding_positions_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
+                                     void* out, const void* positions_table) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const std::size_t C = shape.channels;
+      const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
+      for (std::size_t i = share.begin; i < share.end; ++i) {
+        const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
+        T* to = static_cast<T*>(out) + i * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);
         });
       }
     });
@@ -96,16 +144,20 @@ void embedding_backward_cpu(runtime::ComputePool& pool, const EmbeddingShape& sh
     runtime::with_float_type(arrays.gradient_dtype, [&](auto gradient_type) {
       using T = decltype(type);
       using G = decltype(gradient_type);
-      if (!arrays.accumulate) {
+      if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
         zero(pool, static_cast<G*>(arrays.tokens_gradient), 0, arrays.token_rows * shape.channels);
+      }
+      if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
         zero(pool, static_cast<G*>(arrays.positions_gradient), shape.positions * shape.channels,
              arrays.position_rows * shape.channels);
       }
-      std::int32_t* const end = arrays.order + shape.samples * shape.positions;
-      std::iota(arrays.order, end, 0);
-      std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
-        return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
-      });
+      if (!arrays.in_order) {
+        std::int32_t* const end = arrays.order + shape.samples * shape.positions;
+        std::iota(arrays.order, end, 0);
+        std::sort(arrays.order, end, [&](std::int32_t a, std::int32_t b) {
+          return arrays.tokens[a] != arrays.tokens[b] ? arrays.tokens[a] < arrays.tokens[b] : a < b;
+        });
+      }
       pool.run([&](int thread, int threads) {
         backward<G, T>(shape, arrays, runtime::share_of(shape.channels, thread, threads, 16));
       });

@@ -25,8 +25,8 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
   const auto fits = [](std::size_t stride, std::size_t row) { return stride == 0 || stride >= row; };
   expect(fits(shape.a_stride, shape.transpose_a ? shape.m : shape.k) &&
              fits(shape.b_stride, shape.transpose_b ? shape.k : shape.n) && fits(shape.c_stride, shape.n),
-         "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k, shape.a_stride,
-         shape.b_stride, shape.c_stride);
+         "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
+         shape.a_stride, shape.b_stride, shape.c_stride);
   if (shape.m == 0 || shape.n == 0) return;
   stream.launch([shape, arrays](runtime::ComputePool& pool) { matmul_cpu(pool, shape, arrays); });
 }

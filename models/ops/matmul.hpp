@@ -15,7 +15,8 @@ struct MatmulShape {
   bool transpose_a = false;  ///< a is stored [K, M] instead of [M, K]
   bool transpose_b = false;  ///< b is stored [N, K] instead of [K, N]
 
-  // Elements from a row to the next, as stored, where an array is some columns of a wider one; 0: rows have no gaps.
+  // Elements from a row to the next, as stored, where an array is some columns of a wider one; 0: rows have no
+  // gaps.
   std::size_t a_stride = 0;
   std::size_t b_stride = 0;
   std::size_t c_stride = 0;

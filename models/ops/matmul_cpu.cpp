@@ -75,8 +75,8 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   if (!library_sums_rows_alike()) cuts.height = 64;
   cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || a_has_gaps || cuts.k.count > 1;
   cuts.copies_b = widened || b_has_gaps;
-  cuts.gathers_c =
-      cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n || ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
+  cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n ||
+                   ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
   const auto limit = [&](std::size_t row_bytes) {
     cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));
@@ -184,8 +184,8 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
     if (cuts.copies_a) {
       auto* copy = memory.a.get(height * k * size_of(dtype));
       std::fill(copy + m * k * size_of(dtype), copy + height * k * size_of(dtype), std::byte{});
-      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, strides.a, m,
-                 k, memory.strip);
+      copy_block(copy, static_cast<const std::byte*>(a), arrays.dtype, cuts.widened, shape.transpose_a, strides.a,
+                 m, k, memory.strip);
       a = copy;
     }
     const void* b =

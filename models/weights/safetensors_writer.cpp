@@ -89,8 +89,8 @@ void SafetensorsWriter::put(std::size_t tensor, std::size_t begin, const float* 
   Place& place = places_[tensor];
   const std::size_t elements = elements_of(stored);
   expect(begin <= elements && count <= elements - begin && count <= place.missing,
-         "{}: {} values from element {} on of tensor '{}' of {}, of which {} are missing", file_.path().string(), count,
-         begin, stored.name, elements, place.missing);
+         "{}: {} values from element {} on of tensor '{}' of {}, of which {} are missing", file_.path().string(),
+         count, begin, stored.name, elements, place.missing);
   place.missing -= count;
   while (count > 0) {
     const std::size_t n = std::min(count, buffer_elements);

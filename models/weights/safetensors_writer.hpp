@@ -35,8 +35,8 @@ class SafetensorsWriter {
   /// grow, ErrorCode::internal for more values than the tensors have.
   void append(const float* values, std::size_t count);
 
-  /// Elements [begin, begin + count) of a tensor, in any order, each once. Throws likewise; a path that is a pipe takes
-  /// them only in the order of the file.
+  /// Elements [begin, begin + count) of a tensor, in any order, each once. Throws likewise; a path that is a pipe
+  /// takes them only in the order of the file.
   void put(std::string_view tensor, std::size_t begin, const float* values, std::size_t count);
 
   /// Makes the file durable and gives it its name. Throws ErrorCode::internal if values are missing,

@@ -26,8 +26,8 @@ const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& par
   return *tensor;
 }
 
-/// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements of
-/// the parameter's tensor from `first` on; `at` is the place of `first` in the unit.
+/// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements
+/// of the parameter's tensor from `first` on; `at` is the place of `first` in the unit.
 template <typename F>
 void for_each_part(const UnitSpec& unit, std::size_t begin, std::size_t end, F&& f) {
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {

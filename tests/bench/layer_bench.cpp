@@ -46,7 +46,7 @@ class Bench {
     N = static_cast<std::size_t>(model.samples) * static_cast<std::size_t>(model.options.sequence_length);
     C = static_cast<std::size_t>(model.options.hidden);
     V = static_cast<std::size_t>(model.options.vocab_size);
-    P = gpt_stored_rows(model.options);
+    P = GptTokenTable(model.options).stored_rows();
   }
 
   void time_layers() {

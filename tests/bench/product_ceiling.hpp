@@ -135,7 +135,7 @@ class ProductCeiling {
     using runtime::DType;
     const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden),
                H = static_cast<std::size_t>(options.heads), D = C / H, N = samples * T,
-               P = models::gpt_stored_rows(options);
+               P = models::GptTokenTable(options).stored_rows();
     const auto array = [&](Array added) {
       arrays_.push_back(std::move(added));
       return arrays_.size() - 1;

@@ -110,7 +110,8 @@ TEST_CASE("tiles of a matrix have the values that the whole has there") {
       CAPTURE(tile.first_row);
       CAPTURE(tile.first_column);
       CAPTURE(columns);
-      UnitSpec spec{"m.3", {{"m.bias", {5}, normal}, {"m.weight", {60, columns}, normal, true, 70 * columns, tile}}};
+      UnitSpec spec{"m.3",
+                    {{"m.bias", {5}, normal}, {"m.weight", {60, columns}, normal, true, 70 * columns, tile}}};
       const auto values = whole(spec, 5);
       for (std::size_t row = 0; row < 60; ++row)
         for (std::size_t column = 0; column < columns; ++column)

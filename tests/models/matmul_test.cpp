@@ -38,8 +38,7 @@ Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const TypedArra
       double sum = c != nullptr ? (*c)[i * or_tight(s.c_stride, s.n) + j] : bias != nullptr ? (*bias)[j] : 0;
       double magnitude = std::abs(sum);
       for (std::size_t p = 0; p < s.k; ++p) {
-        const double product =
-            a[s.transpose_a ? p * a_stride + i : i * a_stride + p] *
+        const double product = a[s.transpose_a ? p * a_stride + i : i * a_stride + p] *
                                b[s.transpose_b ? j * b_stride + p : p * b_stride + j];
         sum += product;
         magnitude += std::abs(product);
@@ -107,7 +106,8 @@ TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and 
               CAPTURE(layout);
               CAPTURE(wide);
               CAPTURE(mode);
-              const std::size_t a_stride = or_tight(shape.a_stride, a_row), b_stride = or_tight(shape.b_stride, b_row);
+              const std::size_t a_stride = or_tight(shape.a_stride, a_row),
+                                b_stride = or_tight(shape.b_stride, b_row);
               const std::size_t c_stride = or_tight(shape.c_stride, n);
               const TypedArray a(dtype, (shape.transpose_a ? k : m) * a_stride, 1), bias(dtype, n, 3);
               const TypedArray b(dtype, (shape.transpose_b ? n : k) * b_stride, 2);
@@ -131,8 +131,8 @@ TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and 
                   if (j >= n) {
                     stays = stays && c[at] == before[at];
                   } else {
-                    largest = worse(largest,
-                                    std::abs(c[at] - expected.value[i * n + j]) / expected.tolerance[i * n + j]);
+                    largest =
+                        worse(largest, std::abs(c[at] - expected.value[i * n + j]) / expected.tolerance[i * n + j]);
                   }
                 }
               CHECK(largest <= 1);
@@ -162,8 +162,9 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
               runtime::ComputePool pool(threads);
               TypedArray some(DType::f32, rows * shape.c_stride);
               shape.m = rows;
-              matmul_cpu(pool, shape,
-                         {.c = some.data(), .a = a.data((m - rows) * shape.a_stride), .b = b.data(), .dtype = dtype});
+              matmul_cpu(
+                  pool, shape,
+                  {.c = some.data(), .a = a.data((m - rows) * shape.a_stride), .b = b.data(), .dtype = dtype});
               CHECK(same_bits(some, 0, all, (m - rows) * shape.c_stride, rows * shape.c_stride));
             }
         }

@@ -4,6 +4,7 @@
 
 #include "models/architecture.hpp"
 #include "models/gpt.hpp"
+#include "models/tensor_runs.hpp"
 #include "runtime/device.hpp"
 #include "tests/models/reference_gpt.hpp"
 #include "tests/models/typed_array.hpp"
@@ -65,17 +66,19 @@ class ModelRun {
         gpt_(make_gpt(options)),
         shape_{samples, options.sequence_length, device_->threads()},
         stream_(device_->make_stream("model", runtime::StreamWidth::whole)) {
+    GptOptions whole = options;
+    whole.tile = 1;
+    ReferenceParameters drawn;
     std::uint64_t seed = 100;
-    for (const UnitSpec& unit : gpt_.units()) {
-      TypedArray values(dtype_, unit.elements());
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        const ParameterSpec& parameter = unit.parameters[p];
-        const TypedArray drawn(dtype_, parameter.elements(), ++seed, 0.3);
+    for (const UnitSpec& unit : make_gpt(whole).units()) {
+      for (const ParameterSpec& parameter : unit.parameters) {
+        const TypedArray values(dtype_, parameter.elements(), ++seed, 0.3);
         const double centre = parameter.initializer.kind == Initializer::Kind::ones ? 1 : 0;
-        for (std::size_t i = 0; i < drawn.size(); ++i) values.set(unit.offset(p) + i, centre + drawn[i]);
+        for (std::size_t i = 0; i < values.size(); ++i) drawn[parameter.name].push_back(centre + values[i]);
       }
-      parameters_.emplace(unit.name, std::move(values));
     }
+    for (const UnitSpec& unit : gpt_.units()) parameters_.emplace(unit.name, TypedArray(dtype_, unit.elements()));
+    set_parameters(drawn);
     for (const auto& layer : gpt_.layers) {
       const LayerMemory memory = layer->memory(shape_);
       saved_.emplace_back(memory.saved);
@@ -94,16 +97,23 @@ class ModelRun {
 
   [[nodiscard]] TypedArray& parameters(const std::string& unit) { return parameters_.at(unit); }
 
-  /// What the reference is to compute with.
+  /// By tensor, whatever its tiles; rounded to the run's type.
+  void set_parameters(const ReferenceParameters& values) {
+    for (const UnitSpec& unit : gpt_.units()) {
+      TypedArray& to = parameters_.at(unit.name);
+      for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
+        to.set(in_unit, values.at(parameter.name)[in_tensor]);
+      });
+    }
+  }
+
+  /// What the reference is to compute with, by tensor.
   [[nodiscard]] ReferenceParameters reference_parameters() const {
     ReferenceParameters all;
     for (const UnitSpec& unit : gpt_.units()) {
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        auto& to = all[unit.parameters[p].name];
-        for (std::size_t i = 0; i < unit.parameters[p].elements(); ++i) {
-          to.push_back(parameters_.at(unit.name)[unit.offset(p) + i]);
-        }
-      }
+      for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
+        tensor_of(all, parameter)[in_tensor] = parameters_.at(unit.name)[in_unit];
+      });
     }
     return all;
   }
@@ -117,10 +127,10 @@ class ModelRun {
       poison(saved_[i]);
       poison(outputs_[i]);
       poison(workspace_[i]);
-      LayerCall call = call_of(i);
-      call.training = training;
-      gpt_.layers[i]->forward(call, input(i), outputs_[i].data());
-      stream_->synchronize();
+      for_each_part(i, gpt_.layers[i]->parts().forward, [&](LayerCall& call) {
+        call.training = training;
+        gpt_.layers[i]->forward(call, input(i), outputs_[i].data());
+      });
     }
     return loss_;
   }
@@ -131,19 +141,19 @@ class ModelRun {
       poison(deferred_[i]);
       poison(workspace_[i]);
       if (i > 0) poison(output_gradients_[i - 1]);
-      const LayerCall call = call_of(i);
-      gpt_.layers[i]->backward_input(call, input(i), output_gradients_[i].data(),
-                                     i > 0 ? output_gradients_[i - 1].data() : nullptr);
-      stream_->synchronize();
+      for_each_part(i, gpt_.layers[i]->parts().backward_input, [&](LayerCall& call) {
+        gpt_.layers[i]->backward_input(call, input(i), output_gradients_[i].data(),
+                                       i > 0 ? output_gradients_[i - 1].data() : nullptr);
+      });
       // backward_weight may come late: by then these are others'.
       poison(workspace_[i]);
       poison(output_gradients_[i]);
     }
     for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
-      LayerCall call = call_of(i);
-      call.accumulate = accumulate;
-      gpt_.layers[i]->backward_weight(call, input(i));
-      stream_->synchronize();
+      for_each_part(i, gpt_.layers[i]->parts().backward_weight, [&](LayerCall& call) {
+        call.accumulate = accumulate;
+        gpt_.layers[i]->backward_weight(call, input(i));
+      });
     }
   }
 
@@ -158,15 +168,15 @@ class ModelRun {
   /// As they are in the layers' own buffers, in the order of layers and their units.
   [[nodiscard]] const std::vector<std::pair<UnitSpec, TypedArray>>& gradients() const { return gradients_; }
 
-  /// By parameter, summed over the layers that share one.
+  /// By tensor, summed over the layers that share one.
   [[nodiscard]] ReferenceParameters gradients_by_name() const {
     ReferenceParameters all;
-    for (const auto& [unit, values] : gradients_) {
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        auto& to = all[unit.parameters[p].name];
-        to.resize(unit.parameters[p].elements());
-        for (std::size_t i = 0; i < to.size(); ++i) to[i] += values[unit.offset(p) + i];
-      }
+    for (const auto& entry : gradients_) {
+      const TypedArray& values = entry.second;
+      for_each_element(entry.first,
+                       [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
+                         tensor_of(all, parameter)[in_tensor] += values[in_unit];
+                       });
     }
     return all;
   }
@@ -180,14 +190,45 @@ class ModelRun {
     return layer > 0 ? outputs_[layer - 1].data() : reinterpret_cast<const std::byte*>(samples_.tokens.data());
   }
 
-  LayerCall call_of(std::size_t layer) {
-    pointers_.clear();
-    gradient_pointers_.clear();
+  /// Calls f(parameter, element of the tensor, element of the unit) for all elements that are no padding.
+  template <typename F>
+  static void for_each_element(const UnitSpec& unit, F&& f) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const ParameterSpec& parameter = unit.parameters[p];
+      for_each_run(parameter, 0, parameter.elements(), [&](std::size_t begin, std::size_t count, std::size_t at) {
+        for (std::size_t i = 0; i < count; ++i) f(parameter, begin + i, unit.offset(p) + at + i);
+      });
+    }
+  }
+
+  static std::vector<double>& tensor_of(ReferenceParameters& all, const ParameterSpec& parameter) {
+    std::size_t elements = 1;
+    for (const std::size_t extent : parameter.tensor_shape()) elements *= extent;
+    std::vector<double>& tensor = all[parameter.name];
+    tensor.resize(elements);
+    return tensor;
+  }
+
+  /// Calls f(call) for each of these parts of a layer's call, which has pointers to the part's units only.
+  template <typename F>
+  void for_each_part(std::size_t layer, const LayerParts::Units& parts, F&& f) {
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      LayerCall call = call_of(layer, parts[part]);
+      call.part = part;
+      f(call);
+      stream_->synchronize();
+    }
+  }
+
+  LayerCall call_of(std::size_t layer, const std::vector<std::size_t>& part) {
+    const auto units = gpt_.layers[layer]->units();
+    pointers_.assign(units.size(), nullptr);
+    gradient_pointers_.assign(units.size(), nullptr);
     std::size_t first = 0;
     for (std::size_t i = 0; i < layer; ++i) first += gpt_.layers[i]->units().size();
-    for (const UnitSpec& unit : gpt_.layers[layer]->units()) {
-      pointers_.push_back(parameters_.at(unit.name).data());
-      gradient_pointers_.push_back(gradients_[first + gradient_pointers_.size()].second.data());
+    for (const std::size_t unit : part) {
+      pointers_[unit] = parameters_.at(units[unit].name).data();
+      gradient_pointers_[unit] = gradients_[first + unit].second.data();
     }
     return {.stream = *stream_,
             .shape = {samples_.samples, shape_.positions, shape_.threads},

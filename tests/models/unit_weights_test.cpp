@@ -79,15 +79,17 @@ TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back
                       .stored_elements = 32,
                       .tile = Tile{{6, 10}, row, column}}}};
   };
-  const std::vector<std::vector<UnitSpec>> cuts = {
-      {whole}, {tile(6, 5, 0, 5), tile(6, 5, 0, 0)}, {tile(2, 10, 4, 0), tile(2, 10, 0, 0), tile(2, 10, 2, 0)},
-      {tile(4, 4, 2, 0), tile(4, 6, 2, 4), tile(2, 10, 0, 0)}};
+  const std::vector<std::vector<UnitSpec>> cuts = {{whole},
+                                                   {tile(6, 5, 0, 5), tile(6, 5, 0, 0)},
+                                                   {tile(2, 10, 4, 0), tile(2, 10, 0, 0), tile(2, 10, 2, 0)},
+                                                   {tile(4, 4, 2, 0), tile(4, 6, 2, 4), tile(2, 10, 0, 0)}};
   const auto value_of = [](const UnitSpec& unit, std::size_t i) {
     const ParameterSpec& parameter = unit.parameters[0];
     const std::size_t row = i / parameter.shape[1], column = i % parameter.shape[1];
     if (i >= parameter.elements()) return 0.0f;
-    return static_cast<float>(parameter.tile ? (parameter.tile->first_row + row) * 10 + parameter.tile->first_column + column
-                                             : row * 10 + column);
+    return static_cast<float>(parameter.tile
+                                  ? (parameter.tile->first_row + row) * 10 + parameter.tile->first_column + column
+                                  : row * 10 + column);
   };
   for (const auto& saved : cuts)
     for (const std::size_t piece : {1u, 7u, 64u}) {
