@@ -1,0 +1,199 @@
+// Whole jobs of a GPT in tiles: on one grid or another, whole or shared out, they train the same bits, and what the
+// model trains that has its matrices whole, but for the order of sums.
+#include "models/tensor_runs.hpp"
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+using namespace ranvier;
+using actors::Policy;
+using tests::check_same_bits;
+using tests::run_simulated;
+
+namespace {
+
+/// With enough words for several tiles of the table.
+models::GptOptions gpt_in(int tiles, int layers = 3) {
+  return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 150, .sequence_length = 8, .tile = tiles};
+}
+
+actors::TrainerOptions run_of(runtime::GridShape grid) {
+  actors::TrainerOptions options;
+  options.grid = grid;
+  options.batch_size = 12;
+  options.microbatch_size = 2;
+  options.steps = 3;
+  options.seed = 11;
+  options.learning_rate = {.peak = 1e-2, .steps = 3};
+  options.adamw.epsilon =
+      1e-3;  // what is small against it, such as rounding of gradients that are zero, stays small
+  options.eval_every = 2;
+  options.eval_batches = 1;
+  return options;
+}
+
+/// Weights by tensor, however they are cut.
+std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& gpt, const tests::JobResult& job) {
+  std::map<std::string, std::vector<double>> tensors;
+  const auto architecture = models::make_gpt(gpt);
+  for (const models::UnitSpec& unit : architecture.units()) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const models::ParameterSpec& parameter = unit.parameters[p];
+      std::size_t elements = 1;
+      for (const std::size_t extent : parameter.tensor_shape()) elements *= extent;
+      std::vector<double>& tensor = tensors[parameter.name];
+      tensor.resize(elements);
+      models::for_each_run(
+          parameter, 0, parameter.elements(), [&](std::size_t begin, std::size_t count, std::size_t at) {
+            const auto from = job.weights.at(unit.name).begin() + static_cast<std::ptrdiff_t>(unit.offset(p) + at);
+            std::copy(from, from + static_cast<std::ptrdiff_t>(count),
+                      tensor.begin() + static_cast<std::ptrdiff_t>(begin));
+          });
+    }
+  }
+  return tensors;
+}
+
+/// Losses and weights within 1e-6.
+void check_close(const models::GptOptions& gpt, const tests::JobResult& job, const models::GptOptions& whole_gpt,
+                 const tests::JobResult& whole) {
+  REQUIRE(job.steps.size() == whole.steps.size());
+  for (std::size_t s = 0; s < job.steps.size(); ++s) {
+    CHECK(job.steps[s].loss == doctest::Approx(whole.steps[s].loss).epsilon(1e-6));
+    CHECK(job.steps[s].gradient_norm == doctest::Approx(whole.steps[s].gradient_norm).epsilon(1e-6));
+  }
+  REQUIRE(job.evaluations.size() == whole.evaluations.size());
+  for (std::size_t e = 0; e < job.evaluations.size(); ++e) {
+    CHECK(job.evaluations[e] == doctest::Approx(whole.evaluations[e]).epsilon(1e-6));
+  }
+  const auto tensors = tensors_of(gpt, job);
+  for (const auto& [name, expected] : tensors_of(whole_gpt, whole)) {
+    CAPTURE(name);
+    const std::vector<double>& tensor = tensors.at(name);
+    REQUIRE(tensor.size() == expected.size());
+    double difference = 0, norm = 0;
+    for (std::size_t e = 0; e < expected.size(); ++e) {
+      difference += (tensor[e] - expected[e]) * (tensor[e] - expected[e]);
+      norm += expected[e] * expected[e];
+    }
+    CHECK(std::sqrt(difference) <= 1e-6 * std::sqrt(norm));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tiles train what whole matrices train, within the rounding of sums") {
+  for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 2}, {2, 2}, {3, 1}}) {
+    for (const std::string name : {"ddp", "zero3"}) {
+      for (const int recompute : {0, 2}) {
+        auto options = run_of({g_inter, g_data});
+        options.sharding = collectives::parse_sharding(name);
+        options.recompute = recompute;
+        const auto whole = run_simulated(gpt_in(1), options, 1);
+        for (const int tiles : {2, 4, 16}) {
+          CAPTURE(g_inter);
+          CAPTURE(g_data);
+          CAPTURE(name);
+          CAPTURE(recompute);
+          CAPTURE(tiles);
+          check_close(gpt_in(tiles), run_simulated(gpt_in(tiles), options, 2), gpt_in(1), whole);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tiles train the same bits on every grid, whoever holds them, in any order of messages") {
+  for (const std::string name : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
+    auto options = run_of({1, 2});
+    options.sharding = collectives::parse_sharding(name);
+    options.group_size = 2;
+    const auto reference = run_simulated(gpt_in(4), options, 1);
+    for (const int g_inter : {1, 2, 4}) {
+      for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
+                                                               {Policy::message_driven, 0, true, 2},
+                                                               {Policy::one_f_one_b, 3, false, 1},
+                                                               {Policy::gpipe, 1, true, 0}}) {
+        CAPTURE(name);
+        CAPTURE(g_inter);
+        CAPTURE(actors::to_string(policy));
+        CAPTURE(prefetch);
+        options.grid.g_inter = g_inter;
+        options.policy = policy;
+        options.prefetch = prefetch;
+        options.reuse = reuse;
+        options.recompute = recompute;
+        for (const std::uint64_t seed : {2, 3}) {
+          CAPTURE(seed);
+          check_same_bits(reference, run_simulated(gpt_in(4), options, seed));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tiles that are used too early or given up too early would show on a device that does its work late") {
+  auto options = run_of({1, 2});
+  options.sharding = collectives::parse_sharding("zero3");
+  const auto reference = run_simulated(gpt_in(4), options, 1);
+  for (const int g_inter : {1, 2}) {
+    for (const int prefetch : {0, 2}) {
+      for (const std::uint64_t seed : {5, 6, 7}) {
+        CAPTURE(g_inter);
+        CAPTURE(prefetch);
+        CAPTURE(seed);
+        options.grid.g_inter = g_inter;
+        options.prefetch = prefetch;
+        check_same_bits(reference, run_simulated(gpt_in(4), options, seed, {}, 1 << 20, tests::Devices::delayed));
+      }
+    }
+  }
+}
+
+TEST_CASE("half precision trains in tiles as it does whole, within its rounding") {
+  for (const runtime::DType dtype : {runtime::DType::bf16, runtime::DType::f16}) {
+    auto options = run_of({2, 2});
+    options.precision = {dtype, runtime::DType::f32};
+    options.sharding = collectives::parse_sharding("zero3");
+    auto whole_gpt = gpt_in(1), tiled_gpt = gpt_in(4);
+    whole_gpt.precision = tiled_gpt.precision = options.precision;
+    const auto whole = run_simulated(whole_gpt, options, 1), tiled = run_simulated(tiled_gpt, options, 1);
+    for (std::size_t s = 0; s < whole.steps.size(); ++s) {
+      CHECK(tiled.steps[s].loss == doctest::Approx(whole.steps[s].loss).epsilon(1e-3));
+    }
+  }
+}
+
+TEST_CASE("places for gathered parameters and for a microbatch's gradients shrink with the tiles") {
+  const tests::RandomTokens tokens(64, 6144);
+  const auto bytes_of = [&](int tiles, const std::string& what) {
+    const models::GptOptions gpt{
+        .layers = 8, .hidden = 256, .heads = 4, .vocab_size = 6144, .sequence_length = 64, .tile = tiles};
+    auto options = run_of({1, 2});
+    options.sharding = collectives::parse_sharding("zero3");
+    options.prefetch = 0;  // ahead of a part there are others of its kind, ahead of a layer there need not be
+    const auto architecture = models::make_gpt(gpt);
+    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    std::size_t bytes = 0;
+    for (const runtime::MemoryItem& item : plan.memory.items()) {
+      if (item.name.starts_with(what)) bytes += item.slot_bytes * item.slots;
+    }
+    return bytes;
+  };
+  for (const std::string what : {"gathered units", "a microbatch's gradients"}) {
+    const std::size_t whole = bytes_of(1, what);
+    for (const int tiles : {2, 4, 8, 16}) {
+      CAPTURE(what);
+      CAPTURE(tiles);
+      // The position table and the norms and biases of a few blocks stay whole.
+      CHECK(bytes_of(tiles, what) <= whole / static_cast<std::size_t>(tiles) + (1 << 18));
+    }
+  }
+}
