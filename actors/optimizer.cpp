@@ -16,7 +16,8 @@ using runtime::Trace;
 
 namespace {
 
-constexpr std::size_t gathered_bundles = 2;  // one arrives while the other one is stepped
+constexpr std::size_t gathered_bundles = 2;   // one arrives while the other one is stepped
+constexpr std::size_t refreshed_bundles = 3;  // one is stepped, one gathered, one stored
 
 std::vector<std::vector<std::size_t>> make_bundles(const UnitStates& states, const Optimizer::Options& options) {
   std::vector<std::vector<std::size_t>> bundles;
@@ -45,21 +46,27 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
                                   offload::TierPlan& tiers, runtime::MemoryPlan& plan) {
   Memory memory;
   std::vector<std::vector<std::size_t>> elements;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0, parameter_bytes = 0;
   for (const auto& bundle : make_bundles(states, options)) {
     auto& sizes = elements.emplace_back();
-    std::size_t of_bundle = 0;
+    std::size_t of_bundle = 0, parameters_of_bundle = 0;
     for (const std::size_t unit : bundle) {
       sizes.push_back(states.all()[unit].elements);
       of_bundle += place_bytes(states.all()[unit], states.precision().gradient);
+      parameters_of_bundle += states.all()[unit].parameters.bytes();
     }
     bytes = std::max(bytes, of_bundle);
+    parameter_bytes = std::max(parameter_bytes, parameters_of_bundle);
   }
   const bool gathers = !flow.gather_gradient.empty();
   memory.gradient_places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
                                              gathers ? bytes : 0, gathered_bundles}));
   memory.gradient = HopPipeline::plan(column, flow.gather_gradient, elements, states.precision().gradient,
                                       "gradients for the optimizer", plan);
+  if (!states.parameters_on_device()) {
+    memory.parameter_places = plan.add({MemoryKind::workspace, MemorySpace::device, "parameters being refreshed",
+                                        parameter_bytes, std::min(refreshed_bundles, elements.size())});
+  }
   memory.states = StateTier::plan(states, options.tiers, tiers, plan);
   memory.refresh =
       HopPipeline::plan(column, flow.refresh, elements, states.precision().compute, "refreshed parameters", plan);
@@ -68,12 +75,13 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
 
 Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
                      runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
-                     const collectives::ShardFlow& flow, ParameterStore& parameters, Trace& trace, const Options& options, const Memory& memory,
-                     const runtime::Arena& arena)
+                     const collectives::ShardFlow& flow, ParameterStore& parameters, ParameterTier* parameter_tier,
+                     Trace& trace, const Options& options, const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),
       states_(&states),
       parameters_(&parameters),
+      parameter_tier_(parameter_tier),
       trace_(&trace),
       gradient_(loop, executor, column, flow.gather_gradient, states.precision().gradient, 4, memory.gradient, arena),
       refresh_(loop, executor, column, flow.refresh, states.precision().compute, 5, memory.refresh, arena),
@@ -82,6 +90,12 @@ Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collective
       bundles_(make_bundles(states, options)) {
   for (std::size_t p = 0; p < gathered_bundles; ++p) {
     free_places_.push_back(arena.slot(memory.gradient_places.front(), p));
+  }
+  if (memory.parameter_places) {
+    for (std::size_t p = 0; p < std::min(refreshed_bundles, bundles_.size()); ++p) {
+      free_parameter_places_.push_back(arena.slot(*memory.parameter_places, p));
+    }
+    parameter_place_.resize(bundles_.size());
   }
   if (options.tiers.optimizer == TierKind::device) return;
   tier_ = std::make_unique<StateTier>(loop, tiers, compute, states, options.tiers, memory.states, arena,
@@ -140,12 +154,20 @@ void Optimizer::skip(runtime::Handler done) {
 }
 
 void Optimizer::begin_bundles() {
-  if (!gathers_gradients_) {
-    while (next_bundle_ < bundles_.size()) update(next_bundle_++, nullptr);
-    return;
-  }
-  while (next_bundle_ < bundles_.size() && !free_places_.empty()) {
+  const auto place_is_free = [this] {
+    return (!gathers_gradients_ || !free_places_.empty()) &&
+           (parameter_tier_ == nullptr || !free_parameter_places_.empty());
+  };
+  while (next_bundle_ < bundles_.size() && place_is_free()) {
     const std::size_t bundle = next_bundle_++;
+    if (parameter_tier_ != nullptr) {
+      parameter_place_[bundle] = free_parameter_places_.back();
+      free_parameter_places_.pop_back();
+    }
+    if (!gathers_gradients_) {
+      update(bundle, nullptr);
+      continue;
+    }
     std::byte* place = free_places_.back();
     free_places_.pop_back();
     std::vector<HopPipeline::Part> parts;
@@ -169,13 +191,27 @@ void Optimizer::begin_bundles() {
   }
 }
 
+std::vector<UnitPart> Optimizer::parameters(std::size_t bundle) const {
+  std::vector<UnitPart> parts;
+  std::byte* place = parameter_tier_ != nullptr ? parameter_place_[bundle] : nullptr;
+  for (const std::size_t u : bundles_[bundle]) {
+    UnitPart& part = parts.emplace_back(states_->all()[u].parameters);
+    if (parameter_tier_ == nullptr) continue;
+    part.data = place;
+    place += part.bytes();
+  }
+  return parts;
+}
+
 void Optimizer::update_in_tier(std::size_t bundle, std::byte* gathered) {
   units_missing_[bundle] = bundles_[bundle].size();
   gathered_[bundle] = gathered;
   const std::byte* from = gathered;
-  for (const std::size_t u : bundles_[bundle]) {
+  const std::vector<UnitPart> to_layers = parameters(bundle);
+  for (std::size_t i = 0; i < bundles_[bundle].size(); ++i) {
+    const std::size_t u = bundles_[bundle][i];
     const UnitState& unit = states_->all()[u];
-    tier_->ready(u, gathered != nullptr ? from : unit.gradients.front().at(unit.optimizer.begin));
+    tier_->ready(u, gathered != nullptr ? from : unit.gradients.front().at(unit.optimizer.begin), to_layers[i].data);
     if (gathered != nullptr) from += place_bytes(unit, states_->precision().gradient);
   }
 }
@@ -202,10 +238,12 @@ void Optimizer::update(std::size_t bundle, std::byte* gathered) {
   ++updates_;
   trace_->begin(compute_, SpanKind::optimizer, first);
   const std::byte* from = gathered;
-  for (const std::size_t u : bundles_[bundle]) {
-    const UnitState& unit = states_->all()[u];
+  const std::vector<UnitPart> parts = parameters(bundle);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const UnitState& unit = states_->all()[bundles_[bundle][i]];
     const Range& range = unit.optimizer;
-    const Range& layers_range = unit.parameters.range;
+    const UnitPart& to_layers = parts[i];
+    const Range& layers_range = to_layers.range;
     const std::byte* gradient = gathered != nullptr ? from : unit.gradients.front().at(range.begin);
     // Layers' copies are rounded on the way where they hold all that is stepped here, and from it where they hold less.
     const bool holds_all = layers_range.begin <= range.begin &&
@@ -216,11 +254,11 @@ void Optimizer::update(std::size_t bundle, std::byte* gathered) {
                     .v = unit.v,
                     .gradient = gradient,
                     .gradient_dtype = precision.gradient,
-                    .working = half && holds_all ? unit.parameters.at(range.begin) : nullptr,
+                    .working = half && holds_all ? to_layers.at(range.begin) : nullptr,
                     .working_dtype = precision.compute},
                    unit.segments, adamw_);
     if (half && !holds_all) {
-      runtime::cast(compute_, unit.parameters.data, precision.compute, unit.master.at(layers_range.begin),
+      runtime::cast(compute_, to_layers.data, precision.compute, unit.master.at(layers_range.begin),
                     runtime::DType::f32, layers_range.count);
     }
     if (gathered != nullptr) from += place_bytes(unit, precision.gradient);
@@ -242,9 +280,9 @@ void Optimizer::update(std::size_t bundle, std::byte* gathered) {
 
 void Optimizer::refresh(std::size_t bundle) {
   std::vector<HopPipeline::Part> parts;
-  for (const std::size_t u : bundles_[bundle]) {
-    const UnitState& unit = states_->all()[u];
-    parts.push_back({unit.parameters.data, unit.parameters.range.begin, unit.elements});
+  const std::vector<UnitPart> to_layers = parameters(bundle);
+  for (std::size_t i = 0; i < to_layers.size(); ++i) {
+    parts.push_back({to_layers[i].data, to_layers[i].range.begin, states_->all()[bundles_[bundle][i]].elements});
   }
   const auto begin = Trace::Clock::now();
   refresh_.submit(std::move(parts), "gather of the refreshed parameters of " + names(bundle), [this, bundle, begin] {
@@ -252,9 +290,26 @@ void Optimizer::refresh(std::size_t bundle) {
       trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, Trace::Clock::now(),
                   static_cast<int>(states_->all()[bundles_[bundle].front()].global_index));
     }
+    refreshed(bundle);
+  });
+}
+
+void Optimizer::refreshed(std::size_t bundle) {
+  const auto over = [this, bundle] {
     for (const std::size_t u : bundles_[bundle]) parameters_->refreshed(u);
     if (--missing_ == 0) std::exchange(done_, nullptr)();
-  });
+  };
+  if (parameter_tier_ == nullptr) return over();
+  const std::vector<UnitPart> parts = parameters(bundle);
+  const auto stored = [this, bundle, over, missing = std::make_shared<std::size_t>(parts.size())] {
+    if (--*missing > 0) return;
+    free_parameter_places_.push_back(parameter_place_[bundle]);
+    begin_bundles();
+    over();
+  };
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parameter_tier_->store_from({bundles_[bundle][i], false}, parts[i].data, parts[i].range.begin, stored);
+  }
 }
 
 std::string Optimizer::names(std::size_t bundle) const {

@@ -2,11 +2,13 @@
 // refreshed parameters to exactly the ranks that need them (PaRO §3.4, update phase), neighbouring small units
 // together. Units go from the front, so that the next batch can begin with the first layers while later ones are
 // still under way. Where optimizer states are shared out less than gradients, those are gathered first; where they
-// live off the device, they pass through it bucket by bucket (state_tier.hpp). Loop thread only.
+// live off the device, they pass through it bucket by bucket (state_tier.hpp); parameters that do are refreshed in a few
+// places and stored from there (parameter_tier.hpp). Loop thread only.
 #pragma once
 
 #include "actors/hop_pipeline.hpp"
 #include "actors/parameter_store.hpp"
+#include "actors/parameter_tier.hpp"
 #include "actors/state_tier.hpp"
 #include "actors/unit_states.hpp"
 #include "runtime/trace.hpp"
@@ -25,6 +27,7 @@ class Optimizer {
   };
   struct Memory {
     std::vector<runtime::MemoryId> gradient_places;  ///< that whole gradients are gathered to, each for any bundle
+    std::optional<runtime::MemoryId> parameter_places;  ///< likewise for parameters that live off the device
     HopPipeline::Memory gradient, refresh;
     StateTier::Memory states;
   };
@@ -32,11 +35,11 @@ class Optimizer {
                                    const collectives::ShardFlow& flow, const Options& options,
                                    offload::TierPlan& tiers, runtime::MemoryPlan& plan);
 
-  /// All outlive the optimizer.
+  /// `parameter_tier` is null where parameters live on the device. All outlive the optimizer.
   Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
             runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
-            const collectives::ShardFlow& flow, ParameterStore& parameters, runtime::Trace& trace, const Options& options, const Memory& memory,
-            const runtime::Arena& arena);
+            const collectives::ShardFlow& flow, ParameterStore& parameters, ParameterTier* parameter_tier,
+            runtime::Trace& trace, const Options& options, const Memory& memory, const runtime::Arena& arena);
 
   /// Fills master weights that live off the device; before the first begin().
   void load(StateTier::Source weights, runtime::Handler done);
@@ -68,22 +71,28 @@ class Optimizer {
   void unit_stepped(std::size_t unit);
   void leave(std::size_t bundle, std::byte* gathered);
   void refresh(std::size_t bundle);
+  void refreshed(std::size_t bundle);
+  /// Where the bundle's units' parameters lie as they are refreshed.
+  [[nodiscard]] std::vector<UnitPart> parameters(std::size_t bundle) const;
   [[nodiscard]] std::string names(std::size_t bundle) const;
 
   runtime::EventLoop* loop_;
   runtime::StreamView compute_;
   const UnitStates* states_;
   ParameterStore* parameters_;
+  ParameterTier* parameter_tier_;
   runtime::Trace* trace_;
   HopPipeline gradient_, refresh_;
   bool gathers_gradients_;
   bool refreshes_;
   std::vector<std::vector<std::size_t>> bundles_;
   std::vector<std::byte*> free_places_;
+  std::vector<std::byte*> free_parameter_places_;
+  std::vector<std::byte*> parameter_place_;      // by bundle, of a step, where parameters live off the device
   std::unique_ptr<StateTier> tier_;
   std::vector<std::size_t> bundle_of_;           // by unit
   std::vector<std::size_t> units_missing_;       // by bundle, of a step in the tier
-  std::vector<std::byte*> gathered_;             // by bundle, likewise
+  std::vector<std::byte*> gathered_;             // likewise
 
   runtime::AdamWOptions adamw_;
   runtime::Handler done_;

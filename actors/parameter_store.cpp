@@ -58,18 +58,21 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
 }
 
 ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                               runtime::StreamView copies, const models::Stage& stage, const UnitStates& states,
-                               const ColumnOptions& column, const collectives::ShardFlow& flow, Trace& trace,
+                               runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage,
+                               const UnitStates& states, const ColumnOptions& column,
+                               const collectives::ShardFlow& flow, Trace& trace,
                                const Options& options, const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop),
       transport_(&transport),
       copies_(copies),
+      tier_(tier),
       stage_(&stage),
       states_(&states),
       column_(&column),
       trace_(&trace),
       options_(options),
       gathers_(states.gathers_parameters()),
+      pulls_(gathers_ && options.pulls && !flow.gather_forward.empty()),
       schedule_(memory.classes),
       forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
                states.precision().compute, 0, memory.forward, arena),
@@ -94,7 +97,7 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
 ParameterStore::~ParameterStore() { *alive_ = false; }
 
 void ParameterStore::start() {
-  if (!gathers_ || !options_.pulls) return;
+  if (!pulls_) return;
   for (int row = 0; row < column_->layout.ranks(); ++row) {
     const auto& forward = owners(false).members;
     const auto& backward = owners(true).members;
@@ -122,6 +125,10 @@ const collectives::Team& ParameterStore::owners(bool backward) const {
   return column_->layout.team(column ? collectives::TeamKind::column : collectives::TeamKind::group);
 }
 
+ParameterTier::Piece ParameterStore::piece(std::size_t unit, bool backward) const {
+  return {unit, backward && states_->all()[unit].secondary.has_value()};
+}
+
 bool ParameterStore::has_piece(std::size_t unit, bool backward) const {
   const bool secondary = backward && states_->all()[unit].secondary.has_value();
   return up_to_date(unit) && (!secondary || secondary_of_[unit] == version_ + 1);
@@ -146,6 +153,7 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
       need.pointers[index] = slots_[place.slot].data;
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
+      if (tier_ != nullptr) tier_->announce(piece(unit, backward));
       if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
     }
     need.here = gather->fills.empty();
@@ -202,33 +210,67 @@ void ParameterStore::start_gathers() {
     gathers_to_start_.pop_front();
     gathers_under_way_.push_back(gather);
     gather->began = Trace::Clock::now();
-    for (const Fill& fill : gather->fills) {
-      const Range own = range(fill.unit, gather->backward, column_->layout.rank());
-      runtime::copy(copies_, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
-                    source(fill.unit, gather->backward).at(own.begin),
-                    own.count * runtime::size_of(states_->precision().compute));
-    }
-    if (options_.pulls) {
+    gather->missing = 1;  // what this rank brings itself
+    if (pulls_) {
       pull(gather);
-      continue;
+    } else {
+      to_submit_.push_back(gather);
     }
-    after_copies([this, gather] {
-      std::vector<HopPipeline::Part> parts;
-      for (const Fill& fill : gather->fills) {
-        parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
-      }
-      (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
-        filled(gather);
+    bring_own(gather);
+  }
+  read_ahead();
+}
+
+void ParameterStore::read_ahead() {
+  if (tier_ == nullptr) return;
+  tier_->read_ahead([this](ParameterTier::Piece piece) { return has_piece(piece.unit, piece.secondary); });
+}
+
+void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
+  gather->own_missing = gather->fills.size();
+  const auto brought = [this, gather] {
+    gather->own_missing = 0;
+    if (pulls_) return arrived(gather);
+    submit_brought();
+  };
+  if (tier_ != nullptr) {
+    for (const Fill& fill : gather->fills) {
+      tier_->fetch(piece(fill.unit, gather->backward), slots_[fill.slot].data, [this, gather, brought] {
+        if (--gather->own_missing == 0) brought();
+        read_ahead();
       });
+    }
+    return;
+  }
+  for (const Fill& fill : gather->fills) {
+    const Range own = range(fill.unit, gather->backward, column_->layout.rank());
+    runtime::copy(copies_, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
+                  source(fill.unit, gather->backward).at(own.begin),
+                  own.count * runtime::size_of(states_->precision().compute));
+  }
+  after_copies(brought);
+}
+
+/// Collectives start in the order of the needs, the same on all ranks, whatever a tier brings first.
+void ParameterStore::submit_brought() {
+  while (!to_submit_.empty() && to_submit_.front()->own_missing == 0) {
+    const auto gather = to_submit_.front();
+    to_submit_.pop_front();
+    std::vector<HopPipeline::Part> parts;
+    for (const Fill& fill : gather->fills) {
+      parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
+    }
+    (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
+      arrived(gather);
     });
   }
 }
 
+void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
+  if (--gather->missing == 0) filled(gather);
+}
+
 void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
-  gather->missing = 1;  // the copy of this rank's own piece
-  const auto arrived = [this, gather] {
-    if (--gather->missing == 0) filled(gather);
-  };
   const std::size_t element = runtime::size_of(states_->precision().compute);
   for (const int row : owners(gather->backward).members) {
     if (row == column_->layout.rank()) continue;
@@ -248,11 +290,11 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
         ranges.emplace_back(slots_[fill.slot].data + theirs.begin * element, theirs.count * element);
       }
       ++gather->missing;
-      transport_->receive(owner, Tag{Channel::piece, request->answer}, ranges, arrived);
+      transport_->receive(owner, Tag{Channel::piece, request->answer}, ranges,
+                          [this, gather] { arrived(gather); });
       transport_->send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
     }
   }
-  after_copies(arrived);
 }
 
 void ParameterStore::after_copies(runtime::Handler next) {
@@ -281,14 +323,16 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
   if (secondary_begun_of_[unit] == version) return;  // others may be reading it
   secondary_begun_of_[unit] = version;
   const UnitPart& part = *states_->all()[unit].secondary;
-  runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
   ++slots_[slot].copies;
-  after_copies([this, unit, slot, version] {
+  const auto kept = [this, unit, slot, version] {
     --slots_[slot].copies;
     secondary_of_[unit] = version;
     start_gathers();
     answer_waiting();
-  });
+  };
+  if (tier_ != nullptr) return tier_->store_from({unit, true}, slots_[slot].data, 0, kept);
+  runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
+  after_copies(kept);
 }
 
 void ParameterStore::begin_refresh() {
@@ -328,6 +372,16 @@ bool ParameterStore::can_answer(const Request& request) const {
 }
 
 void ParameterStore::answer(int row, const Request& request) {
+  const int rank = column_->ranks[static_cast<std::size_t>(row)];
+  const Tag tag{Channel::piece, request.answer};
+  if (tier_ != nullptr) {
+    std::vector<ParameterTier::Piece> pieces;
+    for (std::size_t u = 0; u < request.count; ++u) pieces.push_back(piece(request.units[u], request.backward != 0));
+    return tier_->lend(std::move(pieces), request.version,
+                       [this, rank, tag](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
+                         transport_->send(rank, tag, ranges, std::move(sent));
+                       });
+  }
   std::vector<runtime::ConstBytes> ranges;
   for (std::size_t u = 0; u < request.count; ++u) {
     const std::size_t unit = request.units[u];
@@ -336,7 +390,7 @@ void ParameterStore::answer(int row, const Request& request) {
     const UnitPart& part = source(unit, backward);
     ranges.emplace_back(part.at(own.begin), own.count * runtime::size_of(part.dtype));
   }
-  transport_->send(column_->ranks[static_cast<std::size_t>(row)], Tag{Channel::piece, request.answer}, ranges, [] {});
+  transport_->send(rank, tag, ranges, [] {});
 }
 
 void ParameterStore::answer_waiting() {

@@ -1,6 +1,7 @@
 // Parameters as passes need them: whole, in the run's dtype, of this batch. Where a rank holds a piece only, a unit is
 // gathered into a place just before its use and released after it, the next ones while this one computes
-// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for.
+// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where parameters
+// live off the device (parameter_tier.hpp), this rank's piece comes to its place from there, whole units too.
 //
 // A pass announces its needs, which decides at once which unit goes where (SlotSchedule). How a unit comes:
 //
@@ -13,6 +14,7 @@
 #pragma once
 
 #include "actors/hop_pipeline.hpp"
+#include "actors/parameter_tier.hpp"
 #include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
 #include "runtime/trace.hpp"
@@ -44,9 +46,10 @@ class ParameterStore {
                                    const collectives::ShardFlow& flow, const Options& options,
                                    runtime::MemoryPlan& plan);
 
-  /// `copies` runs copies of this rank's own pieces. All outlive the store.
+  /// `copies` runs copies of this rank's own pieces; `tier` is null where those lie on the device. All outlive the
+  /// store.
   ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                 runtime::StreamView copies, const models::Stage& stage, const UnitStates& states,
+                 runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage, const UnitStates& states,
                  const ColumnOptions& column, const collectives::ShardFlow& flow, runtime::Trace& trace,
                  const Options& options, const Memory& memory, const runtime::Arena& arena);
   ~ParameterStore();
@@ -89,7 +92,8 @@ class ParameterStore {
     bool backward = false;
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;  // the use that must be over before
-    std::size_t missing = 0;             // pieces on their way, under pulls
+    std::size_t own_missing = 0;         // pieces of this rank on their way from where it keeps them
+    std::size_t missing = 0;             // the own pieces, each answer to a pull, the collectives
     runtime::Trace::Clock::time_point began;
   };
   struct Need {
@@ -115,11 +119,16 @@ class ParameterStore {
   [[nodiscard]] const UnitPart& source(std::size_t unit, bool backward) const;
   [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const;
   [[nodiscard]] const collectives::Team& owners(bool backward) const;
+  [[nodiscard]] ParameterTier::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
+  void read_ahead();
+  void bring_own(const std::shared_ptr<Gather>& gather);
+  void submit_brought();
   void pull(const std::shared_ptr<Gather>& gather);
+  void arrived(const std::shared_ptr<Gather>& gather);
   void filled(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t slot);
   /// Calls `next` on the loop after the copies that are queued.
@@ -135,12 +144,14 @@ class ParameterStore {
   runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   runtime::StreamView copies_;
+  ParameterTier* tier_;
   const models::Stage* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
   runtime::Trace* trace_;
   Options options_;
   bool gathers_;
+  bool pulls_;
   SlotSchedule schedule_;
   HopPipeline forward_, backward_;
   std::vector<Slot> slots_;
@@ -155,6 +166,7 @@ class ParameterStore {
   std::uint64_t used_ = 0;        // needs before this one are over
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
+  std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come
   int copying_ = 0;  // on the stream
   std::uint64_t waiting_need_ = 0;
   models::Stage::Step waiting_for_;

@@ -100,6 +100,11 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                             .reuse = options.reuse};
   plan.parameter_memory = ParameterStore::plan(*plan.stage, *plan.states, *plan.column, plan.flow,
                                                plan.parameter_options, plan.memory);
+  plan.parameter_tier_memory =
+      ParameterTier::plan(*plan.stage, *plan.states, options.tiers,
+                          {.prefetch = options.prefetch,
+                           .lends = plan.parameter_options.pulls && !plan.flow.gather_forward.empty()},
+                          plan.tiers, plan.memory);
   plan.sync_options.prefetch = options.prefetch;
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;

@@ -8,6 +8,7 @@
 #include "actors/learning_rate.hpp"
 #include "actors/optimizer.hpp"
 #include "actors/parameter_store.hpp"
+#include "actors/parameter_tier.hpp"
 #include "actors/policy.hpp"
 #include "actors/stage_actor.hpp"
 #include "actors/unit_states.hpp"
@@ -78,6 +79,7 @@ struct RankPlan {
   std::unique_ptr<UnitStates> states;
   ParameterStore::Options parameter_options;
   ParameterStore::Memory parameter_memory;
+  ParameterTier::Memory parameter_tier_memory;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;
   Optimizer::Options optimizer_options;

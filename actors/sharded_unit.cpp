@@ -38,12 +38,19 @@ std::size_t largest_unit(const models::Architecture& architecture, int ranks) {
   return largest;
 }
 
+bool separate_master(const models::Precision& precision, offload::TierKind parameters) {
+  return precision.compute != runtime::DType::f32 || parameters != offload::TierKind::device;
+}
+
+Scope held_parameters(const collectives::Sharding& sharding, bool separate_master) {
+  return separate_master ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
+}
+
 StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding, int ranks,
-                       int group_size, const models::Precision& precision) {
-  const bool separate_master = precision.compute != runtime::DType::f32;
-  const Scope parameters =
-      separate_master ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
-  const std::size_t optimizer_bytes = (separate_master ? 3 : 2) * sizeof(float);
+                       int group_size, const models::Precision& precision, offload::TierKind tier) {
+  const bool separate = separate_master(precision, tier);
+  const Scope parameters = held_parameters(sharding, separate);
+  const std::size_t optimizer_bytes = (separate ? 3 : 2) * sizeof(float);
   StateBytes bytes;
   for (const auto& [elements, uses] : units) {
     const auto held = [&, elements = elements](Scope scope) {

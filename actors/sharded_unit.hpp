@@ -5,7 +5,8 @@
 // parameters and gradients, with K bytes of optimizer states:
 //
 //   precision        P   G   OS   K
-//   fp32             4   4   8    the one copy of parameters lies at the coarser of the scopes of P and OS
+//   fp32             4   4   8    the one copy of parameters lies at the coarser of the scopes of P and OS …
+//   … P off the device  4  12    … and is master copy too unless layers' parameters live elsewhere
 //   bf16, fp16       2   4   12   fp32 master copy and two moments
 //   … half gradients 2   2   12
 //
@@ -14,6 +15,7 @@
 #pragma once
 
 #include "collectives/shard.hpp"
+#include "offload/tiers.hpp"
 #include "models/architecture.hpp"
 
 #include <cstddef>
@@ -39,7 +41,13 @@ struct ShardedUnit {
 /// Elements of the largest unit of all, padded.
 [[nodiscard]] std::size_t largest_unit(const models::Architecture& architecture, int ranks);
 
-/// What one rank holds from batch to batch.
+/// Whether the optimizer's weights are a copy of their own, beside the parameters that layers read, which live in
+/// `parameters`.
+[[nodiscard]] bool separate_master(const models::Precision& precision, offload::TierKind parameters);
+/// What a rank holds of parameters: in one copy with the optimizer's, the coarser of their scopes.
+[[nodiscard]] collectives::Scope held_parameters(const collectives::Sharding& sharding, bool separate_master);
+
+/// What one rank holds from batch to batch, wherever that is.
 struct StateBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
@@ -51,6 +59,7 @@ struct StateBytes {
 
 /// The same on each of the `ranks` of a column in groups of `group_size`.
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding,
-                                     int ranks, int group_size, const models::Precision& precision);
+                                     int ranks, int group_size, const models::Precision& precision,
+                                     offload::TierKind parameters = offload::TierKind::device);
 
 }  // namespace ranvier::actors

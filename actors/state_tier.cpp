@@ -52,6 +52,7 @@ StateTier::StateTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::S
       memory_(memory),
       tiers_(&tiers),
       gradients_(states.all().size()),
+      parameters_(states.all().size()),
       buckets_missing_(states.all().size()) {
   for (std::size_t u = 0; u < states.all().size(); ++u) {
     layouts_.push_back(layout_of(states.all()[u], options, half_));
@@ -168,10 +169,11 @@ void StateTier::step(const runtime::AdamWOptions& adamw, runtime::Handler stored
   pipeline_->answer(true);
 }
 
-void StateTier::ready(std::size_t unit, const std::byte* gradient) {
+void StateTier::ready(std::size_t unit, const std::byte* gradient, std::byte* parameters) {
   // Units of the step before may still come when the next batch has begun.
-  if (step_waits_) return once_begun_.push_back([this, unit, gradient] { ready(unit, gradient); });
+  if (step_waits_) return once_begun_.push_back([=, this] { ready(unit, gradient, parameters); });
   gradients_[unit] = gradient;
+  parameters_[unit] = parameters;
   for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) pipeline_->ready(first_bucket_[unit] + b);
 }
 
@@ -195,7 +197,9 @@ void StateTier::compute(const BucketPass& pass, runtime::Handler done) {
     segments.push_back({segment.begin - at.begin, segment.end - at.begin, segment.decays});
   }
   const std::size_t first = unit.optimizer.begin + at.begin, last = unit.optimizer.begin + at.end;
-  const collectives::Range& held = unit.parameters.range;
+  UnitPart to_layers = unit.parameters;
+  to_layers.data = parameters_[bucket.unit];
+  const collectives::Range& held = to_layers.range;
   const bool holds_all = held.begin <= first && last <= held.begin + held.count;
   runtime::adamw(compute_,
                  {.weights = at.weights,
@@ -203,12 +207,12 @@ void StateTier::compute(const BucketPass& pass, runtime::Handler done) {
                   .v = at.v,
                   .gradient = gradients_[bucket.unit] + at.begin * runtime::size_of(precision.gradient),
                   .gradient_dtype = precision.gradient,
-                  .working = half_ && holds_all ? unit.parameters.at(first) : nullptr,
+                  .working = half_ && holds_all ? to_layers.at(first) : nullptr,
                   .working_dtype = precision.compute},
                  std::move(segments), adamw_);
   const std::size_t from = std::max(first, held.begin), to = std::min(last, held.begin + held.count);
   if (half_ && !holds_all && from < to) {
-    runtime::cast(compute_, unit.parameters.at(from), precision.compute, at.weights + (from - first),
+    runtime::cast(compute_, to_layers.at(from), precision.compute, at.weights + (from - first),
                   runtime::DType::f32, to - from);
   }
   compute_.call_back([this, done = std::move(done)] { loop_->post(done); });

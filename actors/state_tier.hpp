@@ -43,7 +43,8 @@ class StateTier {
   /// may be after the next begin().
   void step(const runtime::AdamWOptions& adamw, runtime::Handler stored);
   /// The unit's gradient is complete at `gradient`, where its optimizer range begins, and stays until it was stepped.
-  void ready(std::size_t unit, const std::byte* gradient);
+  /// `parameters`: where its part of the parameters is to lie, if the master weights are separate.
+  void ready(std::size_t unit, const std::byte* gradient, std::byte* parameters);
   /// The step does not count; `done` runs once nothing of it is under way.
   void skip(runtime::Handler done);
 
@@ -94,6 +95,7 @@ class StateTier {
   runtime::Handler loaded_;
   runtime::AdamWOptions adamw_;
   std::vector<const std::byte*> gradients_;      // by unit
+  std::vector<std::byte*> parameters_;           // likewise
   std::vector<std::size_t> buckets_missing_;     // likewise, of the step
   bool running_ = false;                         // a step of the pipeline
   bool begins_again_ = false;                    // once that is over

@@ -45,14 +45,18 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       loss_scale_(options.loss_scale) {
   plan_.stage->bind(arena_);
   plan_.states->bind(arena_);
-  parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, *plan_.stage, *plan_.states,
-                                                 *plan_.column, plan_.flow, trace_, plan_.parameter_options,
+  if (options.tiers.parameters != TierKind::device) {
+    parameter_tier_ = std::make_unique<ParameterTier>(loop, tiers_, *gather_, *plan_.states,
+                                                      plan_.parameter_tier_memory, arena_);
+  }
+  parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, parameter_tier_.get(),
+                                                 *plan_.stage, *plan_.states, *plan_.column, plan_.flow, trace_, plan_.parameter_options,
                                                  plan_.parameter_memory, arena_);
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
                                          *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
                                          arena_);
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
-                                           *parameters_, trace_, plan_.optimizer_options, plan_.optimizer_memory,
+                                           *parameters_, parameter_tier_.get(), trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;
@@ -112,10 +116,8 @@ void Trainer::load_weights(const WeightSource& weights) {
     }
   };
   for (const UnitState& unit : plan_.states->all()) {
-    fill(unit, unit.parameters);
-    if (plan_.states->separate_master() && unit.master.data != nullptr) {
-      fill(unit, unit.master);
-    }
+    if (unit.parameters.data != nullptr) fill(unit, unit.parameters);
+    if (plan_.states->separate_master() && unit.master.data != nullptr) fill(unit, unit.master);
   }
   weights_ = weights;
 }
@@ -132,8 +134,12 @@ bool Trainer::computing() const noexcept {
 
 void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
-  parameters_->start();
-  optimizer_->load(std::exchange(weights_, nullptr), [this] { begin_step(); });
+  const auto load_states = [this] {
+    parameters_->start();
+    optimizer_->load(std::exchange(weights_, nullptr), [this] { begin_step(); });
+  };
+  if (!parameter_tier_) return load_states();
+  parameter_tier_->load(weights_, *compute_, load_states);
 }
 
 void Trainer::finish() {

@@ -46,7 +46,7 @@ class Trainer {
           const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan);
   ~Trainer();
 
-  /// Fills the parameters; blocks. Before start(), which asks for master weights that live off the device.
+  /// Fills the parameters; blocks. Before start(), which asks for what lives off the device.
   void load_weights(const WeightSource& weights);
 
   /// Trains all steps, then calls hooks.done.
@@ -104,6 +104,7 @@ class Trainer {
   collectives::Executor executor_;
   Loader loader_;
   std::unique_ptr<Loader> validation_loader_;
+  std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;

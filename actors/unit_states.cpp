@@ -14,7 +14,8 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
                        const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
                        const models::Precision& precision, const TierOptions& tiers, runtime::MemoryPlan& plan)
     : precision_(precision),
-      separate_master_(precision.compute != runtime::DType::f32),
+      parameters_on_device_(tiers.parameters == TierKind::device),
+      separate_master_(actors::separate_master(precision, tiers.parameters)),
       optimizer_on_device_(tiers.optimizer == TierKind::device) {
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
@@ -32,8 +33,7 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     state.reduced = range(flow.reduced);
     state.cut = UnitCut(state.elements, layout.ranks(), tiers.bucket_elements,
                         static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
-    const auto parameters = separate_master_ ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
-    state.parameters = {.range = range(parameters), .dtype = precision.compute};
+    state.parameters = {.range = range(held_parameters(sharding, separate_master_)), .dtype = precision.compute};
     if (sharding.secondary_parameters) {
       state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
     }
@@ -54,9 +54,10 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
 
     const std::string& name = state.spec->name;
     Places places;
-    places.parameters = add(MemoryKind::parameters, name + " parameters", state.parameters.bytes());
+    places.parameters = add(MemoryKind::parameters, name + " parameters",
+                            parameters_on_device_ ? state.parameters.bytes() : 0);
     places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
-                           state.secondary ? state.secondary->bytes() : 0);
+                           state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
     places.gradients = add(MemoryKind::gradients, name + " gradients", state.gradients.front().bytes(),
                            state.gradients.size());
     places.master = add(MemoryKind::optimizer, name + " master weights",
@@ -71,8 +72,10 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
 void UnitStates::bind(const runtime::Arena& arena) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     UnitState& unit = units_[u];
-    unit.parameters.data = arena.slot(places_[u].parameters);
-    if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
+    if (parameters_on_device_) {
+      unit.parameters.data = arena.slot(places_[u].parameters);
+      if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
+    }
     if (!separate_master_) {
       unit.master.data = unit.parameters.at(unit.optimizer.begin);
     } else if (optimizer_on_device_) {
@@ -89,7 +92,7 @@ void UnitStates::bind(const runtime::Arena& arena) {
 }
 
 bool UnitStates::gathers_parameters() const noexcept {
-  return std::any_of(units_.begin(), units_.end(),
+  return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(),
                      [](const UnitState& unit) { return !unit.parameters.whole(unit.elements); });
 }
 

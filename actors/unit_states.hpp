@@ -7,7 +7,8 @@
 //   bf16, fp16       2        4         4       8         18
 //   … half gradients 2        2         4       8         16
 //
-// In fp32 one copy serves as working and master copy: of the part that the coarser of the two scopes gives.
+// In fp32 one copy serves as working and master copy, of the part that the coarser of the two scopes gives, as long as
+// parameters live on the device. Off it (parameter_tier.hpp) they are a copy of their own in any precision.
 // A tied unit has gradients per use, because uses are accumulated separately and summed once.
 #pragma once
 
@@ -46,10 +47,11 @@ struct UnitState {
   UnitCut cut;                     ///< into buckets
   collectives::Range optimizer;    ///< what this rank steps
   collectives::Range reduced;      ///< where gradients are complete before the step
-  UnitPart parameters;             ///< compute dtype; has the optimizer's range in it unless the master is separate
+  /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
+  UnitPart parameters;
   std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
-  UnitPart master;                 ///< range `optimizer`; null in half precision where states live off the device
-  float* m = nullptr;              ///< likewise, in any precision
+  UnitPart master;                 ///< range `optimizer`; null if it is separate and states live off the device
+  float* m = nullptr;              ///< null where states live off the device
   float* v = nullptr;
   std::vector<UnitPart> gradients; ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
@@ -69,7 +71,8 @@ class UnitStates {
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
-  /// Whether layers need a gathered copy of some unit.
+  [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
+  /// Whether layers need a copy of some unit that is brought for them.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   /// Whether a microbatch's gradients are reduced before they are accumulated.
   [[nodiscard]] bool shards_gradients() const noexcept;
@@ -80,6 +83,7 @@ class UnitStates {
   };
 
   models::Precision precision_;
+  bool parameters_on_device_;
   bool separate_master_;
   bool optimizer_on_device_;
   std::vector<UnitState> units_;

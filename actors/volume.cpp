@@ -85,8 +85,9 @@ Volume VolumeCounter::count(std::span<const UnitMoves> units, const Sharding& sh
   Volume volume;
   for (const UnitMoves& unit : units) {
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
-      // In fp32 the optimizer's copy is the only one; where that is whole, nothing has to be gathered.
-      if (compute == runtime::DType::f32 && layout_.pieces(sharding.optimizer) == 1) return {};
+      // Where the optimizer's copy is the only one and whole, nothing has to be gathered.
+      const bool separate = separate_master(options_.precision, options_.parameters);
+      if (!separate && layout_.pieces(sharding.optimizer) == 1) return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
     volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);

@@ -49,6 +49,7 @@ struct VolumeOptions {
   PlanChoices algorithms;
   collectives::Links links = assumed_links;
   models::Precision precision;
+  offload::TierKind parameters = offload::TierKind::device;  ///< where they live
   /// Parameters are pulled from their owners, piece by piece, instead of gathered by a collective (pipelines).
   bool pulls = false;
 };

@@ -83,6 +83,7 @@ class Column {
                   .algorithms = algorithms,
                   .links = trainer.links,
                   .precision = trainer.precision,
+                  .parameters = trainer.tiers.parameters,
                   .pulls = plan.parameter_options.pulls}) {
     if (trainer.grid.g_data == 1) return;
     moves_ = actors::replayed_moves(
@@ -92,7 +93,8 @@ class Column {
 
   void add_to(Cost& cost, const Sharding& sharding) {
     const auto states =
-        actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_, trainer_->precision);
+        actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
+                            trainer_->tiers.parameters);
     if (states.total() > cost.states.total()) cost.states = states;
     const Volume column = counter_.count(moves_, sharding);
     for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
