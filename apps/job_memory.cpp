@@ -23,8 +23,9 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
     case MemoryKind::gradients:
       return fmt::format("of a batch, {}", to_string(options.precision.gradient));
     case MemoryKind::optimizer:
-      return options.precision.compute == runtime::DType::f32 ? "two moments, fp32"
-                                                              : "master weights and two moments, fp32";
+      return actors::separate_master(options.precision, options.tiers.parameters)
+                 ? "master weights and two moments, fp32"
+                 : "two moments, fp32";
     case MemoryKind::activations:
       return "of the microbatches in flight, and gradients between layers";
     case MemoryKind::messages:
