@@ -61,10 +61,17 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                                        : options.grid.g_inter;
   plan.slots = std::min(wanted, microbatches);
 
+  const bool checkpoints_leave = options.tiers.activations != TierKind::device;
+  if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
+    fail(ErrorCode::usage,
+         "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute auto",
+         offload::to_string(options.tiers.activations));
+  }
   models::StageOptions stage{.layers = plan.layers,
                              .capacity = {microbatch, architecture.positions, options.threads},
                              .precision = options.precision,
                              .slots = plan.slots,
+                             .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
                              .gradient_buffers = std::min(2, plan.slots),
                              .sample = sample};
   if (options.recompute_auto) {
@@ -127,6 +134,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.optimizer_options.tiers = options.tiers;
   plan.optimizer_memory =
       Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.tiers, plan.memory);
+  plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
   plan.tiers.finish(plan.memory);
   return plan;
 }

@@ -3,6 +3,7 @@
 // that does not exist yet (`--dry-run --world`).
 #pragma once
 
+#include "actors/activation_tier.hpp"
 #include "actors/algorithm_choice.hpp"
 #include "actors/gradient_sync.hpp"
 #include "actors/learning_rate.hpp"
@@ -84,6 +85,7 @@ struct RankPlan {
   GradientSync::Memory sync_memory;
   Optimizer::Options optimizer_options;
   Optimizer::Memory optimizer_memory;
+  ActivationTier::Memory checkpoint_memory;
 };
 
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.

@@ -19,7 +19,7 @@ constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a
 
 StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
                        models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
-                       runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size)
+                       ActivationTier& checkpoints, runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size)
     : loop_(&loop),
       transport_(&transport),
       compute_(compute),
@@ -27,6 +27,7 @@ StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, 
       loader_(&loader),
       parameters_(&parameters),
       gradients_(&gradients),
+      checkpoints_(&checkpoints),
       trace_(&trace),
       neighbours_(neighbours),
       policy_(policy),
@@ -127,6 +128,7 @@ void StageActor::announce(Direction direction, int microbatch) {
   pass.steps = direction == Direction::forward ? stage_->forward_pass(slot) : stage_->backward_pass(slot);
   pass.need = parameters_->announce(pass.steps);
   if (direction == Direction::backward) pass.writes = gradients_->announce(pass.steps);
+  pass.checkpoints = checkpoints_->announce(pass.steps, slot, samples_of(microbatch), batch_.training);
   passes_.push_back(std::move(pass));
 }
 
@@ -191,6 +193,10 @@ void StageActor::advance() {
 
 bool StageActor::wait_for_needs(const models::Stage::Step& step) {
   const Pass& pass = passes_.front();
+  if (checkpoints_->uses(step) && !checkpoints_->ready(pass.checkpoints)) {
+    checkpoints_->when_ready(pass.checkpoints, [this] { advance(); });
+    return true;
+  }
   if (step.needs_parameters()) {
     if (parameters_->ready(pass.need, step)) return false;
     parameters_->when_ready(pass.need, step, [this] { advance(); });
@@ -207,14 +213,16 @@ void StageActor::queue(const models::Stage::Step& step) {
   const auto on_loop = [this](runtime::Handler handler) {
     compute_.call_back([loop = loop_, handler = std::move(handler)] { loop->post(handler); });
   };
+  const bool uses_checkpoints = checkpoints_->uses(step);
+  const auto at = uses_checkpoints ? checkpoints_->queue(pass.checkpoints) : models::CheckpointPlaces{};
   if (step.needs_parameters()) {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {});
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {}, at);
     if (parameters_->gathers()) {
       on_loop([this, need = pass.need] { parameters_->used(need); });
       ++pass.need;
     }
   } else {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step));
+    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step), at);
     gradients_->queued(pass.writes, step);
     if (gradients_->listens(pass.microbatch)) {
       on_loop([this, writes = pass.writes, step, m = pass.microbatch] {
@@ -223,6 +231,7 @@ void StageActor::queue(const models::Stage::Step& step) {
     }
     ++pass.writes;
   }
+  if (uses_checkpoints) on_loop([this, use = pass.checkpoints++] { checkpoints_->done(use); });
   if (step.completes_input_gradient) {
     on_loop([this, m = pass.microbatch, buffer = pass.gradient_buffer] { send_input_gradient(m, buffer); });
   }

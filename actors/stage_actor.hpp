@@ -2,8 +2,8 @@
 // the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
 // the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
 //
-// A pass is queued on the stream step by step, as soon as a step's parameters, or the place for its gradients, are
-// there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
+// A pass is queued on the stream step by step, as soon as a step's parameters, or the place for its gradients, and its
+// checkpoints are there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
 // needs are announced while this one runs.
 //
 // Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
@@ -11,6 +11,7 @@
 // they are used in microbatch order. Loop thread only.
 #pragma once
 
+#include "actors/activation_tier.hpp"
 #include "actors/gradient_sync.hpp"
 #include "actors/loader.hpp"
 #include "actors/parameter_store.hpp"
@@ -54,13 +55,13 @@ class StageActor {
   /// All outlive the actor.
   StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
              models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
-             runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size);
+             ActivationTier& checkpoints, runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size);
 
   /// One batch at a time.
   void run(Batch batch, Done done);
 
   /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters,
-  /// for a place for gradients, or for the next batch.
+  /// for a place for gradients, for checkpoints, or for the next batch.
   [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || parts_under_way_ > 0); }
 
  private:
@@ -75,6 +76,7 @@ class StageActor {
     models::Stage::Pass steps;
     std::uint64_t need = 0;    // of the next step that needs parameters
     std::uint64_t writes = 0;  // of the next step that writes gradients
+    std::uint64_t checkpoints = 0;  // of the next step that reads or writes checkpoints
     std::size_t next = 0;      // step
     int gradient_buffer = 0;
     bool traced = false;  // a span is open on the stream
@@ -116,6 +118,7 @@ class StageActor {
   Loader* loader_;
   ParameterStore* parameters_;
   GradientSync* gradients_;
+  ActivationTier* checkpoints_;
   runtime::Trace* trace_;
   Neighbours neighbours_;
   Policy policy_;

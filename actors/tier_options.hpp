@@ -13,9 +13,11 @@ struct TierOptions {
   TierKind parameters = TierKind::device;  ///< as layers read them, between their uses
   TierKind gradients = TierKind::device;   ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;   ///< master weights and moments
+  TierKind activations = TierKind::device; ///< checkpoints, between the passes of their microbatch
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
   std::size_t depth = 3;                                ///< buckets on the device at a time
+  int checkpoint_places = 4;                            ///< activation checkpoints on the device at a time
   offload::FileOptions files;                           ///< of TierKind::nvme
 };
 

@@ -58,6 +58,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
                                            *parameters_, parameter_tier_.get(), trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);
+  checkpoints_ = std::make_unique<ActivationTier>(loop, tiers_, *plan_.stage, plan_.checkpoint_memory);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;
   StageActor::Neighbours neighbours{.stage = stage, .stages = stages};
@@ -66,7 +67,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   const int microbatch = std::min(options_.microbatch_size, options_.batch_size / options_.grid.g_data);
   const auto make_actor = [&](Loader& loader) {
     return std::make_unique<StageActor>(loop, transport, *compute_, *plan_.stage, loader, *parameters_, *sync_,
-                                        trace_, neighbours, plan_.policy, microbatch);
+                                        *checkpoints_, trace_, neighbours, plan_.policy, microbatch);
   };
   stage_actor_ = make_actor(loader_);
   if (validation_ != nullptr) {

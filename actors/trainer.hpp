@@ -108,6 +108,7 @@ class Trainer {
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<ActivationTier> checkpoints_;
   std::unique_ptr<StageActor> stage_actor_, evaluation_actor_;
   Consensus consensus_;
 

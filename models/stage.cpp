@@ -17,6 +17,12 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+/// What files take from memory as it is.
+std::size_t whole_pages(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  return (bytes + page - 1) / page * page;
+}
+
 }  // namespace
 
 Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan)
@@ -54,6 +60,16 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
     segments_.push_back({l, std::min(l + segment_layers, layers_.size())});
     layers_[segments_.back().end - 1].ends_segment = true;
   }
+  if (recomputes() && options.checkpoint_places > 0 && segments_.size() > 1) {
+    for (std::size_t c = 0; c + 1 < segments_.size(); ++c) {
+      layers_[segments_[c].end - 1].writes_checkpoint = c;
+      layers_[segments_[c + 1].begin].reads_checkpoint = c;
+      place_bytes_ = std::max(place_bytes_, whole_pages(layers_[segments_[c].end - 1].output_bytes));
+    }
+    // More than there are checkpoints would never be used.
+    const std::size_t all = static_cast<std::size_t>(options.slots) * (segments_.size() - 1);
+    places_ = static_cast<int>(std::min(static_cast<std::size_t>(std::max(options.checkpoint_places, 2)), all));
+  }
 
   std::size_t slot_bytes = 0, area_bytes = 0, workspace_bytes = 0, between_bytes = 0;
   for (const Segment& segment : segments_) {
@@ -65,7 +81,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
       kept += aligned(place.memory.saved);
       std::size_t& output = place.ends_segment ? slot_bytes : kept;
       place.output_offset = output;
-      output += place.output_bytes;
+      if (!place.writes_checkpoint) output += place.output_bytes;
       if (place.ends_segment && recomputes()) {
         place.scratch_output = in_area;
         in_area += place.output_bytes;
@@ -95,7 +111,12 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   };
   inputs_ = add(MemoryKind::activations, MemorySpace::device, "stage input", input_sample_bytes_ * all_samples, slots);
   slot_memory_ = add(MemoryKind::activations, MemorySpace::device,
-                     recomputes() ? "segment inputs and output" : "saved activations and output", slot_bytes, slots);
+                     places_ > 0    ? "output"
+                     : recomputes() ? "segment inputs and output"
+                                    : "saved activations and output",
+                     slot_bytes, slots);
+  checkpoints_ = add(MemoryKind::activations, MemorySpace::device, "checkpoints in use", place_bytes_,
+                     static_cast<std::size_t>(places_));
   recompute_ = add(MemoryKind::activations, MemorySpace::device, "recomputed segment", area_bytes, 1);
   deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients", deferred_bytes, 1);
   between_ = add(MemoryKind::activations, MemorySpace::device, "gradients between layers", between_bytes, 2);
@@ -146,6 +167,7 @@ void Stage::bind(const runtime::Arena& arena) {
     target_.push_back(arena.slot(targets_, slot));
     loss_.push_back(arena.slot_as<double>(losses_, slot));
   }
+  for (int p = 0; p < places_; ++p) place_.push_back(arena.slot(checkpoints_, static_cast<std::size_t>(p)));
   for (int b = 0; b < options_.gradient_buffers; ++b) {
     to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
   }
@@ -163,6 +185,25 @@ std::size_t Stage::output_bytes(int samples) const { return output_sample_bytes_
 std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
 std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
 const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
+
+std::size_t Stage::checkpoint_bytes(std::size_t checkpoint, int samples) const {
+  const Layer& layer = *layers_[segments_[checkpoint].end - 1].layer;
+  return layer.output_elements(options_.capacity.positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
+
+std::span<std::byte> Stage::checkpoint_place(int place) const {
+  return {place_[static_cast<std::size_t>(place)], place_bytes_};
+}
+
+std::optional<std::size_t> Stage::checkpoint_read(const Step& step) const {
+  return layers_[step.layer].reads_checkpoint;
+}
+
+std::optional<std::size_t> Stage::checkpoint_written(const Step& step) const {
+  if (step.kind != Step::Kind::forward || step.again) return std::nullopt;
+  return layers_[step.layer].writes_checkpoint;
+}
 
 std::byte* Stage::layer_output(std::size_t layer, int slot) const {
   const LayerPlace& place = layers_[layer];
@@ -230,7 +271,8 @@ Stage::Pass Stage::backward_pass(int slot) {
 }
 
 void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
-                std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients) {
+                std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients,
+                const CheckpointPlaces& checkpoints) {
   const LayerPlace& place = layers_[step.layer];
   // Where everything is whole, a part could read what it did not name, and only there.
   std::vector<const std::byte*> part_parameters(parameters.size());
@@ -261,11 +303,12 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     call.targets = target_[slot];
     call.loss = loss_[slot];
   }
-  const std::byte* input = layer_input(step.layer, microbatch.slot);
+  const std::byte* input = place.reads_checkpoint ? checkpoints.read : layer_input(step.layer, microbatch.slot);
   switch (step.kind) {
     case Step::Kind::forward: {
       // The second time the slot's last output holds the gradient that arrived for it.
       std::byte* output = step.again && place.ends_segment ? area_ + place.scratch_output
+                          : place.writes_checkpoint        ? checkpoints.written
                                                            : layer_output(step.layer, microbatch.slot);
       return place.layer->forward(call, input, output);
     }

@@ -6,7 +6,9 @@
 // A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without
 // recomputation that is every layer's `saved` and output. With interval ac the layers form segments of ac;
 // a slot then keeps each segment's input only, and the backward pass runs a segment's forward pass again in
-// an area that all slots share (activation checkpointing, Myelin §V-A).
+// an area that all slots share (activation checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of
+// the stage's own layers, its *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps
+// find them in a few places that whoever runs the pass assigns.
 //
 // The buffer of a slot's output receives the gradient with respect to it, once the output was sent.
 #pragma once
@@ -19,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +34,15 @@ struct StageOptions {
   Precision precision;
   int slots = 1;                ///< microbatches in flight
   int recompute = 0;            ///< layers per segment; 0: everything is kept
+  int checkpoint_places = 0;    ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
   int gradient_buffers = 2;     ///< input gradients on their way to the left
   SampleBytes sample;           ///< inputs come to the first stage, targets to the last
+};
+
+/// Where a step finds the checkpoint that it reads, and puts the one that it writes.
+struct CheckpointPlaces {
+  const std::byte* read = nullptr;
+  std::byte* written = nullptr;
 };
 
 class Stage {
@@ -78,8 +88,18 @@ class Stage {
   [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
   [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
   [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
+  [[nodiscard]] const MicrobatchShape& capacity() const noexcept { return options_.capacity; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
+  /// Checkpoints of a slot that need places; numbered from the front.
+  [[nodiscard]] std::size_t checkpoints() const noexcept { return places_ > 0 ? segments_.size() - 1 : 0; }
+  [[nodiscard]] std::size_t checkpoint_bytes(std::size_t checkpoint, int samples) const;
+  [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
+  /// One of the checkpoint_places(), which takes any checkpoint; begins on a page and is whole pages.
+  [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
+  /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same.
+  [[nodiscard]] std::optional<std::size_t> checkpoint_read(const Step& step) const;
+  [[nodiscard]] std::optional<std::size_t> checkpoint_written(const Step& step) const;
   /// The units of the stage's layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
@@ -111,9 +131,11 @@ class Stage {
   [[nodiscard]] Pass backward_pass(int slot);
 
   /// Queues a step. `parameters` and `gradients` are those of the layer's units in its order, of which the layer sees
-  /// those of the step's uses, and are read before this returns; `gradient_buffer` takes the input gradient. The steps of a pass come in its order.
+  /// those of the step's uses, and are read before this returns; `gradient_buffer` takes the input gradient. The steps of
+  /// a pass come in its order.
   void run(runtime::StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
-           std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients);
+           std::span<const std::byte* const> parameters, std::span<std::byte* const> gradients,
+           const CheckpointPlaces& checkpoints = {});
 
  private:
   struct LayerPlace {
@@ -125,6 +147,8 @@ class Stage {
     std::size_t scratch_output = 0;   // of a segment end, in the recompute area
     std::size_t deferred_offset = 0;
     bool ends_segment = false;
+    std::optional<std::size_t> reads_checkpoint;
+    std::optional<std::size_t> writes_checkpoint;  // the first time it runs
     std::vector<std::size_t> uses;
     std::array<std::vector<std::vector<std::size_t>>, 3> parts;  // by kind of step: uses
   };
@@ -153,8 +177,10 @@ class Stage {
   std::size_t input_sample_bytes_ = 0;
   std::size_t output_sample_bytes_ = 0;
 
-  runtime::MemoryId inputs_, slot_memory_, recompute_, deferred_, workspace_, between_, to_left_, targets_, losses_;
-  std::vector<std::byte*> input_, slot_, target_, to_left_buffer_;
+  int places_ = 0;
+  std::size_t place_bytes_ = 0;
+  runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_, targets_, losses_;
+  std::vector<std::byte*> input_, slot_, place_, target_, to_left_buffer_;
   std::vector<double*> loss_;
   std::byte* area_ = nullptr;
   std::byte* deferred_base_ = nullptr;
