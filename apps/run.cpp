@@ -44,8 +44,10 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
   result.reuse = options.shard.reuse;
   result.tiers.optimizer = options.tiers.optimizer;
+  result.tiers.activations = options.tiers.activations;
   result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
   result.tiers.files.directories = nvme_directories(options.tiers);
+  result.tiers.files.checksums = options.tiers.checksums;
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
   result.steps = options.run.steps;
   result.seed = options.run.seed;

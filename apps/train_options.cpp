@@ -139,6 +139,12 @@ OptionBinding prefetch(std::optional<int>& field) {
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
 }
 
+OptionBinding tier(actors::TierKind& field) {
+  return choice<actors::TierKind>(field, {{"device", actors::TierKind::device},
+                                          {"host", actors::TierKind::host},
+                                          {"nvme", actors::TierKind::nvme}});
+}
+
 OptionTable declare(Asked& asked) {
   auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run] = asked.options;
   auto& gpt = model_options.gpt;
@@ -259,10 +265,13 @@ OptionTable declare(Asked& asked) {
 
   table.concern("Memory tiers");
   table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme",
-             choice<actors::TierKind>(tiers.optimizer, {{"device", actors::TierKind::device},
-                                                        {"host", actors::TierKind::host},
-                                                        {"nvme", actors::TierKind::nvme}})});
+             tier(tiers.optimizer)});
+  table.add({"activation-tier", "NAME",
+             "where activation checkpoints (--recompute) live between passes: device, host or nvme",
+             tier(tiers.activations)});
   table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
+  table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
+             toggle(tiers.checksums)});
   table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
              whole(tiers.bucket_elements, 1, most)});
 
@@ -333,9 +342,14 @@ int divisor_near(int wanted, int whole) {
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
 
 void check_tiers(const TierOptions& tiers) {
-  const bool files = tiers.optimizer == actors::TierKind::nvme;
-  if (files && nvme_directories(tiers).empty())
-    fail(ErrorCode::usage, "--optimizer-tier nvme needs --nvme: name a directory on each disk");
+  bool files = false;
+  for (const auto& [flag, kind] :
+       {std::pair{"optimizer", tiers.optimizer}, {"activation", tiers.activations}}) {
+    if (kind != actors::TierKind::nvme) continue;
+    files = true;
+    if (nvme_directories(tiers).empty())
+      fail(ErrorCode::usage, "--{}-tier nvme needs --nvme: name a directory on each disk", flag);
+  }
   if (!files && !tiers.nvme.empty())
     fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
 }

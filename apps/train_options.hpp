@@ -104,7 +104,9 @@ struct DeviceOptions {
 /// Where states live; see actors/tier_options.hpp.
 struct TierOptions {
   actors::TierKind optimizer = actors::TierKind::device;
+  actors::TierKind activations = actors::TierKind::device;
   std::string nvme;                    ///< directories with commas between them; empty: none
+  bool checksums = false;              ///< of what is read back from there
   int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
 };
 

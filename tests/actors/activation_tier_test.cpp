@@ -68,3 +68,73 @@ TEST_CASE("checkpoints in host memory train the same bits under every policy, li
     }
   }
 }
+
+TEST_CASE("checkpoints in host memory combine with every sharding and with half precision") {
+  auto gpt = small_gpt(5);
+  gpt.precision = {runtime::DType::bf16, runtime::DType::f32};
+  std::uint64_t seed = 100;
+  for (const char* name : {"zero2", "zero3", "mics", "paro-nig", "zero++"}) {
+    for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b}) {
+      CAPTURE(std::string(name));
+      CAPTURE(actors::to_string(policy));
+      auto options = small_run();
+      options.precision = gpt.precision;
+      options.grid = {2, 2};
+      options.batch_size = 16;
+      options.group_size = 2;
+      options.sharding = collectives::parse_sharding(name);
+      options.policy = policy;
+      const auto on_device = run_simulated(gpt, options, 1);
+      options.tiers.activations = TierKind::host;
+      options.tiers.optimizer = TierKind::host;
+      options.tiers.bucket_elements = 200;
+      options.recompute = 1;
+      for (int order = 0; order < orders; ++order) {
+        const auto device = order % 2 == 0 ? tests::Devices::delayed : tests::Devices::inline_;
+        check_same_bits(on_device, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
+      }
+    }
+  }
+}
+
+TEST_CASE("off the device a rank keeps a few places for checkpoints, and the tier every slot's") {
+  const auto architecture = models::make_gpt(small_gpt(8));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = small_run();
+  options.policy = Policy::gpipe;  // as many slots as microbatches
+  options.recompute = 1;
+  const auto device_bytes = [](const actors::RankPlan& plan) {
+    return plan.memory.bytes(runtime::MemorySpace::device, runtime::MemoryKind::activations);
+  };
+  const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  options.tiers.activations = TierKind::host;
+  const auto away = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  // Ten layers have nine inputs between them, 2 samples × 8 positions × 16 channels each: a quarter of a page.
+  const std::size_t checkpoints = 9 * static_cast<std::size_t>(away.slots);
+  CHECK(away.slots == 4);
+  CHECK(away.tiers.bytes(TierKind::host) == checkpoints * 4096);
+  CHECK(device_bytes(on_device) - device_bytes(away) == checkpoints * 1024 - 4 * 4096);
+}
+
+TEST_CASE("the automatic interval counts places, not what lies in the tier") {
+  const auto architecture = models::make_gpt(small_gpt(16));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = small_run();
+  options.policy = Policy::gpipe;
+  options.batch_size = 64;
+  options.microbatch_size = 8;
+  options.recompute_auto = true;
+  const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  options.tiers.activations = TierKind::host;
+  const auto away = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  CHECK(away.recompute < on_device.recompute);
+}
+
+TEST_CASE("checkpoints in a tier are refused where nothing is recomputed") {
+  const auto architecture = models::make_gpt(small_gpt());
+  const tests::RandomTokens tokens(8, 37);
+  auto options = small_run();
+  options.tiers.activations = TierKind::host;
+  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+                       doctest::Contains("add --recompute auto"), Error);
+}

@@ -138,7 +138,12 @@ TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refu
   check_refused(2, {"--optimizer-tier", "nvme"}, {"--optimizer-tier nvme", "--nvme"});
   check_refused(2, {"--nvme", "/tmp"}, {"--nvme /tmp", "--optimizer-tier nvme"});
   check_refused(2, {"--optimizer-tier", "nvme", "--nvme", "/not/there"}, {"/not/there"});
+  check_refused(2, {"--activation-tier", "nvme", "--recompute", "1"}, {"--activation-tier nvme", "--nvme"});
   check_refused(2, {"--optimizer-tier", "disk"}, {"--optimizer-tier", "disk", "nvme"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "activation checkpoints in a tier are refused where nothing is recomputed") {
+  check_refused(2, {"--activation-tier", "host"}, {"--activation-tier host", "--recompute auto"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "more stages than layers are refused") {

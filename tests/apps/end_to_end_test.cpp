@@ -90,6 +90,30 @@ TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {
   check_same(expected, 2, {"--dropout", "0.1", "--recompute", "auto", "--g-inter", "2"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "where activation checkpoints live leaves every bit alone, under every policy") {
+  const std::string disk = file("disk"), other = file("other");
+  std::filesystem::create_directory(disk);
+  std::filesystem::create_directory(other);
+  const Flags files{"--activation-tier", "nvme", "--nvme", disk + "," + other};
+  const Flags base{"--dropout", "0.1", "--validation-split", "0.1", "--eval-every", "2", "--batch-size", "14"};
+  const Result one = train(1, base);
+  for (const auto* interval : {"1", "2", "auto"}) {
+    check_same(one, 1, join(base, {"--recompute", interval, "--activation-tier", "host"}));
+    check_same(one, 1, join(base, join({"--recompute", interval}, files)));
+  }
+  const Flags rows = join(base, {"--g-data", "2", "--precision", "bf16"});
+  const Result two = train(2, rows);
+  for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
+    const Flags grid = join(rows, {"--g-inter", "2", "--recompute", "1", "--policy", policy, "--shard", "zero3"});
+    const Result on_device = train(4, grid);
+    check_same(on_device, 4, join(grid, {"--activation-tier", "host"}));
+    check_same(on_device, 4, join(grid, files));
+    check_same(on_device, 4, join(grid, join({"--optimizer-tier", "nvme", "--bucket-size", "3000"}, files)));
+  }
+  CHECK(std::filesystem::is_empty(disk));
+  CHECK(std::filesystem::is_empty(other));
+}
+
 TEST_CASE_FIXTURE(Fixture, "stages leave every bit alone beside data parallelism too") {
   const Result expected = train(2, {"--g-data", "2"});
   check_same(expected, 4, {"--g-data", "2", "--g-inter", "2"});
