@@ -119,9 +119,15 @@ void HopPipeline::start_ready(std::size_t h) {
     bundle->waits = false;
     std::vector<Communicator::Part> parts;
     for (const Part& part : bundle->parts) {
-      const std::size_t begin = layout_->range(hops_[h].whole, part.elements).begin + part.slice.begin;
+      // From the part's begin, in elements of the unit.
+      const std::size_t begin = layout_->range(hops_[h].whole, part.elements).begin - part.begin;
       const auto [elements, run, stride] = part_of(*layout_, hops_[h], part.elements, part.slice.count);
-      parts.push_back({part.data + (begin - part.begin) * runtime::size_of(dtype_), elements, run, stride});
+      if (part.compact && run > 0) {
+        parts.push_back({part.data + begin / stride * run * runtime::size_of(dtype_), elements});
+      } else {
+        parts.push_back(
+            {part.data + (begin + part.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
+      }
     }
     communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });
   }

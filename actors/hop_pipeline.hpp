@@ -38,12 +38,13 @@ class HopPipeline {
     std::size_t begin = 0;          ///< the element of the unit that lies at `data`
     std::size_t elements = 0;       ///< of the whole unit
     collectives::Range slice = {};  ///< in each finest piece; a count of 0: all of it
+    bool compact = false;           ///< the slices of the pieces from `begin` on lie one after another; on all ranks or none
   };
 
   /// A part without its data, for planning.
   struct PartShape {
     std::size_t elements = 0;  ///< of the whole unit
-    std::size_t slice = 0;     ///< Part::slice.count
+    std::size_t slice = 0;     ///< Part::slice.count; compact or not
   };
 
   /// Places where the sums of a flow arrive.

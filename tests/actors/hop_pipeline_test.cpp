@@ -66,8 +66,21 @@ std::vector<Units> random_units(const Reduction& reduction, std::mt19937_64& ran
   return all;
 }
 
-/// Reduces both units in slices of so many elements of every finest piece, the last ones shorter; 0: at once.
-std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, std::size_t slice,
+/// What a rank has of a slice, run after run, and back.
+template <typename Copy>
+void for_runs(const Reduction& reduction, std::size_t unit, const Range& slice, std::vector<std::byte>& whole,
+              std::vector<std::byte>& compact, Copy copy) {
+  const std::size_t bytes = size_of(reduction.dtype), piece = reduction.pieces[unit] * bytes;
+  compact.resize(whole.size() / piece * slice.count * bytes);
+  for (std::size_t p = 0; p < whole.size() / piece; ++p) {
+    copy(whole.data() + p * piece + slice.begin * bytes, compact.data() + p * slice.count * bytes,
+         slice.count * bytes);
+  }
+}
+
+/// Reduces both units in slices of so many elements of every finest piece, the last ones shorter; 0: at once. Where
+/// they lie, or each slice in memory of its own.
+std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, std::size_t slice, bool compact,
                           std::uint64_t seed) {
   std::vector<std::vector<HopPipeline::PartShape>> shapes;
   std::vector<std::vector<Range>> slices;  // [bundle][unit]
@@ -90,6 +103,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
   std::vector<std::unique_ptr<Executor>> executors;
   std::vector<std::unique_ptr<HopPipeline>> pipelines;
   std::vector<std::size_t> left(static_cast<std::size_t>(reduction.ranks), slices.size());
+  std::vector<std::vector<Units>> parts_of(slices.size(), std::vector<Units>(units.size(), Units(2)));
   for (int rank = 0; rank < reduction.ranks; ++rank) {
     std::vector<int> ranks;
     for (int r = 0; r < reduction.ranks; ++r) ranks.push_back(r);
@@ -110,9 +124,19 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
         for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
           const std::size_t begin = reduction.layout(rank).range(reduction.whole(), reduction.elements(unit)).begin;
           if (slice > 0 && slices[s][unit].count == 0) continue;  // the shorter unit is through
-          parts.push_back({units[r][unit].data(), begin, reduction.elements(unit), slices[s][unit]});
+          std::byte* data = units[r][unit].data();
+          if (compact) {
+            for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
+                     [](std::byte* from, std::byte* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+            data = parts_of[s][r][unit].data();
+          }
+          parts.push_back({data, begin, reduction.elements(unit), slices[s][unit], compact});
         }
-        pipelines[r]->submit(std::move(parts), "slice", [&, r, rank] {
+        pipelines[r]->submit(std::move(parts), "slice", [&, r, rank, s] {
+          for (std::size_t unit = 0; unit < reduction.pieces.size() && compact; ++unit) {
+            for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
+                     [](std::byte* to, std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+          }
           if (--left[r] == 0) simulation.loop(rank).stop();
         });
       }
@@ -170,9 +194,11 @@ TEST_CASE("a reduction in slices of every finest piece gives the bits of the red
     two_hops += reduction.hops().size() == 2;
 
     const std::vector<Units> units = random_units(reduction, random);
-    const std::vector<Units> at_once = reduce(reduction, units, 0, seed);
+    const std::vector<Units> at_once = reduce(reduction, units, 0, false, seed);
     if (reduction.ranks > 1 && !reduction.hops().empty()) CHECK(at_once != units);
-    CHECK(same_result(reduction, at_once, reduce(reduction, units, 1 + up_to(70), seed + 1)));
+    const std::size_t slice = 1 + up_to(70);
+    CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, false, seed + 1)));
+    CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, true, seed + 2)));
   }
   CHECK((two_hops > 20 || seeds(600).size() == 1));
 }
