@@ -44,6 +44,7 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
   result.reuse = options.shard.reuse;
   result.tiers.optimizer = options.tiers.optimizer;
+  result.tiers.parameters = options.tiers.parameters;
   result.tiers.activations = options.tiers.activations;
   result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
   result.tiers.files.directories = nvme_directories(options.tiers);

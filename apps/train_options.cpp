@@ -266,6 +266,8 @@ OptionTable declare(Asked& asked) {
   table.concern("Memory tiers");
   table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme",
              tier(tiers.optimizer)});
+  table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
+             tier(tiers.parameters)});
   table.add({"activation-tier", "NAME",
              "where activation checkpoints (--recompute) live between passes: device, host or nvme",
              tier(tiers.activations)});
@@ -344,7 +346,7 @@ int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hi
 void check_tiers(const TierOptions& tiers) {
   bool files = false;
   for (const auto& [flag, kind] :
-       {std::pair{"optimizer", tiers.optimizer}, {"activation", tiers.activations}}) {
+       {std::pair{"parameter", tiers.parameters}, {"optimizer", tiers.optimizer}, {"activation", tiers.activations}}) {
     if (kind != actors::TierKind::nvme) continue;
     files = true;
     if (nvme_directories(tiers).empty())

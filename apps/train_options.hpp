@@ -104,6 +104,7 @@ struct DeviceOptions {
 /// Where states live; see actors/tier_options.hpp.
 struct TierOptions {
   actors::TierKind optimizer = actors::TierKind::device;
+  actors::TierKind parameters = actors::TierKind::device;
   actors::TierKind activations = actors::TierKind::device;
   std::string nvme;                    ///< directories with commas between them; empty: none
   bool checksums = false;              ///< of what is read back from there

@@ -73,6 +73,23 @@ TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, 
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "where parameters live leaves every bit alone, read ahead or not, gathered or pulled") {
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  for (const Flags& grid : {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
+                            Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
+                            Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3"}}) {
+    const int ranks = grid[0] == "--shard" ? 1 : 4;
+    const Result expected = train(ranks, grid);
+    for (const auto* prefetch : {"0", "2"}) {
+      const Flags more = join(grid, {"--prefetch", prefetch, "--bucket-size", prefetch[0] == '0' ? "4000" : "1000000"});
+      check_same(expected, ranks, join(more, {"--parameter-tier", "host"}));
+      check_same(expected, ranks, join(more, {"--parameter-tier", "nvme", "--nvme", disk}));
+      CHECK(std::filesystem::is_empty(disk));
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   const Result expected = train(1);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
