@@ -276,6 +276,9 @@ OptionTable declare(Asked& asked) {
              toggle(tiers.checksums)});
   table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
              whole(tiers.bucket_elements, 1, most)});
+  table.add({"tile", "N",
+             "tiles of each large matrix, gathered and released one after another; divides --hidden",
+             whole(gpt.tile, 1, most)});
 
   table.concern("Run");
   table.add({"init-from", "FILE", "weights to start from, safetensors", text(run.init_from)});
@@ -361,6 +364,9 @@ void check_model(const ModelOptions& model, const GridOptions& grid) {
   if (gpt.hidden % gpt.heads != 0)
     fail(ErrorCode::usage, "--heads {} does not divide --hidden {}: choose a divisor such as {}", gpt.heads,
          gpt.hidden, divisor_near(gpt.heads, gpt.hidden));
+  if (gpt.hidden % gpt.tile != 0)
+    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor such as {}", gpt.tile, gpt.hidden,
+         divisor_near(gpt.tile, gpt.hidden));
   if (grid.shape.g_inter > gpt.layers)
     fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
          grid.shape.g_inter, gpt.layers);

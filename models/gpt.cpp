@@ -42,10 +42,7 @@ void check(const GptOptions& options) {
   }
   positive("--tile", options.tile);
   if (options.hidden % options.tile != 0) {
-    int fewer = std::min(options.tile, options.hidden);
-    while (options.hidden % fewer != 0) --fewer;
-    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor such as {}", options.tile,
-         options.hidden, fewer);
+    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor", options.tile, options.hidden);
   }
   if (!(options.dropout >= 0 && options.dropout < 1)) {
     fail(ErrorCode::usage, "--dropout is {}: it must be at least 0 and less than 1", options.dropout);

@@ -169,6 +169,7 @@ TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
   check_refused(2, {"--precision", "fp8"}, {"--precision", "fp8", "bf16"});
   check_refused(2, {"--dropout", "1.5"}, {"--dropout", "1.5"});
   check_refused(2, {"--heads", "3"}, {"--heads 3", "--hidden 32"});
+  check_refused(2, {"--tile", "3"}, {"--tile 3", "--hidden 32", "such as 2"});
   check_refused(2, {"--device-memory", "12 bananas"}, {"--device-memory", "12 bananas"});
   check_refused(2, {"--data", ""}, {"--data"});
 }

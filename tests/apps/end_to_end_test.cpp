@@ -1,4 +1,5 @@
 // Whole runs: the grid and the schedule leave the result alone, weights travel between grids, files are complete.
+#include "models/weights/safetensors.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -165,6 +166,60 @@ TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   const Result expected = train(1, {"--init-from", weights});
   check_same(expected, 3, {"--init-from", weights, "--g-inter", "3"});
   CHECK(expected.losses != train(1).losses);
+}
+
+TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every bit on another grid") {
+  for (const char* shard : {"ddp", "zero3"}) {
+    const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
+    const Result whole = train(2, rows), expected = train(2, tiled);
+    for (std::size_t step = 0; step < 4; ++step) {
+      const double loss = std::stod(whole.losses[step]);
+      CHECK(std::abs(loss - std::stod(expected.losses[step])) < 1e-6 * loss);
+    }
+    check_same(expected, 4, join(tiled, {"--g-inter", "2"}));
+    check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back without a changed bit") {
+  const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
+  const auto ends_well = [&](int ranks, const Flags& flags) {
+    const Outcome outcome = run(ranks, small_run(text, flags), 30s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+  };
+  const auto same_tensors = [&] {
+    const ranvier::models::Safetensors a(trained), b(kept);
+    REQUIRE(a.tensors().size() == b.tensors().size());
+    for (const auto& tensor : a.tensors()) {
+      CAPTURE(tensor.name);
+      const auto* other = b.find(tensor.name);
+      REQUIRE(other != nullptr);
+      REQUIRE(other->shape == tensor.shape);
+      std::vector<float> left(tensor.elements()), right(tensor.elements());
+      a.read(tensor, 0, left.size(), left.data());
+      b.read(*other, 0, right.size(), right.data());
+      CHECK((left == right));
+    }
+  };
+  const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
+  const Flags still{"--learning-rate", "0", "--steps", "1"};  // weights end as they began
+  for (const bool tiles_first : {true, false}) {
+    CAPTURE(tiles_first);
+    ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, {"--save", trained}));
+    ends_well(tiles_first ? 1 : 4,
+              join(tiles_first ? still : join(tiles, still), {"--init-from", trained, "--save", kept}));
+    same_tensors();
+    const Result whole = train(1, {"--init-from", trained}), tiled = train(1, {"--init-from", trained, "--tile", "2"});
+    for (std::size_t step = 0; step < 4; ++step) {
+      const double loss = std::stod(whole.losses[step]);
+      CHECK(std::abs(loss - std::stod(tiled.losses[step])) < 1e-6 * loss);
+    }
+  }
+  // What a run begins with.
+  ends_well(1, join(still, {"--save", trained}));
+  ends_well(4, join(join(tiles, still), {"--save", kept}));
+  same_tensors();
 }
 
 TEST_CASE_FIXTURE(Fixture, "half precision is the same on any number of stages") {

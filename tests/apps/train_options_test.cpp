@@ -204,6 +204,11 @@ TEST_CASE("rates outside their ranges are refused") {
   refused({"--min-learning-rate", "1", "--learning-rate", "0.1"}, "is above --learning-rate 0.1");
   CHECK(parse({"--hidden", "64"}).model.gpt.heads == 1);
   CHECK(parse({"--hidden", "200"}).model.gpt.heads == 2);
+  CHECK(parse({"--data", "a"}).model.gpt.tile == 1);
+  CHECK(parse({"--data", "a", "--tile", "8"}).model.gpt.tile == 8);
+  CHECK(parse({"--data", "a", "--model", "gpt2-small", "--tile", "3"}).model.gpt.tile == 3);
+  refused({"--tile", "7"}, "--tile 7 does not divide --hidden 384: choose a divisor such as 6");
+  refused({"--tile", "0"}, "--tile");
   refused({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
 }
 

@@ -94,6 +94,54 @@ TEST_CASE("embedding gradients overwrite every row, or add to it, in the order o
   }
 }
 
+TEST_CASE("a table in tiles gives the embedding and the gradients of the whole") {
+  constexpr std::size_t tile_rows = 8;
+  const auto tokens = some_tokens();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const TypedArray words(dtype, token_rows * C, 41), places(dtype, position_rows * C, 42);
+    const TypedArray d_out(dtype, B * T * C, 43);
+    on_every_device([&](runtime::StreamView stream) {
+      TypedArray whole(dtype, B * T * C), out(dtype, B * T * C, 7);
+      embedding_forward(stream, shape, dtype, whole.data(), tokens.data(), words.data(), places.data());
+      for (std::size_t row = 0; row < token_rows; row += tile_rows) {
+        embedding_tokens_forward(stream, shape, dtype, out.data(), tokens.data(), words.data(row * C), row,
+                                 tile_rows);
+      }
+      embedding_positions_forward(stream, shape, dtype, out.data(), places.data());
+      stream.synchronize();
+      CHECK(same_bits(out, whole));
+
+      for (const bool accumulate : {false, true}) {
+        TypedArray d_words(DType::f32, token_rows * C, 44), d_places(DType::f32, position_rows * C, 45);
+        TypedArray tile_words = d_words, tile_places = d_places;
+        std::vector<std::int32_t> order(B * T);
+        EmbeddingBackward arrays{.tokens_gradient = d_words.data(),
+                                 .token_rows = token_rows,
+                                 .positions_gradient = d_places.data(),
+                                 .position_rows = position_rows,
+                                 .d_out = d_out.data(),
+                                 .tokens = tokens.data(),
+                                 .accumulate = accumulate,
+                                 .order = order.data()};
+        embedding_backward(stream, shape, dtype, arrays);
+        stream.synchronize();
+        order.assign(B * T, -1);
+        arrays.token_rows = tile_rows;
+        for (std::size_t row = 0; row < token_rows; row += tile_rows) {
+          arrays.tokens_gradient = tile_words.data(row * C);
+          arrays.first_row = row;
+          arrays.in_order = row > 0;
+          arrays.positions_gradient = row + tile_rows == token_rows ? tile_places.data() : nullptr;
+          embedding_backward(stream, shape, dtype, arrays);
+        }
+        stream.synchronize();
+        CHECK(same_bits(tile_words, d_words));
+        CHECK(same_bits(tile_places, d_places));
+      }
+    });
+  }
+}
+
 TEST_CASE("a token outside the vocabulary fails the stream and is named") {
   for (const std::int32_t bad : {-1, static_cast<std::int32_t>(V)}) {
     on_every_device([&](runtime::StreamView stream) {
