@@ -30,30 +30,15 @@ std::vector<std::size_t> layout_of(const UnitState& unit) {
   return layout;
 }
 
-/// Units from the back, tied ones last, neighbours together up to a size.
-std::vector<std::vector<std::size_t>> make_bundles(const models::Stage& stage, const UnitStates& states,
-                                                   const GradientSync::Options& options) {
-  // A unit is complete with the frontmost layer that uses it.
-  std::vector<std::size_t> front(states.all().size(), stage.layers()), order;
-  for (const models::Stage::UnitUse& use : stage.uses()) front[use.unit] = std::min(front[use.unit], use.layer);
-  for (std::size_t u = 0; u < front.size(); ++u) order.push_back(u);
-  const auto tied = [&](std::size_t unit) { return options.partners[unit].has_value(); };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return tied(a) != tied(b) ? tied(b) : front[a] > front[b];
-  });
-  std::vector<std::vector<std::size_t>> bundles;
-  std::size_t bytes = 0;
-  for (const std::size_t unit : order) {
-    const std::size_t more = states.all()[unit].gradients.front().bytes();
-    const bool joins = !bundles.empty() && bytes + more <= options.bundle_bytes && !tied(unit);
-    if (!joins) {
-      bundles.emplace_back();
-      bytes = 0;
+std::vector<std::vector<HopPipeline::PartShape>> shapes_of(const ChunkSchedule& chunks, const UnitStates& states) {
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  for (const ChunkSchedule::Chunk& chunk : chunks.chunks) {
+    auto& parts = shapes.emplace_back();
+    for (const auto& [u, index] : chunks.buckets(chunk)) {
+      parts.push_back({states.all()[u].elements, states.all()[u].cut.slice(index).count});
     }
-    bundles.back().push_back(unit);
-    bytes += more;
   }
-  return bundles;
+  return shapes;
 }
 
 std::vector<std::vector<std::size_t>> elements_of(const std::vector<std::vector<std::size_t>>& bundles,
@@ -66,11 +51,20 @@ std::vector<std::vector<std::size_t>> elements_of(const std::vector<std::vector<
   return elements;
 }
 
+static_assert(UnitCut::granule % runtime::squares_block_elements == 0);
+
+std::size_t blocks_of_piece(const UnitState& unit) {
+  return (unit.cut.piece_elements() + runtime::squares_block_elements - 1) / runtime::squares_block_elements;
+}
+
+std::size_t block_sums(const UnitState& unit) { return unit.cut.pieces(unit.reduced) * blocks_of_piece(unit); }
+
 }  // namespace
 
 GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitStates& states,
                                         const ColumnOptions& column, const collectives::ShardFlow& flow,
-                                        const Options& options, runtime::MemoryPlan& plan) {
+                                        const ChunkSchedule& chunks, const Options& options,
+                                        runtime::MemoryPlan& plan) {
   Memory memory;
   const runtime::DType dtype = states.precision().gradient;
   if (states.shards_gradients()) {
@@ -87,14 +81,18 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
     memory.microbatch =
         HopPipeline::plan(column, flow.reduce_microbatch, elements_of(parts, states), dtype, "gradients", plan);
   }
-  memory.batch = HopPipeline::plan(column, flow.reduce_batch, elements_of(make_bundles(stage, states, options), states),
-                                   dtype, "accumulated gradients", plan);
+  memory.batch = HopPipeline::plan(column, flow.reduce_batch, shapes_of(chunks, states), dtype,
+                                   "accumulated gradients", plan);
   // Each tied unit has places of its own: both stages must take the same steps whatever unit each completes first.
   const auto tied = static_cast<std::size_t>(std::count_if(options.partners.begin(), options.partners.end(),
                                                            [](const auto& partner) { return partner.has_value(); }));
   memory.exchange_staging =
       plan.add({MemoryKind::messages, MemorySpace::device, "tied gradients arriving from the other stage",
-                tied > 0 ? options.chunk_bytes : 0, tied * static_cast<std::size_t>(options.depth)});
+                tied > 0 ? options.message_bytes : 0, tied * static_cast<std::size_t>(options.depth)});
+  std::size_t sums = 0;
+  for (const UnitState& unit : states.all()) sums += block_sums(unit);
+  memory.block_sums = plan.add(
+      {MemoryKind::workspace, MemorySpace::device, "sums of squares of blocks", sums * sizeof(float), 1});
   memory.squares = plan.add(
       {MemoryKind::workspace, MemorySpace::pinned, "sums of squares", sizeof(double), states.all().size()});
   return memory;
@@ -103,13 +101,15 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
 GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                            StreamView compute, StreamView accumulate, const models::Stage& stage,
                            const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
-                           Trace& trace, Options options, const Memory& memory, const runtime::Arena& arena)
+                           const ChunkSchedule& chunks, Trace& trace, Options options, const Memory& memory,
+                           const runtime::Arena& arena)
     : loop_(&loop),
       transport_(&transport),
       compute_(compute),
       accumulate_(accumulate),
       stage_(&stage),
       states_(&states),
+      chunks_(&chunks),
       trace_(&trace),
       options_(std::move(options)),
       shards_(states.shards_gradients()),
@@ -119,9 +119,8 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
       batch_(loop, executor, column, flow.reduce_batch, states.precision().gradient, 3, memory.batch, arena),
       slots_(schedule_.slots()),
       own_places_(stage.layers()),
-      exchange_elements_(options_.chunk_bytes / runtime::size_of(states.precision().gradient)),
-      units_(states.all().size()),
-      bundles_(make_bundles(stage, states, options_)) {
+      exchange_elements_(options_.message_bytes / runtime::size_of(states.precision().gradient)),
+      units_(states.all().size()) {
   std::vector<std::size_t> taken(memory.places.size(), 0);
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     const std::size_t kind = schedule_.class_of_slot(s);
@@ -133,7 +132,10 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
     own_places_[use.layer].push_back(states.all()[use.unit].gradients[use_in_unit_.back()].data);
   }
   std::size_t staging = 0;
+  float* sums = arena.slot_as<float>(memory.block_sums);
   for (std::size_t u = 0; u < units_.size(); ++u) {
+    units_[u].block_sums = sums;
+    sums += block_sums(states.all()[u]);
     for (int d = 0; d < options_.depth && options_.partners[u]; ++d) {
       units_[u].exchange_staging.push_back(arena.slot(memory.exchange_staging, staging++));
     }
@@ -145,9 +147,11 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
   expect(missing_ == 0 && steps_.empty(), "gradients of one batch are synchronised at a time");
   microbatches_ = microbatches;
   done_ = std::move(done);
-  missing_ = units_.size();
-  next_bundle_ = 0;
+  missing_ = chunks_->chunks.size();
+  next_chunk_ = next_reduced_ = 0;
+  reduced_.assign(missing_, false);
   for (std::size_t u = 0; u < units_.size(); ++u) {
+    units_[u].buckets_missing = states_->all()[u].cut.buckets();
     units_[u].uses_missing = static_cast<int>(states_->all()[u].gradients.size());
     units_[u].ready = false;
   }
@@ -330,35 +334,47 @@ void GradientSync::summed(std::size_t u) {
 }
 
 void GradientSync::reduce_ready() {
-  while (next_bundle_ < bundles_.size() &&
-         std::all_of(bundles_[next_bundle_].begin(), bundles_[next_bundle_].end(),
-                     [this](std::size_t unit) { return units_[unit].ready; })) {
-    const std::vector<std::size_t>& bundle = bundles_[next_bundle_++];
+  while (next_chunk_ < chunks_->chunks.size()) {
+    const std::size_t chunk = next_chunk_;
+    const std::vector<ChunkSchedule::Bucket> buckets = chunks_->buckets(chunks_->chunks[chunk]);
+    if (!std::all_of(buckets.begin(), buckets.end(), [this](const auto& b) { return units_[b.unit].ready; })) return;
+    ++next_chunk_;
     std::vector<HopPipeline::Part> parts;
-    std::string names;
-    for (const std::size_t unit : bundle) {
-      const UnitState& state = states_->all()[unit];
-      parts.push_back({state.gradients[0].data, state.gradients[0].range.begin, state.elements});
-      names += (names.empty() ? "" : ", ") + state.spec->name;
+    for (const auto& [u, index] : buckets) {
+      const UnitState& state = states_->all()[u];
+      parts.push_back({state.gradients[0].data, state.gradients[0].range.begin, state.elements, state.cut.slice(index)});
     }
     const auto begin = Trace::Clock::now();
-    batch_.submit(std::move(parts), fmt::format("reduction of the gradients of {}", names), [this, &bundle, begin] {
-      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(),
-                  static_cast<int>(states_->all()[bundle.front()].global_index));
-      for (const std::size_t unit : bundle) reduced(unit);
+    batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
+      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(), static_cast<int>(chunk));
+      reduced_[chunk] = true;
+      while (next_reduced_ < reduced_.size() && reduced_[next_reduced_]) reduced(next_reduced_++);
     });
   }
 }
 
-void GradientSync::reduced(std::size_t u) {
-  const UnitState& state = states_->all()[u];
-  const Range range = state.reduced;
-  const std::size_t end = std::min(range.begin + range.count, state.spec->elements());
-  runtime::sum_of_squares(compute_, squares_[u], state.gradients[0].at(range.begin), states_->precision().gradient,
-                          end > range.begin ? end - range.begin : 0);
+void GradientSync::reduced(std::size_t chunk) {
+  for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) take_squares(bucket);
   after(compute_, [this] {
     if (--missing_ == 0) std::exchange(done_, nullptr)();
   });
+  if (chunk_reduced_) chunk_reduced_(chunk);
+}
+
+void GradientSync::take_squares(const ChunkSchedule::Bucket& bucket) {
+  const UnitState& state = states_->all()[bucket.unit];
+  Unit& unit = units_[bucket.unit];
+  float* sums = unit.block_sums + state.cut.slice(bucket.index).begin / runtime::squares_block_elements;
+  for (const Range& run : state.cut.runs(state.reduced, bucket.index)) {
+    // Nothing is behind the last parameter.
+    const std::size_t end = std::min(run.begin + run.count, state.spec->elements());
+    if (run.begin < end) {
+      runtime::sums_of_squares(compute_, sums, state.gradients[0].at(run.begin), states_->precision().gradient,
+                               end - run.begin);
+    }
+    sums += blocks_of_piece(state);
+  }
+  if (--unit.buckets_missing == 0) runtime::sum(compute_, squares_[bucket.unit], unit.block_sums, block_sums(state));
 }
 
 std::vector<std::string> GradientSync::running() const {

@@ -5,14 +5,17 @@
 //   scope I,G  each step of a pass writes a microbatch's gradients to a place of their own; they are reduce-scattered
 //              as the step leaves them, and this rank's piece is accumulated
 //
-// At the batch's end the uses of a unit are summed, the second hop or the all-reduce of the flow follows, and the sum
-// of squares of what is then complete is taken for the global norm.
+// At the batch's end the uses of a unit are summed, and chunk by chunk (chunk_schedule.hpp) the second hop or the
+// all-reduce of the flow follows, as soon as the last backward pass has left the chunk's units. Sums of squares of what
+// is then complete are taken for the global norm, over blocks of every finest piece that are added up in order at the
+// end: the norm has the same bits whatever the buckets and chunks.
 //
 // A tied unit on two stages (embedding and head) is exchanged between them inside each row first; both add the same
 // two numbers and both columns reduce alike, so the copies stay equal to the bit.
 // Loop thread only.
 #pragma once
 
+#include "actors/chunk_schedule.hpp"
 #include "actors/hop_pipeline.hpp"
 #include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
@@ -20,6 +23,7 @@
 #include "runtime/transport.hpp"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,9 +38,8 @@ class GradientSync {
     /// By unit of the stage: the rank of this row that holds the unit too.
     std::vector<std::optional<int>> partners;
     int prefetch = 2;                     ///< steps whose reduction the backward pass may be ahead of
-    std::size_t chunk_bytes = 1 << 20;    ///< of a message of the exchange between stages
+    std::size_t message_bytes = 1 << 20;  ///< of the exchange between stages
     int depth = 4;                        ///< of them at a time, of each tied unit
-    std::size_t bundle_bytes = 1 << 20;   ///< neighbouring units up to so many bytes go as one operation
   };
 
   /// What the phase needs beside the gradients themselves.
@@ -44,17 +47,21 @@ class GradientSync {
     SlotClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
     HopPipeline::Memory microbatch, batch;
-    runtime::MemoryId exchange_staging, squares;
+    runtime::MemoryId exchange_staging, block_sums, squares;
   };
   [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
-                                   const collectives::ShardFlow& flow, const Options& options,
-                                   runtime::MemoryPlan& plan);
+                                   const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
+                                   const Options& options, runtime::MemoryPlan& plan);
 
   /// `accumulate` runs what adds arriving gradients up. All outlive the sync.
   GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                runtime::StreamView compute, runtime::StreamView accumulate, const models::Stage& stage,
                const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
-               runtime::Trace& trace, Options options, const Memory& memory, const runtime::Arena& arena);
+               const ChunkSchedule& chunks, runtime::Trace& trace, Options options, const Memory& memory,
+               const runtime::Arena& arena);
+
+  /// Called with each chunk's number when its gradients are reduced, in the order of the chunks. Once, before start().
+  void when_reduced(std::function<void(std::size_t chunk)> reduced) { chunk_reduced_ = std::move(reduced); }
 
   /// Before a batch of so many microbatches; `done` runs when all units are reduced and their sums of squares are there.
   void start(int microbatches, runtime::Handler done);
@@ -94,7 +101,9 @@ class GradientSync {
  private:
   struct Unit {
     int uses_missing = 0;
-    bool ready = false;  ///< for the column
+    std::size_t buckets_missing = 0;  ///< of the sums of squares
+    float* block_sums = nullptr;      ///< piece by piece of what is reduced
+    bool ready = false;               ///< for the column
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
     std::vector<std::byte*> exchange_staging;
@@ -122,7 +131,8 @@ class GradientSync {
   void exchange_next(std::size_t unit, std::byte* staging);
   void summed(std::size_t unit);
   void reduce_ready();
-  void reduced(std::size_t unit);
+  void reduced(std::size_t chunk);
+  void take_squares(const ChunkSchedule::Bucket& bucket);
   /// Calls `next` on the loop after what the stream has queued.
   void after(runtime::StreamView stream, runtime::Handler next);
 
@@ -132,6 +142,7 @@ class GradientSync {
   runtime::StreamView accumulate_;
   const models::Stage* stage_;
   const UnitStates* states_;
+  const ChunkSchedule* chunks_;
   runtime::Trace* trace_;
   Options options_;
   bool shards_;
@@ -150,11 +161,11 @@ class GradientSync {
   std::uint64_t waiting_step_ = 0;
   runtime::Handler waiting_;
   std::vector<Unit> units_;
-  // Units are reduced bundle by bundle in this order on every row, whatever is ready first: from the back, tied ones
-  // last.
-  std::vector<std::vector<std::size_t>> bundles_;
-  std::size_t next_bundle_ = 0;
-  std::size_t missing_ = 0;
+  std::size_t next_chunk_ = 0;       // to be reduced: one order on every row, whatever is ready first
+  std::vector<bool> reduced_;        // by chunk
+  std::size_t next_reduced_ = 0;     // to be announced
+  std::size_t missing_ = 0;          // chunks whose sums of squares are not there
+  std::function<void(std::size_t)> chunk_reduced_;
   int on_streams_ = 0;  // pieces of work
   runtime::Handler done_;
 };

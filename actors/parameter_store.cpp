@@ -129,9 +129,9 @@ ParameterTier::Piece ParameterStore::piece(std::size_t unit, bool backward) cons
   return {unit, backward && states_->all()[unit].secondary.has_value()};
 }
 
-bool ParameterStore::has_piece(std::size_t unit, bool backward) const {
+bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t version) const {
   const bool secondary = backward && states_->all()[unit].secondary.has_value();
-  return up_to_date(unit) && (!secondary || secondary_of_[unit] == version_ + 1);
+  return version_of_[unit] == version && (!secondary || secondary_of_[unit] == version + 1);
 }
 
 std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
@@ -200,7 +200,7 @@ void ParameterStore::used(std::uint64_t need) {
 bool ParameterStore::can_start(const Gather& gather) const {
   if (gather.after && *gather.after >= used_) return false;
   return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
-    return slots_[fill.slot].copies == 0 && has_piece(fill.unit, gather.backward);
+    return slots_[fill.slot].copies == 0 && has_piece(fill.unit, gather.backward, version_);
   });
 }
 
@@ -223,7 +223,7 @@ void ParameterStore::start_gathers() {
 
 void ParameterStore::read_ahead() {
   if (tier_ == nullptr) return;
-  tier_->read_ahead([this](ParameterTier::Piece piece) { return has_piece(piece.unit, piece.secondary); });
+  tier_->read_ahead([this](ParameterTier::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
@@ -343,7 +343,7 @@ void ParameterStore::begin_refresh() {
 }
 
 void ParameterStore::refreshed(std::size_t unit) {
-  version_of_[unit] = version_;
+  ++version_of_[unit];
   start_gathers();
   answer_waiting();
   check_waiting();
@@ -366,9 +366,9 @@ void ParameterStore::asked(int row, const Request& request) {
 }
 
 bool ParameterStore::can_answer(const Request& request) const {
-  if (request.version != version_) return false;
+  // Who asks may be a batch ahead, where this rank has only refreshed the units so far.
   return std::all_of(request.units, request.units + request.count,
-                     [&](std::uint16_t unit) { return has_piece(unit, request.backward != 0); });
+                     [&](std::uint16_t unit) { return has_piece(unit, request.backward != 0, request.version); });
 }
 
 void ParameterStore::answer(int row, const Request& request) {

@@ -71,9 +71,10 @@ class ParameterStore {
   /// Whether used() has to be called.
   [[nodiscard]] bool gathers() const noexcept { return gathers_; }
 
-  /// A step of the optimizer begins, all passes are over: units wait for refreshed().
+  /// All passes of a batch are over: those that follow wait for units that are not refreshed() yet.
   void begin_refresh();
-  /// This rank's piece of the unit is as the step leaves it.
+  /// This rank's piece of the unit is as the step leaves it; once in each batch. A unit whose gradients are reduced is
+  /// needed by nobody any more in the batch, in this row or another, and may be refreshed before its passes are over.
   void refreshed(std::size_t unit);
 
   /// Whether the stream has copies to do.
@@ -120,7 +121,7 @@ class ParameterStore {
   [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const;
   [[nodiscard]] const collectives::Team& owners(bool backward) const;
   [[nodiscard]] ParameterTier::Piece piece(std::size_t unit, bool backward) const;
-  [[nodiscard]] bool has_piece(std::size_t unit, bool backward) const;
+  [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
@@ -157,8 +158,8 @@ class ParameterStore {
   std::vector<Slot> slots_;
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
 
-  std::uint64_t version_ = 0;               // steps that began
-  std::vector<std::uint64_t> version_of_;   // by unit
+  std::uint64_t version_ = 0;               // batches whose passes are over
+  std::vector<std::uint64_t> version_of_;   // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
   std::deque<Need> needs_;

@@ -15,6 +15,26 @@ void check_batch(const TrainerOptions& options) {
   }
 }
 
+/// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
+std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
+                                   const std::vector<std::optional<int>>& partners) {
+  std::vector<ChunkUnit> units;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const UnitState& state = states.all()[u];
+    ChunkUnit& unit = units.emplace_back();
+    unit.front = stage.layers();
+    unit.tied = partners[u].has_value();
+    for (const models::Stage::UnitUse& use : stage.uses()) {
+      if (use.unit == u) unit.front = std::min(unit.front, use.layer);
+    }
+    for (std::size_t b = 0; b < state.cut.buckets(); ++b) {
+      unit.bucket_bytes.push_back(state.cut.elements({0, state.elements}, b) *
+                                  runtime::size_of(states.precision().gradient));
+    }
+  }
+  return units;
+}
+
 }  // namespace
 
 std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
@@ -129,8 +149,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     }
     plan.sync_options.partners.push_back(partner);
   }
-  plan.sync_memory =
-      GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.sync_options, plan.memory);
+  plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, plan.sync_options.partners),
+                               {.chunk_buckets = options.tiers.chunk_buckets});
+  plan.sync_memory = GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.chunks,
+                                        plan.sync_options, plan.memory);
   plan.optimizer_options.tiers = options.tiers;
   plan.optimizer_memory =
       Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.tiers, plan.memory);

@@ -81,6 +81,7 @@ struct RankPlan {
   ParameterStore::Options parameter_options;
   ParameterStore::Memory parameter_memory;
   ParameterTier::Memory parameter_tier_memory;
+  ChunkSchedule chunks;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;
   Optimizer::Options optimizer_options;

@@ -18,6 +18,7 @@ struct TierOptions {
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
   std::size_t depth = 3;                                ///< buckets on the device at a time
   int checkpoint_places = 4;                            ///< activation checkpoints on the device at a time
+  std::size_t chunk_buckets = 2;                        ///< ChunkOptions: buckets of a reduction
   offload::FileOptions files;                           ///< of TierKind::nvme
 };
 

@@ -53,8 +53,8 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                                                  *plan_.stage, *plan_.states, *plan_.column, plan_.flow, trace_, plan_.parameter_options,
                                                  plan_.parameter_memory, arena_);
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
-                                         *plan_.column, plan_.flow, trace_, plan_.sync_options, plan_.sync_memory,
-                                         arena_);
+                                         *plan_.column, plan_.flow, plan_.chunks, trace_, plan_.sync_options,
+                                         plan_.sync_memory, arena_);
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
                                            *parameters_, parameter_tier_.get(), trace_, plan_.optimizer_options, plan_.optimizer_memory,
                                            arena_);

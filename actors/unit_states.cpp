@@ -91,6 +91,16 @@ void UnitStates::bind(const runtime::Arena& arena) {
   }
 }
 
+std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) const {
+  std::string names;
+  for (const auto& [u, index] : buckets) {
+    if (!names.empty()) names += ", ";
+    names += units_[u].spec->name;
+    if (units_[u].cut.buckets() > 1) names += fmt::format(" bucket {}", index);
+  }
+  return names;
+}
+
 bool UnitStates::gathers_parameters() const noexcept {
   return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(),
                      [](const UnitState& unit) { return !unit.parameters.whole(unit.elements); });

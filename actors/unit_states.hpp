@@ -12,6 +12,7 @@
 // A tied unit has gradients per use, because uses are accumulated separately and summed once.
 #pragma once
 
+#include "actors/chunk_schedule.hpp"
 #include "actors/sharded_unit.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/unit_cut.hpp"
@@ -22,6 +23,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::actors {
@@ -68,6 +71,8 @@ class UnitStates {
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
+  /// For people: "h.3, h.2", "h.3 bucket 1, h.3 bucket 2".
+  [[nodiscard]] std::string names(std::span<const ChunkSchedule::Bucket> buckets) const;
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }

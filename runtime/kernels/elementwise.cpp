@@ -16,7 +16,6 @@ namespace {
 using cpu::chunk_elements;
 
 constexpr std::size_t line_bytes = 64;
-constexpr std::size_t block_elements = 4096;  // of a sum of squares
 
 void check_float(DType dtype, const char* kernel) {
   expect(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "{} does not take {}", kernel,
@@ -91,7 +90,7 @@ float block_sum_of_squares(const T* from, std::size_t n) {
   if constexpr (std::is_same_v<T, float>) {
     return cpu::sum_of_squares(from, n);
   } else {
-    alignas(line_bytes) std::array<float, block_elements> values;
+    alignas(line_bytes) std::array<float, squares_block_elements> values;
     cpu::to_floats(values.data(), from, n);
     return cpu::sum_of_squares(values.data(), n);
   }
@@ -159,23 +158,29 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
   });
 }
 
-void sum_of_squares(StreamView stream, double* sum, const void* from, DType dtype, std::size_t n) {
-  check_float(dtype, "sum_of_squares");
+void sums_of_squares(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n) {
+  check_float(dtype, "sums_of_squares");
+  if (n == 0) return;
   stream.launch([=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       const auto* values = static_cast<const T*>(from);
+      constexpr std::size_t block_elements = squares_block_elements;
       const std::size_t blocks = (n + block_elements - 1) / block_elements;
-      std::vector<float> sums(blocks);
       in_parts(pool, blocks, block_elements * sizeof(T), [&](std::size_t begin, std::size_t end) {
         for (std::size_t block = begin; block < end; ++block) {
           const std::size_t at = block * block_elements;
           sums[block] = block_sum_of_squares(values + at, std::min(block_elements, n - at));
         }
       });
-      double total = 0;
-      for (const float block : sums) total += block;
-      *sum = total;
     });
+  });
+}
+
+void sum(StreamView stream, double* total, const float* from, std::size_t n) {
+  stream.launch([=](ComputePool&) {
+    double sum = 0;
+    for (std::size_t i = 0; i < n; ++i) sum += from[i];
+    *total = sum;
   });
 }
 

@@ -21,8 +21,12 @@ void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n
 /// to[i] = to[i] + from[i]; half precision is added in float and rounded once. f64 is allowed too.
 void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n);
 
-/// *sum = Σ from[i]², summed in float over blocks of 4096 elements and in double over the blocks in order,
-/// so that the result does not depend on the number of threads. Infinity or NaN in, infinity or NaN out.
-void sum_of_squares(StreamView stream, double* sum, const void* from, DType dtype, std::size_t n);
+/// sums[b] = Σ from[i]² over block b of the array, in float: a sum depends on its block alone, not on the number of
+/// threads or on what else a call takes. Infinity or NaN in, infinity or NaN out.
+inline constexpr std::size_t squares_block_elements = 512;
+void sums_of_squares(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n);
+
+/// *total = Σ from[i], added up in double in this order.
+void sum(StreamView stream, double* total, const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime

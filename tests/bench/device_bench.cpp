@@ -97,7 +97,8 @@ void bench_kernels(int threads) {
                bytes_per_element * static_cast<double>(n) / seconds * 1e-9);
   };
   report("copy", DType::f32, 8, [&] { copy(*stream, to, from, n * sizeof(float)); });
-  double sum = 0;
+  std::vector<float> sums((n + squares_block_elements - 1) / squares_block_elements);
+  double total = 0;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const auto bytes = static_cast<double>(size_of(dtype));
     report("cast from fp32", dtype, 4 + bytes, [&] { cast(*stream, to, dtype, from, DType::f32, n); });
@@ -105,7 +106,10 @@ void bench_kernels(int threads) {
     report("scale", dtype, 2 * bytes, [&] { scale(*stream, from, dtype, 1.0f, n); });
     report("cast to fp32", dtype, 4 + bytes, [&] { cast(*stream, to, DType::f32, from, dtype, n); });
     report("add", dtype, 3 * bytes, [&] { add(*stream, to, from, dtype, n); });
-    report("sum of squares", dtype, bytes, [&] { sum_of_squares(*stream, &sum, from, dtype, n); });
+    report("sum of squares", dtype, bytes, [&] {
+      sums_of_squares(*stream, sums.data(), from, dtype, n);
+      sum(*stream, &total, sums.data(), sums.size());
+    });
     cast(*stream, to, DType::f32, from, dtype, n);
     stream->synchronize();
     std::swap(from, to);

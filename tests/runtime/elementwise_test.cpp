@@ -147,8 +147,8 @@ TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, dou
   });
 }
 
-TEST_CASE_TEMPLATE("the sum of squares is right and has the same bits for any number of threads", T, float, Bf16,
-                   F16) {
+TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any cut", T, float,
+                   Bf16, F16) {
   CAPTURE(tests::random_seed());
   std::mt19937_64 random(tests::random_seed());
   std::normal_distribution<float> normal;
@@ -160,31 +160,41 @@ TEST_CASE_TEMPLATE("the sum of squares is right and has the same bits for any nu
       value = from_float<T>(normal(random));
       expected += static_cast<double>(to_float(value)) * to_float(value);
     }
-    double first = -1;
+    const std::size_t blocks = (n + squares_block_elements - 1) / squares_block_elements;
+    std::vector<float> first(blocks);
     for (const int threads : {1, 2, 3, 5}) {
       Bench bench(threads);
-      double sum = -1;
-      sum_of_squares(*bench.stream, &sum, values.data(), dtype_of<T>, n);
+      std::vector<float> sums(blocks);
+      // All at once, or so many blocks at a time.
+      const std::size_t at_a_time = threads == 1 ? n : static_cast<std::size_t>(threads) * squares_block_elements;
+      for (std::size_t begin = 0; begin < n; begin += at_a_time) {
+        sums_of_squares(*bench.stream, sums.data() + begin / squares_block_elements, values.data() + begin,
+                        dtype_of<T>, std::min(at_a_time, n - begin));
+      }
+      double total = -1;
+      sum(*bench.stream, &total, sums.data(), blocks);
       bench.stream->synchronize();
-      CHECK(sum == doctest::Approx(expected).epsilon(1e-5));
-      if (threads == 1) first = sum;
-      CHECK(sum == first);
+      CHECK(total == doctest::Approx(expected).epsilon(1e-5));
+      if (threads == 1) first = sums;
+      CHECK(sums == first);
     }
   }
 }
 
 TEST_CASE_TEMPLATE("infinity and NaN show in the sum of squares wherever they are", T, float, Bf16, F16) {
   Bench bench(2);
-  for (const std::size_t at : {0, 4095, 4096, 9999}) {
+  for (const std::size_t at : {0, 511, 512, 9999}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<T> values(10000, from_float<T>(1.0f));
       values[at] = from_float<T>(bad);
-      double sum = 0;
-      sum_of_squares(*bench.stream, &sum, values.data(), dtype_of<T>, values.size());
+      std::vector<float> sums(20);
+      double total = 0;
+      sums_of_squares(*bench.stream, sums.data(), values.data(), dtype_of<T>, values.size());
+      sum(*bench.stream, &total, sums.data(), sums.size());
       bench.stream->synchronize();
-      CHECK(std::isnan(sum) == std::isnan(bad));
-      CHECK(std::isinf(sum) == std::isinf(bad));
+      CHECK(std::isnan(total) == std::isnan(bad));
+      CHECK(std::isinf(total) == std::isinf(bad));
     }
   }
 }
@@ -195,5 +205,6 @@ TEST_CASE("types that a kernel does not take are refused at the call") {
   CHECK_THROWS_AS(cast(*bench.stream, &value, DType::f64, &value, DType::f32, 1), Error);
   CHECK_THROWS_AS(scale(*bench.stream, &value, DType::i32, 2, 1), Error);
   CHECK_THROWS_AS(add(*bench.stream, &value, &value, DType::i32, 1), Error);
-  CHECK_THROWS_AS(sum_of_squares(*bench.stream, &value, &value, DType::f64, 1), Error);
+  float sums = 0;
+  CHECK_THROWS_AS(sums_of_squares(*bench.stream, &sums, &value, DType::f64, 1), Error);
 }
