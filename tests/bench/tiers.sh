@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# What it costs to keep states off the device: steps of one rank with 16 microbatches, placements in turns, beside what
+# the disk allows (ZeRO-Infinity §4, §6; Myelin §V-B).
+#
+#   tests/bench/tiers.sh [--rounds 3] [--steps 4] [--layers 6] [--hidden 384] [--nvme FOLDER] [--build build/release]
+#                        [-- FLAGS OF ranvier-train]
+#
+# One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first), `over_device` and,
+# for what is in files, `over_host`, the bytes planned in files, and `disk_seconds`: those of the optimizer's states once
+# read and once written at the rates that file_bench reaches.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+rounds=3 steps=4 layers=6 hidden=384 nvme= build=build/release
+while (($# > 0)); do
+  case $1 in
+    --rounds) rounds=$2 ;;
+    --steps) steps=$2 ;;
+    --layers) layers=$2 ;;
+    --hidden) hidden=$2 ;;
+    --nvme) nvme=$2 ;;
+    --build) build=$2 ;;
+    --) shift; break ;;
+    *) echo "usage: $0 [--rounds N] [--steps N] [--layers N] [--hidden N] [--nvme FOLDER] [-- FLAGS]" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+: "${nvme:=$folder}"
+cat models/*.?pp runtime/*.?pp >"$folder/text"
+"$build/tests/bench/file_bench" "$nvme" 512 32 3 >"$folder/disk"
+rate() { sed -n "s/.*file tier $1.*mb_per_second\": *\([0-9]*\).*/\1/p" "$folder/disk" | sort -n | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }'; }
+
+cases=(
+  "device|"
+  "optimizer on host|--optimizer-tier host"
+  "optimizer on host, stepped there|--optimizer-tier host --optimizer-step host"
+  "optimizer in files|--optimizer-tier nvme"
+  "parameters on host|--parameter-tier host --optimizer-tier host"
+  "parameters in files|--parameter-tier nvme --optimizer-tier nvme"
+  "gradients on host|--gradient-tier host --optimizer-tier host"
+  "gradients in files|--gradient-tier nvme --optimizer-tier nvme"
+  "activations on host|--recompute 1 --activation-tier host"
+  "activations in files|--recompute 1 --activation-tier nvme"
+  "activations on device|--recompute 1"
+  "everything on host|--offload infinity-cpu"
+  "everything in files|--offload infinity-nvme"
+)
+for ((round = 0; round < rounds; ++round)); do
+  for i in "${!cases[@]}"; do
+    words=${cases[$i]#*|}
+    [[ $words == *nvme* ]] && words="$words --nvme $nvme"
+    # shellcheck disable=SC2086  # a case is words
+    "$build/apps/ranvier-train" --data "$folder/text" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) \
+      --sequence-length 256 --batch-size 64 --microbatch-size 4 --steps "$steps" --precision bf16 $words "$@" \
+      --metrics "$folder/metrics" >"$folder/log" 2>&1 || { tail -5 "$folder/log" >&2; exit 1; }
+    sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$folder/metrics" | tail -n +2 >>"$folder/$i"
+    sed -n 's/.*"nvme":\([0-9]*\).*/\1/p' "$folder/metrics" | head -1 >"$folder/$i.nvme"
+    rm "$folder/metrics"
+  done
+done
+median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
+device=$(median "$folder/0")
+host=0
+for i in "${!cases[@]}"; do
+  seconds=$(median "$folder/$i")
+  [[ ${cases[$i]} == *files* ]] || host=$seconds
+  awk -v name="${cases[$i]%%|*}" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
+    -v read="$(rate read)" -v write="$(rate write)" 'BEGIN {
+    printf "{\"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f", name, s, s / d
+    if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %d, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
+    print "}" }'
+done
