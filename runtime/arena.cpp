@@ -6,7 +6,11 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace ranvier::runtime {
 namespace {
@@ -83,6 +87,68 @@ std::size_t MemoryPlan::bytes(MemorySpace space, MemoryKind kind) const {
   return sum;
 }
 
+namespace {
+
+/// Items of one kind, place and size whose names differ in numbers at most: the same arrays of other units.
+struct Alike {
+  const MemoryItem* first = nullptr;
+  std::string name;  // with * for numbers that differ
+  std::size_t slots = 0;
+  std::size_t bytes = 0;
+};
+
+/// A name as the text around its numbers, and the numbers.
+struct Numbered {
+  explicit Numbered(const std::string& name) : texts(1) {
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      if (!is_digit(name[i])) {
+        texts.back() += name[i];
+        continue;
+      }
+      if (i == 0 || !is_digit(name[i - 1])) {
+        numbers.emplace_back();
+        texts.emplace_back();
+      }
+      numbers.back() += name[i];
+    }
+  }
+
+  [[nodiscard]] std::string name() const {
+    std::string name = texts[0];
+    for (std::size_t n = 0; n < numbers.size(); ++n) name += numbers[n] + texts[n + 1];
+    return name;
+  }
+
+  std::vector<std::string> texts, numbers;
+};
+
+std::vector<Alike> alike_items(const std::vector<MemoryItem>& items, MemoryKind kind) {
+  std::vector<Alike> all;
+  std::vector<Numbered> names;
+  std::map<std::tuple<MemorySpace, std::size_t, std::size_t, std::vector<std::string>>, std::size_t> known;
+  for (const MemoryItem& item : items) {
+    if (item.kind != kind || bytes_of(item) == 0) continue;
+    const Numbered name(item.name);
+    const auto [place, is_new] = known.try_emplace({item.space, item.slot_bytes, item.slots, name.texts}, all.size());
+    if (is_new) {
+      all.push_back({.first = &item, .name = {}});
+      names.push_back(name);
+    }
+    Alike& alike = all[place->second];
+    alike.slots += item.slots;
+    alike.bytes += bytes_of(item);
+    std::vector<std::string>& numbers = names[place->second].numbers;
+    for (std::size_t n = 0; n < numbers.size(); ++n) {
+      if (numbers[n] != name.numbers[n]) numbers[n] = "*";
+    }
+  }
+  for (std::size_t a = 0; a < all.size(); ++a) all[a].name = names[a].name();
+  return all;
+}
+
+}  // namespace
+
 std::string MemoryPlan::table() const {
   struct Row {
     std::string kind, name, space, slots, slot, sum;
@@ -90,10 +156,9 @@ std::string MemoryPlan::table() const {
   std::vector<Row> rows = {{"kind", "what", "where", "slots", "each", "bytes"}};
   for (int kind_number = 0; kind_number < memory_kinds; ++kind_number) {
     const auto kind = static_cast<MemoryKind>(kind_number);
-    for (const auto& item : items_)
-      if (item.kind == kind && bytes_of(item) != 0)
-        rows.push_back({to_string(kind), item.name, to_string(item.space), fmt::format("{}", item.slots),
-                        format_bytes(item.slot_bytes), format_bytes(bytes_of(item))});
+    for (const Alike& alike : alike_items(items_, kind))
+      rows.push_back({to_string(kind), alike.name, to_string(alike.first->space), fmt::format("{}", alike.slots),
+                      format_bytes(alike.first->slot_bytes), format_bytes(alike.bytes)});
   }
   // Sums follow the items: per space and kind, then per space.
   for (const MemorySpace space : spaces) {

@@ -44,7 +44,8 @@ class MemoryPlan {
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const;
   [[nodiscard]] std::size_t bytes(MemorySpace space, MemoryKind kind) const;
 
-  /// A table of the items with sums per kind and space, one line each, for a terminal.
+  /// A table of the items with sums per kind and space, for a terminal. Items that are alike but for numbers in their
+  /// names have one line, with "*" for those numbers.
   [[nodiscard]] std::string table() const;
 
  private:

@@ -2,6 +2,7 @@
 #include "runtime/error.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <cstring>
@@ -124,6 +125,26 @@ TEST_CASE("the table shows every item and the sums, in aligned columns") {
       "total                     device                  2.5 KiB\n"
       "sum         messages      pinned                  4.0 KiB\n"
       "total                     pinned                  4.0 KiB\n";
+  CHECK(plan.table() == expected);
+}
+
+TEST_CASE("items that are alike but for numbers share a line of the table") {
+  MemoryPlan plan;
+  for (int unit = 0; unit < 12; ++unit) {
+    plan.add({MemoryKind::parameters, MemorySpace::device, fmt::format("h.{}.mlp.3 fp32", unit), 1024, 2});
+  }
+  plan.add({MemoryKind::parameters, MemorySpace::device, "h.12.mlp.3 fp32", 2048, 2});
+  plan.add({MemoryKind::gradients, MemorySpace::device, "h.12.mlp.3 fp32", 1024, 2});
+  plan.add({MemoryKind::gradients, MemorySpace::device, "h.12.mlp", 1024, 2});
+  const std::string expected =
+      "kind        what             where   slots     each     bytes\n"
+      "parameters  h.*.mlp.3 fp32   device     24  1.0 KiB  24.0 KiB\n"
+      "parameters  h.12.mlp.3 fp32  device      2  2.0 KiB   4.0 KiB\n"
+      "gradients   h.12.mlp.3 fp32  device      2  1.0 KiB   2.0 KiB\n"
+      "gradients   h.12.mlp         device      2  1.0 KiB   2.0 KiB\n"
+      "sum         parameters       device                  28.0 KiB\n"
+      "sum         gradients        device                   4.0 KiB\n"
+      "total                        device                  32.0 KiB\n";
   CHECK(plan.table() == expected);
 }
 
