@@ -253,6 +253,10 @@ TEST_CASE("layers without units, and with several of one size, train the same un
   check_every_grid(shifted_gpt({{}, {"a", "b"}, {}, {"c", "d", "e"}, {}}));
 }
 
+TEST_CASE("a layer may use more units than one message asks for") {
+  check_every_grid(shifted_gpt({{}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}, {}}));
+}
+
 TEST_CASE("a layer may use a unit twice") { check_every_grid(shifted_gpt({{}, {"a", "a"}, {}, {}})); }
 
 TEST_CASE("several units may be tied across the same stages") {

@@ -178,6 +178,10 @@ TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every
     }
     check_same(expected, 4, join(tiled, {"--g-inter", "2"}));
     check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
+    const std::string disk = file("disk");
+    std::filesystem::create_directory(disk);
+    check_same(expected, 4, join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme",
+                                         "--nvme", disk, "--bucket-size", "1000"}));
   }
 }
 
