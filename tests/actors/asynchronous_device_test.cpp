@@ -2,6 +2,7 @@
 // streams, pool and loop run beside each other and a sanitizer can watch them.
 #include "runtime/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -34,9 +35,15 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
   options.eval_batches = 1;
   options.recompute = 2;
   const auto reference = tests::run_simulated(gpt, options, 1);
-  for (const int threads : {1, 3}) {
+  const tests::TemporaryFolder folder;
+  options.tiers.files.directories = {folder.path()};
+  using actors::TierKind;
+  for (const auto& [threads, parameters] :
+       {std::pair{1, TierKind::device}, {3, TierKind::device}, {1, TierKind::host}, {1, TierKind::nvme}}) {
     CAPTURE(threads);
+    CAPTURE(to_string(parameters));
     options.threads = threads;
+    options.tiers.parameters = parameters;
     const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
     runtime::AsioLoop loop;

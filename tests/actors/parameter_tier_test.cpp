@@ -1,8 +1,15 @@
 // Where parameters live between their uses must not change a bit.
 #include "actors/parameter_tier.hpp"
+#include "runtime/asio_loop.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/random_seed.hpp"
+#include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
+
+#include <cstring>
+#include <deque>
+#include <random>
 
 using namespace ranvier;
 using actors::TierKind;
@@ -20,7 +27,235 @@ constexpr int orders = 1;
 constexpr int orders = 4;
 #endif
 
+using Piece = actors::ParameterTier::Piece;
+
+/// A tier of one rank, which knows what its parts should be: each element's value tells unit, element and version.
+class Driven {
+ public:
+  Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
+      : device_(runtime::make_cpu_device({})),
+        copies_(device_->make_stream("copies", runtime::StreamWidth::one)),
+        architecture_(models::make_gpt(tests::small_gpt())),
+        random_(seed) {
+    auto options = small_run();
+    options.grid = {2, 4};
+    options.group_size = 2;
+    options.sharding = collectives::parse_sharding(sharding);
+    options.prefetch = prefetch;
+    options.tiers = {.parameters = kind, .bucket_elements = 1100};
+    plan_ = actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
+    REQUIRE(plan_.parameter_tier_memory.answers.has_value() == (kind == TierKind::nvme));
+    arena_.emplace(*device_, plan_.memory);
+    tiers_.emplace(loop_, *device_, plan_.tiers, offload::FileOptions{.directories = {folder_.path()}}, *arena_, 1);
+    tier_.emplace(loop_, *tiers_, *copies_, *plan_.states, plan_.parameter_tier_memory, *arena_);
+    for (const actors::UnitState& unit : units()) {
+      if (unit.secondary) has_secondary_ = true;
+      written_.push_back(-1);
+    }
+  }
+
+  void run() {
+    loop_.post([this] {
+      const auto weights = [](const models::UnitSpec& spec, std::size_t begin, std::span<float> out) {
+        for (std::size_t e = 0; e < out.size(); ++e) out[e] = value(spec, begin + e, 0);
+      };
+      tier_->load(weights, *copies_, [this] { version(0); });
+    });
+    loop_.run();
+    CHECK(fetched_ > 100);
+    CHECK(lent_ > 50);
+  }
+
+ private:
+  static constexpr int versions = 4;
+
+  static float value(const models::UnitSpec& spec, std::size_t element, int version) {
+    if (element >= spec.elements()) return 0;
+    return static_cast<float>((spec.elements() * 31 + element * 7) % 100003 + static_cast<std::size_t>(version));
+  }
+  const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
+  float expected(Piece piece, std::size_t element) const { return value(*units()[piece.unit].spec, element, version_); }
+  const actors::UnitPart& part(Piece piece) const {
+    return piece.secondary ? *units()[piece.unit].secondary : units()[piece.unit].parameters;
+  }
+
+  /// Units become readable one by one while fetches of the passes are announced.
+  void version(int number) {
+    version_ = number;
+    if (number == versions) return loop_.stop();
+    for (std::size_t u = 0; u < units().size(); ++u) store(u);
+    for (int i = 0; i < 60; ++i) {
+      const Piece piece{random_() % units().size(), has_secondary_ && random_() % 2 == 0};
+      tier_->announce(piece);
+      queue_.push_back(piece);
+    }
+    go_on();
+  }
+
+  void store(std::size_t u) {
+    const auto stored = [this, u] {
+      written_[u] = version_;
+      go_on();
+    };
+    const auto missing = std::make_shared<std::size_t>(0);
+    const auto one = [missing, stored] {
+      if (--*missing == 0) stored();
+    };
+    const actors::UnitState& unit = units()[u];
+    if (unit.secondary) {
+      ++*missing;
+      tier_->store_from({u, true}, write(u, {unit.secondary->range}), unit.secondary->range.begin, one);
+    }
+    if (version_ == 0) {
+      ++*missing;
+      return loop_.post(one);
+    }
+    for (std::size_t bucket = 0; bucket < unit.cut.buckets(); ++bucket) {
+      ++*missing;
+      tier_->store(u, bucket, write(u, unit.cut.runs(unit.parameters.range, bucket)), one);
+    }
+  }
+  /// Memory that holds those elements one after another.
+  std::byte* write(std::size_t u, const std::vector<collectives::Range>& runs) {
+    std::vector<float>& values = memory_.emplace_back();
+    for (const auto& run : runs) {
+      for (std::size_t e = 0; e < run.count; ++e) values.push_back(expected({u, false}, run.begin + e));
+    }
+    return reinterpret_cast<std::byte*>(values.data());
+  }
+
+  bool may_be_read(Piece piece) const { return written_[piece.unit] == version_; }
+
+  void go_on() {
+    while (!queue_.empty() && under_way_ < 3 && may_be_read(queue_.front())) {
+      const Piece piece = queue_.front();
+      queue_.pop_front();
+      fetch(piece);
+      if (random_() % 2 == 0) lend(piece);
+    }
+    tier_->read_ahead([this](Piece piece) { return may_be_read(piece); });
+    if (!queue_.empty() || under_way_ > 0) return;
+    memory_.clear();
+    version(version_ + 1);
+  }
+
+  void fetch(Piece piece) {
+    ++under_way_;
+    std::vector<float>& whole = memory_.emplace_back(units()[piece.unit].elements, -1.0f);
+    tier_->fetch(piece, reinterpret_cast<std::byte*>(whole.data()), [this, piece, &whole] {
+      const auto range = part(piece).range;
+      bool same = true;
+      for (std::size_t e = 0; e < whole.size(); ++e) {
+        const bool own = range.begin <= e && e < range.begin + range.count;
+        same = same && whole[e] == (own ? expected(piece, e) : -1.0f);
+      }
+      CHECK(same);
+      ++fetched_;
+      --under_way_;
+      go_on();
+    });
+  }
+
+  /// Several ranks ask, at about the same time.
+  void lend(Piece piece) {
+    const int ranks = 1 + static_cast<int>(random_() % 3);
+    for (int r = 0; r < ranks; ++r) {
+      ++under_way_;
+      tier_->lend({piece}, static_cast<std::uint64_t>(version_),
+                  [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
+                    // A send takes its time.
+                    std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
+                    loop_.after(std::chrono::microseconds(random_() % 300), [this, piece, kept, sent] {
+                      std::size_t element = part(piece).range.begin;
+                      bool same = true;
+                      for (const auto& range : kept) {
+                        for (std::size_t at = 0; at < range.size(); at += sizeof(float), ++element) {
+                          float found = 0;
+                          std::memcpy(&found, range.data() + at, sizeof found);
+                          same = same && found == expected(piece, element);
+                        }
+                      }
+                      CHECK(same);
+                      CHECK(element == part(piece).range.begin + part(piece).range.count);
+                      sent();
+                      ++lent_;
+                      --under_way_;
+                      go_on();
+                    });
+                  });
+    }
+  }
+
+  tests::TemporaryFolder folder_;
+  runtime::AsioLoop loop_;
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<runtime::Stream> copies_;
+  models::Architecture architecture_;
+  actors::RankPlan plan_;
+  std::optional<runtime::Arena> arena_;
+  std::optional<offload::Tiers> tiers_;
+  std::optional<actors::ParameterTier> tier_;
+  std::mt19937_64 random_;
+  bool has_secondary_ = false;
+  int version_ = 0;
+  std::vector<int> written_;  // version, by unit
+  std::deque<Piece> queue_;   // announced, not asked for
+  std::deque<std::vector<float>> memory_;
+  int under_way_ = 0, fetched_ = 0, lent_ = 0;
+};
+
 }  // namespace
+
+TEST_CASE("a tier brings and lends what was stored last, in any order of answers, ahead or not") {
+  const std::uint64_t seed = tests::random_seed();
+  CAPTURE(seed);
+  for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
+    for (const char* sharding : {"zero3", "mics", "zero++"}) {
+      for (const int prefetch : {0, 1, 3}) {
+        CAPTURE(std::string(sharding));
+        CAPTURE(prefetch);
+        Driven(kind, sharding, prefetch, seed).run();
+      }
+    }
+  }
+}
+
+TEST_CASE("off the device, whole parameters take no more of it than the places of a few layers") {
+  auto gpt = small_gpt(12);
+  gpt.vocab_size = 11;  // the blocks are what is large
+  const auto architecture = models::make_gpt(gpt);
+  const tests::RandomTokens tokens(8, 11);
+  using runtime::MemoryKind;
+  using runtime::MemorySpace;
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
+      for (const int prefetch : {0, 2}) {
+        auto options = small_run();
+        options.precision = {dtype, runtime::DType::f32};
+        options.prefetch = prefetch;
+        const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+        options.tiers.parameters = kind;
+        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+        CHECK(plan.memory.bytes(MemorySpace::device, MemoryKind::parameters) == 0);
+        const std::size_t parameters = on_device.memory.bytes(MemorySpace::device, MemoryKind::parameters);
+        const auto tier = plan.tiers.bytes(kind);
+        CHECK(tier >= parameters);
+        CHECK(tier < parameters + plan.states->all().size() * 4096);
+        std::size_t places = 0, blocks = 0;
+        for (const auto& item : plan.memory.items()) {
+          const bool place = item.name.starts_with("gathered units");
+          if (place) places += item.slot_bytes * item.slots;
+          if (place) blocks = std::max(blocks, item.slots);
+        }
+        CHECK(blocks == static_cast<std::size_t>(1 + prefetch));
+        CHECK(places < parameters * static_cast<std::size_t>(2 + prefetch) / 12);
+        const auto optimizer = plan.memory.bytes(MemorySpace::device, MemoryKind::optimizer);
+        const auto of_device = on_device.memory.bytes(MemorySpace::device, MemoryKind::optimizer);
+        CHECK(optimizer == (dtype == runtime::DType::f32 ? of_device / 2 * 3 : of_device));
+      }
+    }
+  }
+}
 
 TEST_CASE("parameters in host memory train the same bits, whatever is gathered ahead, kept and recomputed") {
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
