@@ -342,7 +342,8 @@ void GradientSync::reduce_ready() {
     std::vector<HopPipeline::Part> parts;
     for (const auto& [u, index] : buckets) {
       const UnitState& state = states_->all()[u];
-      parts.push_back({state.gradients[0].data, state.gradients[0].range.begin, state.elements, state.cut.slice(index)});
+      const UnitPart& sum = state.gradients[0];
+      parts.push_back({sum.data, sum.range.begin, state.elements, state.cut.slice(index)});
     }
     const auto begin = Trace::Clock::now();
     batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {

@@ -63,7 +63,8 @@ class GradientSync {
   /// Called with each chunk's number when its gradients are reduced, in the order of the chunks. Once, before start().
   void when_reduced(std::function<void(std::size_t chunk)> reduced) { chunk_reduced_ = std::move(reduced); }
 
-  /// Before a batch of so many microbatches; `done` runs when all units are reduced and their sums of squares are there.
+  /// Before a batch of so many microbatches; `done` runs when all units are reduced and their sums of squares are
+  /// there.
   void start(int microbatches, runtime::Handler done);
 
   // A backward pass and its steps that write gradients.

@@ -4,11 +4,13 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ranvier::actors {
 
 using collectives::Range;
+using offload::BucketPass;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SpanKind;
@@ -19,303 +21,360 @@ namespace {
 constexpr std::size_t gathered_bundles = 2;   // one arrives while the other one is stepped
 constexpr std::size_t refreshed_bundles = 3;  // one is stepped, one gathered, one stored
 
-std::vector<std::vector<std::size_t>> make_bundles(const UnitStates& states, const Optimizer::Options& options) {
-  std::vector<std::vector<std::size_t>> bundles;
-  std::size_t bytes = 0;
-  for (std::size_t u = 0; u < states.all().size(); ++u) {
-    const std::size_t more = states.all()[u].elements * runtime::size_of(states.precision().compute);
-    if (bundles.empty() || bytes + more > options.bundle_bytes) {
-      bundles.emplace_back();
-      bytes = 0;
-    }
-    bundles.back().push_back(u);
-    bytes += more;
-  }
-  return bundles;
+std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
+  const UnitState& unit = states.all()[bucket.unit];
+  return unit.cut.elements(unit.optimizer, bucket.index) * runtime::size_of(states.precision().gradient);
 }
 
-/// A gathered gradient lies where its optimizer's range begins.
-std::size_t place_bytes(const UnitState& unit, runtime::DType dtype) {
-  return unit.optimizer.count * runtime::size_of(dtype);
+std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
+  const UnitState& unit = states.all()[bucket.unit];
+  return unit.cut.elements(unit.parameters.range, bucket.index) * runtime::size_of(states.precision().compute);
+}
+
+bool has(const Range& range, const Range& part) {
+  return range.begin <= part.begin && part.begin + part.count <= range.begin + range.count;
 }
 
 }  // namespace
 
 Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions& column,
-                                  const collectives::ShardFlow& flow, const Options& options,
-                                  offload::TierPlan& tiers, runtime::MemoryPlan& plan) {
+                                  const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
+                                  const Options& options, offload::TierPlan& tiers, runtime::MemoryPlan& plan) {
   Memory memory;
-  std::vector<std::vector<std::size_t>> elements;
-  std::size_t bytes = 0, parameter_bytes = 0;
-  for (const auto& bundle : make_bundles(states, options)) {
-    auto& sizes = elements.emplace_back();
-    std::size_t of_bundle = 0, parameters_of_bundle = 0;
-    for (const std::size_t unit : bundle) {
-      sizes.push_back(states.all()[unit].elements);
-      of_bundle += place_bytes(states.all()[unit], states.precision().gradient);
-      parameters_of_bundle += states.all()[unit].parameters.bytes();
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::size_t gathered = 0, refreshed = 0;
+  for (const ChunkSchedule::Bundle& bundle : chunks.bundles) {
+    auto& parts = shapes.emplace_back();
+    std::size_t gradients = 0, parameters = 0;
+    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
+      const UnitState& unit = states.all()[bucket.unit];
+      parts.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      gradients += gradient_bytes(states, bucket);
+      parameters += parameter_bytes(states, bucket);
     }
-    bytes = std::max(bytes, of_bundle);
-    parameter_bytes = std::max(parameter_bytes, parameters_of_bundle);
+    gathered = std::max(gathered, gradients);
+    refreshed = std::max(refreshed, parameters);
   }
-  const bool gathers = !flow.gather_gradient.empty();
-  memory.gradient_places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
-                                             gathers ? bytes : 0, gathered_bundles}));
-  memory.gradient = HopPipeline::plan(column, flow.gather_gradient, elements, states.precision().gradient,
+  const auto add_places = [&](const std::string& name, std::size_t bytes, std::size_t count) {
+    return plan.add({MemoryKind::workspace, MemorySpace::device, name, bytes, count});
+  };
+  memory.gradient_place_count = flow.gather_gradient.empty() ? 0 : std::min(gathered_bundles, shapes.size());
+  memory.gradient_places = add_places("gradients for the optimizer", gathered, memory.gradient_place_count);
+  memory.gradient = HopPipeline::plan(column, flow.gather_gradient, shapes, states.precision().gradient,
                                       "gradients for the optimizer", plan);
-  if (!states.parameters_on_device()) {
-    memory.parameter_places = plan.add({MemoryKind::workspace, MemorySpace::device, "parameters being refreshed",
-                                        parameter_bytes, std::min(refreshed_bundles, elements.size())});
-  }
+  memory.parameter_place_count = states.parameters_on_device() ? 0 : std::min(refreshed_bundles, shapes.size());
+  memory.parameter_places = add_places("parameters being refreshed", refreshed, memory.parameter_place_count);
   memory.states = StateTier::plan(states, options.tiers, tiers, plan);
   memory.refresh =
-      HopPipeline::plan(column, flow.refresh, elements, states.precision().compute, "refreshed parameters", plan);
+      HopPipeline::plan(column, flow.refresh, shapes, states.precision().compute, "refreshed parameters", plan);
   return memory;
 }
 
 Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
                      runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
-                     const collectives::ShardFlow& flow, ParameterStore& parameters, ParameterTier* parameter_tier,
-                     Trace& trace, const Options& options, const Memory& memory, const runtime::Arena& arena)
+                     const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
+                     ParameterTier* parameter_tier, Trace& trace, const Options& options, const Memory& memory,
+                     const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),
       states_(&states),
+      column_(&column),
+      chunks_(&chunks),
       parameters_(&parameters),
       parameter_tier_(parameter_tier),
       trace_(&trace),
+      states_tier_(loop, tiers, compute, states, options.tiers, memory.states, arena),
       gradient_(loop, executor, column, flow.gather_gradient, states.precision().gradient, 4, memory.gradient, arena),
       refresh_(loop, executor, column, flow.refresh, states.precision().compute, 5, memory.refresh, arena),
+      every_step_counts_(options.every_step_counts),
       gathers_gradients_(!flow.gather_gradient.empty()),
       refreshes_(!flow.refresh.empty()),
-      bundles_(make_bundles(states, options)) {
-  for (std::size_t p = 0; p < gathered_bundles; ++p) {
-    free_places_.push_back(arena.slot(memory.gradient_places.front(), p));
+      in_stream_order_(!refreshes_ && !parameters.gathers()) {
+  for (std::size_t p = 0; p < memory.gradient_place_count; ++p) {
+    free_gradient_places_.push_back(arena.slot(memory.gradient_places, p));
   }
-  if (memory.parameter_places) {
-    for (std::size_t p = 0; p < std::min(refreshed_bundles, bundles_.size()); ++p) {
-      free_parameter_places_.push_back(arena.slot(*memory.parameter_places, p));
+  for (std::size_t p = 0; p < memory.parameter_place_count; ++p) {
+    free_parameter_places_.push_back(arena.slot(memory.parameter_places, p));
+  }
+  std::vector<std::size_t> order(chunks.bundles.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!every_step_counts_) order = chunks.from_the_front();
+  for (const std::size_t b : order) {
+    bundles_.push_back({.buckets = chunks.bundles[b].buckets, .first = buckets_.size()});
+    std::size_t gradients = 0, own_parameters = 0;
+    for (const Bucket& bucket : bundles_.back().buckets) {
+      buckets_.push_back({bucket, bundles_.size() - 1, gradients, own_parameters});
+      gradients += gradient_bytes(states, bucket);
+      own_parameters += parameter_bytes(states, bucket);
     }
-    parameter_place_.resize(bundles_.size());
   }
-  if (options.tiers.optimizer == TierKind::device) return;
-  tier_ = std::make_unique<StateTier>(loop, tiers, compute, states, options.tiers, memory.states, arena,
-                                      [this](std::size_t unit) { unit_stepped(unit); });
-  bundle_of_.resize(states.all().size());
-  for (std::size_t b = 0; b < bundles_.size(); ++b) {
-    for (const std::size_t unit : bundles_[b]) bundle_of_[unit] = b;
-  }
-  units_missing_.resize(bundles_.size());
-  gathered_.resize(bundles_.size());
+  for (const UnitState& unit : states.all()) buckets_missing_.push_back(unit.cut.buckets());
+  const bool on_device = options.tiers.optimizer == TierKind::device;
+  pipeline_ = std::make_unique<offload::BucketPipeline>(
+      loop,
+      offload::BucketPipelineOptions{
+          .buckets = buckets_.size(),
+          .depth = std::max<std::size_t>(
+              1, on_device ? buckets_.size() : std::min(options.tiers.depth, buckets_.size())),
+          .counting = every_step_counts_ ? offload::Counting::always : offload::Counting::on_answer},
+      offload::BucketStages{
+          .fetch = [this](const BucketPass& pass,
+                          runtime::Handler done) { states_tier_.fetch(buckets_[pass.bucket].bucket, pass.slot, done); },
+          .compute = [this](const BucketPass& pass, runtime::Handler done) { this->compute(pass, std::move(done)); },
+          .store = [this](const BucketPass& pass,
+                          runtime::Handler done) { states_tier_.store(buckets_[pass.bucket].bucket, pass.slot, done); },
+          .refresh =
+              [this](const BucketPass& pass, const runtime::Handler& done) {
+                bucket_stepped(buckets_[pass.bucket].bundle);
+                done();  // what layers read was written by the step
+              }});
 }
 
 void Optimizer::load(StateTier::Source weights, runtime::Handler done) {
-  if (!tier_) return loop_->post(std::move(done));
-  tier_->load(std::move(weights), std::move(done));
-}
-
-void Optimizer::begin() {
-  if (tier_) tier_->begin();
+  states_tier_.load(std::move(weights), std::move(done));
 }
 
 void Optimizer::read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  if (tier_) return tier_->read(unit, begin, out, std::move(done));
-  runtime::copy(compute_, out.data(), states_->all()[unit].master.at(begin), out.size_bytes());
-  compute_.call_back([loop = loop_, done = std::move(done)] { loop->post(done); });
+  expect(storing_.empty(), "weights are read while a step changes them");
+  states_tier_.read(unit, begin, out, std::move(done));
 }
 
-void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
-  expect(missing_ == 0, "a step of the optimizer begins before the last one is over");
-  adamw_ = adamw;
-  if (tier_) {
-    // Parameters are there before everything is stored.
-    const auto half_done = [halves = std::make_shared<int>(2), done = std::move(done)] {
-      if (--*halves == 0) done();
-    };
-    done_ = half_done;
-    tier_->step(adamw, half_done);
+void Optimizer::begin(const std::optional<runtime::AdamWOptions>& adamw) {
+  expect(adamw.has_value() == every_step_counts_, "a batch begins that does not say whether its step counts");
+  newest_ = std::make_shared<Step>();
+  newest_->adamw = adamw;
+  newest_->bundles_missing = bundles_.size();
+  storing_.push_back(newest_);
+  if (bundles_.empty()) {
+    part_over(*newest_);
   } else {
-    done_ = std::move(done);
+    refreshing_.push_back(newest_);
   }
-  next_bundle_ = 0;
-  missing_ = bundles_.size();
-  parameters_->begin_refresh();
-  if (missing_ == 0) return loop_->post(std::exchange(done_, nullptr));
+  if (storing_.size() == 1) begin_states();
+}
+
+void Optimizer::begin_states() {
+  const auto step = storing_.front();
+  pipeline_->begin([this, step](bool) {
+    storing_.pop_front();
+    if (!storing_.empty()) begin_states();
+    part_over(*step);
+  });
+  for (const std::size_t bucket : std::exchange(step->ready, {})) pipeline_->ready(bucket);
+  if (!every_step_counts_ && step->counts) pipeline_->answer(*step->counts);
+}
+
+void Optimizer::reduced(std::size_t chunk) {
+  if (!every_step_counts_) return;
+  may_begin_ = chunks_->chunks[chunk].end;
   begin_bundles();
 }
 
+void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
+  const auto step = newest_;
+  step->done = std::move(done);
+  parameters_->begin_refresh();
+  if (!every_step_counts_) {
+    step->adamw = adamw;
+    step->counts = true;
+    may_begin_ = bundles_.size();
+    begin_bundles();
+    if (storing_.front() == step) pipeline_->answer(true);
+  }
+  part_over(*step);
+}
+
 void Optimizer::skip(runtime::Handler done) {
+  expect(!every_step_counts_, "a step is skipped where every step counts");
+  const auto step = newest_;
+  step->done = std::move(done);
+  step->counts = false;
   parameters_->begin_refresh();
   for (std::size_t u = 0; u < states_->all().size(); ++u) parameters_->refreshed(u);
-  if (tier_) {
-    tier_->skip(std::move(done));
-  } else {
-    loop_->post(std::move(done));
+  for (std::size_t b = 0; b < buckets_.size(); ++b) ready(b);
+  if (storing_.front() == step) pipeline_->answer(false);
+  if (!refreshing_.empty()) {
+    refreshing_.pop_front();
+    part_over(*step);
   }
+  part_over(*step);
 }
 
 void Optimizer::begin_bundles() {
   const auto place_is_free = [this] {
-    return (!gathers_gradients_ || !free_places_.empty()) &&
+    return (!gathers_gradients_ || !free_gradient_places_.empty()) &&
            (parameter_tier_ == nullptr || !free_parameter_places_.empty());
   };
-  while (next_bundle_ < bundles_.size() && place_is_free()) {
-    const std::size_t bundle = next_bundle_++;
-    if (parameter_tier_ != nullptr) {
-      parameter_place_[bundle] = free_parameter_places_.back();
-      free_parameter_places_.pop_back();
+  const auto take = [](std::vector<std::byte*>& places) {
+    std::byte* place = places.back();
+    places.pop_back();
+    return place;
+  };
+  while (next_bundle_ < may_begin_ && place_is_free()) {
+    const std::size_t b = next_bundle_++;
+    bundles_[b].buckets_missing = bundles_[b].buckets.size();
+    if (parameter_tier_ != nullptr) bundles_[b].parameters = take(free_parameter_places_);
+    if (gathers_gradients_) {
+      bundles_[b].gradients = take(free_gradient_places_);
+      gather_gradients(b);
+    } else {
+      gradients_here(b);
     }
-    if (!gathers_gradients_) {
-      update(bundle, nullptr);
-      continue;
+  }
+}
+
+void Optimizer::gather_gradients(std::size_t b) {
+  const std::size_t element = runtime::size_of(states_->precision().gradient);
+  const Bundle& bundle = bundles_[b];
+  std::vector<HopPipeline::Part> parts;
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleBucket& bucket = buckets_[bundle.first + i];
+    const UnitState& unit = states_->all()[bucket.bucket.unit];
+    const Range slice = unit.cut.slice(bucket.bucket.index);
+    std::byte* to = bundle.gradients + bucket.gradient_offset;
+    parts.push_back({to, unit.optimizer.begin, unit.elements, slice, true});
+    for (const Range& run : unit.cut.runs(unit.reduced, bucket.bucket.index)) {
+      const std::size_t piece = (run.begin - unit.optimizer.begin) / unit.cut.piece_elements();
+      runtime::copy(compute_, to + piece * slice.count * element, unit.gradients.front().at(run.begin),
+                    run.count * element);
     }
-    std::byte* place = free_places_.back();
-    free_places_.pop_back();
-    std::vector<HopPipeline::Part> parts;
-    std::byte* to = place;
-    for (const std::size_t u : bundles_[bundle]) {
-      const UnitState& unit = states_->all()[u];
-      const UnitPart& own = unit.gradients.front();
-      parts.push_back({to, unit.optimizer.begin, unit.elements});
-      runtime::copy(compute_, to + (unit.reduced.begin - unit.optimizer.begin) * runtime::size_of(own.dtype),
-                    own.at(unit.reduced.begin), unit.reduced.count * runtime::size_of(own.dtype));
-      to += place_bytes(unit, own.dtype);
-    }
-    ++updates_;
-    compute_.call_back([this, bundle, place, parts = std::move(parts)] {
-      loop_->post([this, bundle, place, parts] {
-        --updates_;
-        gradient_.submit(parts, "gather of the gradients of " + names(bundle),
-                         [this, bundle, place] { update(bundle, place); });
-      });
-    });
   }
-}
-
-std::vector<UnitPart> Optimizer::parameters(std::size_t bundle) const {
-  std::vector<UnitPart> parts;
-  std::byte* place = parameter_tier_ != nullptr ? parameter_place_[bundle] : nullptr;
-  for (const std::size_t u : bundles_[bundle]) {
-    UnitPart& part = parts.emplace_back(states_->all()[u].parameters);
-    if (parameter_tier_ == nullptr) continue;
-    part.data = place;
-    place += part.bytes();
-  }
-  return parts;
-}
-
-void Optimizer::update_in_tier(std::size_t bundle, std::byte* gathered) {
-  units_missing_[bundle] = bundles_[bundle].size();
-  gathered_[bundle] = gathered;
-  const std::byte* from = gathered;
-  const std::vector<UnitPart> to_layers = parameters(bundle);
-  for (std::size_t i = 0; i < bundles_[bundle].size(); ++i) {
-    const std::size_t u = bundles_[bundle][i];
-    const UnitState& unit = states_->all()[u];
-    tier_->ready(u, gathered != nullptr ? from : unit.gradients.front().at(unit.optimizer.begin), to_layers[i].data);
-    if (gathered != nullptr) from += place_bytes(unit, states_->precision().gradient);
-  }
-}
-
-void Optimizer::unit_stepped(std::size_t unit) {
-  const std::size_t bundle = bundle_of_[unit];
-  if (--units_missing_[bundle] == 0) leave(bundle, gathered_[bundle]);
-}
-
-/// The bundle is stepped; its gathered gradients are not needed any more.
-void Optimizer::leave(std::size_t bundle, std::byte* gathered) {
-  if (gathered != nullptr) {
-    free_places_.push_back(gathered);
-    begin_bundles();
-  }
-  refresh(bundle);
-}
-
-void Optimizer::update(std::size_t bundle, std::byte* gathered) {
-  if (tier_) return update_in_tier(bundle, gathered);
-  const models::Precision& precision = states_->precision();
-  const bool half = states_->separate_master();
-  const int first = static_cast<int>(states_->all()[bundles_[bundle].front()].global_index);
   ++updates_;
-  trace_->begin(compute_, SpanKind::optimizer, first);
-  const std::byte* from = gathered;
-  const std::vector<UnitPart> parts = parameters(bundle);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const UnitState& unit = states_->all()[bundles_[bundle][i]];
-    const Range& range = unit.optimizer;
-    const UnitPart& to_layers = parts[i];
-    const Range& layers_range = to_layers.range;
-    const std::byte* gradient = gathered != nullptr ? from : unit.gradients.front().at(range.begin);
-    // Layers' copies are rounded on the way where they hold all that is stepped here, and from it where they hold less.
-    const bool holds_all = layers_range.begin <= range.begin &&
-                           range.begin + range.count <= layers_range.begin + layers_range.count;
-    runtime::adamw(compute_,
-                   {.weights = reinterpret_cast<float*>(unit.master.data),
-                    .m = unit.m,
-                    .v = unit.v,
-                    .gradient = gradient,
-                    .gradient_dtype = precision.gradient,
-                    .working = half && holds_all ? to_layers.at(range.begin) : nullptr,
-                    .working_dtype = precision.compute},
-                   unit.segments, adamw_);
-    if (half && !holds_all) {
-      runtime::cast(compute_, to_layers.data, precision.compute, unit.master.at(layers_range.begin),
-                    runtime::DType::f32, layers_range.count);
-    }
-    if (gathered != nullptr) from += place_bytes(unit, precision.gradient);
-  }
-  trace_->end(compute_, SpanKind::optimizer, Trace::Lane::compute, first);
-  // Where nobody reads parameters but the compute stream, its order is enough.
-  const bool in_order = !refreshes_ && !parameters_->gathers() && gathered == nullptr;
-  if (in_order) {
-    for (const std::size_t u : bundles_[bundle]) parameters_->refreshed(u);
-  }
-  compute_.call_back([this, bundle, gathered, in_order] {
-    loop_->post([this, bundle, gathered, in_order] {
+  compute_.call_back([this, b, parts = std::move(parts)] {
+    loop_->post([this, b, parts] {
       --updates_;
-      if (!in_order) return leave(bundle, gathered);
-      if (--missing_ == 0) std::exchange(done_, nullptr)();
+      gradient_.submit(parts, "gather of the gradients of " + states_->names(bundles_[b].buckets),
+                       [this, b] { gradients_here(b); });
     });
   });
 }
 
-void Optimizer::refresh(std::size_t bundle) {
+void Optimizer::gradients_here(std::size_t b) {
+  for (std::size_t i = 0; i < bundles_[b].buckets.size(); ++i) ready(bundles_[b].first + i);
+}
+
+void Optimizer::ready(std::size_t bucket) {
+  if (storing_.front() == refreshing_.front()) {
+    pipeline_->ready(bucket);
+  } else {
+    refreshing_.front()->ready.push_back(bucket);
+  }
+}
+
+void Optimizer::compute(const BucketPass& pass, runtime::Handler done) {
+  const BundleBucket& bucket = buckets_[pass.bucket];
+  const UnitState& unit = states_->all()[bucket.bucket.unit];
+  const models::Precision& precision = states_->precision();
+  const std::byte* gathered = bundles_[bucket.bundle].gradients;
+  ++updates_;
+  trace_->begin(compute_, SpanKind::optimizer, static_cast<int>(unit.global_index));
+  for (const StateTier::Run& run : states_tier_.runs(bucket.bucket, pass.slot)) {
+    const std::size_t begin = run.range.begin - unit.optimizer.begin, end = begin + run.range.count;
+    std::vector<runtime::DecaySegment> segments;
+    for (const runtime::DecaySegment& segment : unit.segments) {
+      const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, end);
+      if (from < to) segments.push_back({from - begin, to - begin, segment.decays});
+    }
+    runtime::adamw(compute_,
+                   {.weights = run.weights,
+                    .m = run.m,
+                    .v = run.v,
+                    .gradient = gathered != nullptr ? gathered + bucket.gradient_offset +
+                                                          run.offset * runtime::size_of(precision.gradient)
+                                                    : unit.gradients.front().at(run.range.begin),
+                    .gradient_dtype = precision.gradient,
+                    .working = layers_copy(bucket, run.range),
+                    .working_dtype = precision.compute},
+                   std::move(segments), *storing_.front()->adamw);
+  }
+  trace_->end(compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
+  if (in_stream_order_) bucket_refreshed(bucket.bucket);
+  compute_.call_back([this, done = std::move(done)] {
+    loop_->post([this, done] {
+      --updates_;
+      done();
+    });
+  });
+}
+
+/// Where the step rounds a run of elements to, for layers; null: they read the master weights, or others have these.
+std::byte* Optimizer::layers_copy(const BundleBucket& bucket, const Range& run) const {
+  const UnitState& unit = states_->all()[bucket.bucket.unit];
+  const Range& range = unit.parameters.range;
+  if (!states_->separate_master() || !has(range, run)) return nullptr;
+  if (parameter_tier_ == nullptr) return unit.parameters.at(run.begin);
+  const std::size_t piece = (run.begin - range.begin) / unit.cut.piece_elements();
+  return bundles_[bucket.bundle].parameters + bucket.parameter_offset +
+         piece * unit.cut.slice(bucket.bucket.index).count * runtime::size_of(unit.parameters.dtype);
+}
+
+void Optimizer::bucket_stepped(std::size_t b) {
+  Bundle& bundle = bundles_[b];
+  if (--bundle.buckets_missing > 0) return;
+  bundle.stepped = true;
+  if (bundle.gradients != nullptr) free_gradient_places_.push_back(std::exchange(bundle.gradients, nullptr));
+  while (next_refresh_ < bundles_.size() && bundles_[next_refresh_].stepped) {
+    bundles_[next_refresh_].stepped = false;
+    refresh(next_refresh_++);
+  }
+  begin_bundles();
+}
+
+void Optimizer::refresh(std::size_t b) {
+  if (!refreshes_) return store_parameters(b);
+  const Bundle& bundle = bundles_[b];
   std::vector<HopPipeline::Part> parts;
-  const std::vector<UnitPart> to_layers = parameters(bundle);
-  for (std::size_t i = 0; i < to_layers.size(); ++i) {
-    parts.push_back({to_layers[i].data, to_layers[i].range.begin, states_->all()[bundles_[bundle][i]].elements});
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleBucket& bucket = buckets_[bundle.first + i];
+    const UnitState& unit = states_->all()[bucket.bucket.unit];
+    const bool compact = parameter_tier_ != nullptr;
+    parts.push_back({compact ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
+                     unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index), compact});
   }
   const auto begin = Trace::Clock::now();
-  refresh_.submit(std::move(parts), "gather of the refreshed parameters of " + names(bundle), [this, bundle, begin] {
-    if (refreshes_) {
-      trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, Trace::Clock::now(),
-                  static_cast<int>(states_->all()[bundles_[bundle].front()].global_index));
-    }
-    refreshed(bundle);
+  const auto what = "gather of the refreshed parameters of " + states_->names(bundle.buckets);
+  refresh_.submit(std::move(parts), what, [this, b, begin] {
+    trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                static_cast<int>(states_->all()[bundles_[b].buckets.front().unit].global_index));
+    store_parameters(b);
   });
 }
 
-void Optimizer::refreshed(std::size_t bundle) {
-  const auto over = [this, bundle] {
-    for (const std::size_t u : bundles_[bundle]) parameters_->refreshed(u);
-    if (--missing_ == 0) std::exchange(done_, nullptr)();
-  };
-  if (parameter_tier_ == nullptr) return over();
-  const std::vector<UnitPart> parts = parameters(bundle);
-  const auto stored = [this, bundle, over, missing = std::make_shared<std::size_t>(parts.size())] {
+void Optimizer::store_parameters(std::size_t b) {
+  if (parameter_tier_ == nullptr) return bundle_refreshed(b);
+  const Bundle& bundle = bundles_[b];
+  const auto stored = [this, b, missing = std::make_shared<std::size_t>(bundle.buckets.size())] {
     if (--*missing > 0) return;
-    free_parameter_places_.push_back(parameter_place_[bundle]);
+    free_parameter_places_.push_back(std::exchange(bundles_[b].parameters, nullptr));
+    bundle_refreshed(b);
     begin_bundles();
-    over();
   };
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    parameter_tier_->store_from({bundles_[bundle][i], false}, parts[i].data, parts[i].range.begin, stored);
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleBucket& bucket = buckets_[bundle.first + i];
+    parameter_tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters + bucket.parameter_offset,
+                           stored);
   }
 }
 
-std::string Optimizer::names(std::size_t bundle) const {
-  std::string names;
-  for (const std::size_t u : bundles_[bundle]) names += (names.empty() ? "" : ", ") + states_->all()[u].spec->name;
-  return names;
+void Optimizer::bundle_refreshed(std::size_t b) {
+  if (!in_stream_order_) {
+    for (const Bucket& bucket : bundles_[b].buckets) bucket_refreshed(bucket);
+  }
+  const auto step = refreshing_.front();
+  if (--step->bundles_missing > 0) return;
+  refreshing_.pop_front();
+  may_begin_ = next_bundle_ = next_refresh_ = 0;
+  part_over(*step);
+}
+
+void Optimizer::bucket_refreshed(const Bucket& bucket) {
+  if (--buckets_missing_[bucket.unit] > 0) return;
+  buckets_missing_[bucket.unit] = states_->all()[bucket.unit].cut.buckets();
+  parameters_->refreshed(bucket.unit);
+}
+
+void Optimizer::part_over(Step& step) {
+  if (--step.parts_missing == 0) loop_->post(std::exchange(step.done, nullptr));
 }
 
 std::vector<std::string> Optimizer::running() const {

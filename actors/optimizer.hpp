@@ -1,9 +1,15 @@
-// The step that all ranks agreed on: AdamW on the part of each unit whose optimizer states this rank holds, then the
-// refreshed parameters to exactly the ranks that need them (PaRO §3.4, update phase), neighbouring small units
-// together. Units go from the front, so that the next batch can begin with the first layers while later ones are
-// still under way. Where optimizer states are shared out less than gradients, those are gathered first; where they
-// live off the device, they pass through it bucket by bucket (state_tier.hpp); parameters that do are refreshed in a few
-// places and stored from there (parameter_tier.hpp). Loop thread only.
+// The step of the optimizer, bucket by bucket as the gradients of chunks come (Myelin §V-C, chunk_schedule.hpp): AdamW
+// on the part of each unit whose optimizer states this rank holds, then the refreshed parameters to exactly the ranks
+// that need them (PaRO §3.4, update phase).
+//
+//   reduced chunk → gather of its gradients, where optimizer states are shared out less than they
+//                 → fetch of states, where they live off the device (state_tier.hpp) → AdamW → store
+//                 → gather of refreshed parameters → store, where they live off the device (parameter_tier.hpp)
+//
+// Gathers go bundle by bundle, in one order on all ranks whatever is stepped first. Where every step counts, a chunk is
+// stepped as soon as it is reduced, while others still are; otherwise states are fetched ahead and the step waits for
+// the answer, and goes from the front then, so that the next batch can begin with the first layers while later ones are
+// still under way. Loop thread only.
 #pragma once
 
 #include "actors/hop_pipeline.hpp"
@@ -11,9 +17,14 @@
 #include "actors/parameter_tier.hpp"
 #include "actors/state_tier.hpp"
 #include "actors/unit_states.hpp"
+#include "offload/bucket_pipeline.hpp"
 #include "runtime/trace.hpp"
 
+#include <cstddef>
 #include <deque>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,32 +33,38 @@ namespace ranvier::actors {
 class Optimizer {
  public:
   struct Options {
-    std::size_t bundle_bytes = 1 << 20;  ///< neighbouring units up to so many bytes of parameters go as one operation
     TierOptions tiers;
+    /// Nothing of a step depends on an answer of all ranks: no clipping, no loss scale that overflow changes.
+    bool every_step_counts = false;
   };
   struct Memory {
-    std::vector<runtime::MemoryId> gradient_places;  ///< that whole gradients are gathered to, each for any bundle
-    std::optional<runtime::MemoryId> parameter_places;  ///< likewise for parameters that live off the device
+    runtime::MemoryId gradient_places;   ///< that gradients are gathered to, each for any bundle
+    runtime::MemoryId parameter_places;  ///< likewise for parameters that live off the device
+    std::size_t gradient_place_count = 0, parameter_place_count = 0;
     HopPipeline::Memory gradient, refresh;
     StateTier::Memory states;
   };
   [[nodiscard]] static Memory plan(const UnitStates& states, const ColumnOptions& column,
-                                   const collectives::ShardFlow& flow, const Options& options,
-                                   offload::TierPlan& tiers, runtime::MemoryPlan& plan);
+                                   const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
+                                   const Options& options, offload::TierPlan& tiers, runtime::MemoryPlan& plan);
 
   /// `parameter_tier` is null where parameters live on the device. All outlive the optimizer.
   Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
             runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
-            const collectives::ShardFlow& flow, ParameterStore& parameters, ParameterTier* parameter_tier,
-            runtime::Trace& trace, const Options& options, const Memory& memory, const runtime::Arena& arena);
+            const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
+            ParameterTier* parameter_tier, runtime::Trace& trace, const Options& options, const Memory& memory,
+            const runtime::Arena& arena);
 
   /// Fills master weights that live off the device; before the first begin().
   void load(StateTier::Source weights, runtime::Handler done);
 
-  /// A batch begins.
-  void begin();
-  /// `adamw` as it is for this step. `done` runs once all states of this rank are as the step leaves them; the next
-  /// batch may begin before, and where states live off the device even end.
+  /// A batch begins, once the one before was answered: the first states are fetched. `adamw` as it is for its step
+  /// where every step counts, otherwise step() says so.
+  void begin(const std::optional<runtime::AdamWOptions>& adamw);
+  /// The gradients of a chunk are reduced; in the order of the chunks.
+  void reduced(std::size_t chunk);
+  /// All passes are over and the step counts. `done` runs once all states of this rank are as the step leaves them; the
+  /// next batch may begin before, and where states live off the device even end.
   void step(const runtime::AdamWOptions& adamw, runtime::Handler done);
   /// The step does not count: parameters stay. `done` likewise.
   void skip(runtime::Handler done);
@@ -55,50 +72,77 @@ class Optimizer {
   /// Copies master weights [begin, begin + out.size()) of a unit, which lie in the optimizer's range; between steps.
   void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
-  /// Whether the compute stream or a tier has work of a step.
-  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || (tier_ && tier_->working()); }
-
-  /// Where states are that live off the device; null: they do not.
-  [[nodiscard]] const StateTier* tier() const noexcept { return tier_.get(); }
+  /// Whether a stream has work of a step. Transfers are counted by Tiers.
+  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || states_tier_.loading(); }
 
   /// What is under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
 
  private:
+  using Bucket = ChunkSchedule::Bucket;
+  struct Bundle {
+    std::vector<Bucket> buckets;
+    std::size_t first = 0;  ///< number of the first bucket, the others follow
+    std::size_t buckets_missing = 0;
+    bool stepped = false;
+    std::byte* gradients = nullptr;   ///< place, where they are gathered
+    std::byte* parameters = nullptr;  ///< place, where they live off the device
+  };
+  struct BundleBucket {
+    Bucket bucket;
+    std::size_t bundle = 0;
+    std::size_t gradient_offset = 0, parameter_offset = 0;  ///< bytes in the bundle's places
+  };
+  struct Step {
+    std::optional<runtime::AdamWOptions> adamw;
+    std::optional<bool> counts;
+    std::vector<std::size_t> ready;  ///< buckets that came while the states of the step before were being stored
+    std::size_t bundles_missing = 0;
+    int parts_missing = 3;  ///< the answer, the parameters, the states
+    runtime::Handler done;
+  };
+
+  void begin_states();
   void begin_bundles();
-  void update(std::size_t bundle, std::byte* gathered);
-  void update_in_tier(std::size_t bundle, std::byte* gathered);
-  void unit_stepped(std::size_t unit);
-  void leave(std::size_t bundle, std::byte* gathered);
+  void gather_gradients(std::size_t bundle);
+  void gradients_here(std::size_t bundle);
+  void ready(std::size_t bucket);
+  void compute(const offload::BucketPass& pass, runtime::Handler done);
+  [[nodiscard]] std::byte* layers_copy(const BundleBucket& bucket, const collectives::Range& run) const;
+  void bucket_stepped(std::size_t bundle);
   void refresh(std::size_t bundle);
-  void refreshed(std::size_t bundle);
-  /// Where the bundle's units' parameters lie as they are refreshed.
-  [[nodiscard]] std::vector<UnitPart> parameters(std::size_t bundle) const;
-  [[nodiscard]] std::string names(std::size_t bundle) const;
+  void store_parameters(std::size_t bundle);
+  void bundle_refreshed(std::size_t bundle);
+  void bucket_refreshed(const Bucket& bucket);
+  void part_over(Step& step);
 
   runtime::EventLoop* loop_;
   runtime::StreamView compute_;
   const UnitStates* states_;
+  const ColumnOptions* column_;
+  const ChunkSchedule* chunks_;
   ParameterStore* parameters_;
   ParameterTier* parameter_tier_;
   runtime::Trace* trace_;
+  StateTier states_tier_;
   HopPipeline gradient_, refresh_;
+  bool every_step_counts_;
   bool gathers_gradients_;
   bool refreshes_;
-  std::vector<std::vector<std::size_t>> bundles_;
-  std::vector<std::byte*> free_places_;
-  std::vector<std::byte*> free_parameter_places_;
-  std::vector<std::byte*> parameter_place_;      // by bundle, of a step, where parameters live off the device
-  std::unique_ptr<StateTier> tier_;
-  std::vector<std::size_t> bundle_of_;           // by unit
-  std::vector<std::size_t> units_missing_;       // by bundle, of a step in the tier
-  std::vector<std::byte*> gathered_;             // likewise
+  bool in_stream_order_;  ///< nobody reads parameters but the compute stream, whose order is enough
+  std::vector<Bundle> bundles_;        // in the order of the steps
+  std::vector<BundleBucket> buckets_;  // likewise
+  std::unique_ptr<offload::BucketPipeline> pipeline_;
 
-  runtime::AdamWOptions adamw_;
-  runtime::Handler done_;
-  std::size_t next_bundle_ = 0;
-  std::size_t missing_ = 0;
-  int updates_ = 0;  // and copies, on the compute stream
+  std::deque<std::shared_ptr<Step>> storing_;     // whose states are not all stored; the first one is in the pipeline
+  std::deque<std::shared_ptr<Step>> refreshing_;  // whose parameters are not all refreshed
+  std::shared_ptr<Step> newest_;
+  std::size_t may_begin_ = 0;     // bundles, of the first of refreshing_
+  std::size_t next_bundle_ = 0;   // to begin
+  std::size_t next_refresh_ = 0;  // to gather
+  std::vector<std::size_t> buckets_missing_;  // by unit, of the refresh
+  std::vector<std::byte*> free_gradient_places_, free_parameter_places_;
+  int updates_ = 0;  // and copies, on streams
 };
 
 }  // namespace ranvier::actors

@@ -52,6 +52,10 @@ bool uses_unit(const models::Architecture& architecture, models::LayerRange laye
   return false;
 }
 
+bool every_step_counts(const TrainerOptions& options) {
+  return options.clip <= 0 && !options.loss_scale.dynamic;
+}
+
 ColumnShape column_shape(const TrainerOptions& options) {
   std::vector<int> node_of = options.node_of;
   node_of.resize(static_cast<std::size_t>(options.grid.ranks()), node_of.empty() ? 0 : node_of.back());
@@ -150,12 +154,12 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     plan.sync_options.partners.push_back(partner);
   }
   plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, plan.sync_options.partners),
-                               {.chunk_buckets = options.tiers.chunk_buckets});
+                               {options.tiers.chunk_buckets, options.tiers.bundle_bytes});
   plan.sync_memory = GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.chunks,
                                         plan.sync_options, plan.memory);
-  plan.optimizer_options.tiers = options.tiers;
-  plan.optimizer_memory =
-      Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.optimizer_options, plan.tiers, plan.memory);
+  plan.optimizer_options = {.tiers = options.tiers, .every_step_counts = every_step_counts(options)};
+  plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
+                                          plan.tiers, plan.memory);
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
   plan.tiers.finish(plan.memory);
   return plan;

@@ -89,6 +89,10 @@ struct RankPlan {
   ActivationTier::Memory checkpoint_memory;
 };
 
+/// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Norms
+/// that are not finite end the job then.
+[[nodiscard]] bool every_step_counts(const TrainerOptions& options);
+
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.
 struct ColumnShape {
   std::vector<int> node_of_row;

@@ -18,7 +18,8 @@ struct TierOptions {
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
   std::size_t depth = 3;                                ///< buckets on the device at a time
   int checkpoint_places = 4;                            ///< activation checkpoints on the device at a time
-  std::size_t chunk_buckets = 2;                        ///< ChunkOptions: buckets of a reduction
+  std::size_t chunk_buckets = 2;                        ///< of a reduction: ChunkOptions
+  std::size_t bundle_bytes = 1 << 20;                   ///< likewise
   offload::FileOptions files;                           ///< of TierKind::nvme
 };
 

@@ -56,8 +56,9 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                                          *plan_.column, plan_.flow, plan_.chunks, trace_, plan_.sync_options,
                                          plan_.sync_memory, arena_);
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
-                                           *parameters_, parameter_tier_.get(), trace_, plan_.optimizer_options, plan_.optimizer_memory,
-                                           arena_);
+                                           plan_.chunks, *parameters_, parameter_tier_.get(), trace_,
+                                           plan_.optimizer_options, plan_.optimizer_memory, arena_);
+  sync_->when_reduced([this](std::size_t chunk) { optimizer_->reduced(chunk); });
   checkpoints_ = std::make_unique<ActivationTier>(loop, tiers_, *plan_.stage, plan_.checkpoint_memory);
   const int stage = plan_.position.stage;
   const int stages = options_.grid.g_inter;
@@ -173,11 +174,11 @@ void Trainer::begin_step() {
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::hangs) return;
 
   phases_missing_ = 2;
+  optimizer_->begin(plan_.optimizer_options.every_step_counts ? std::optional(adamw_of_step(1.0)) : std::nullopt);
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
   const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
   sync_->start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::overflow) sync_->spoil();
-  optimizer_->begin();
   stage_actor_->run({.step = step_,
                      .seed = options_.seed,
                      .first_sample = (step_ - 1) * options_.batch_size + plan_.position.row * row_samples,
@@ -227,11 +228,10 @@ void Trainer::conclude_step() {
     ++skips_;
     optimizer_->skip(stepped());
   } else {
-    ++applied_steps_;
     // The small addend is PyTorch's, so that a clipped step is the same there.
     const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (result.gradient_norm + 1e-6)) : 1.0;
-    options_.adamw.learning_rate = result.learning_rate;
-    apply(factor / loss_scale_.scale);
+    optimizer_->step(adamw_of_step(factor), stepped());
+    ++applied_steps_;
   }
   result.skips = skips_;
   loss_scale_.update(result.skipped);
@@ -243,11 +243,12 @@ void Trainer::conclude_step() {
   after_step(result.evaluation_follows);
 }
 
-void Trainer::apply(double gradient_scale) {
+runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
   runtime::AdamWOptions adamw = options_.adamw;
-  adamw.step = applied_steps_;
-  adamw.gradient_scale = gradient_scale;
-  optimizer_->step(adamw, stepped());
+  adamw.learning_rate = learning_rate(options_.learning_rate, step_);
+  adamw.step = applied_steps_ + 1;
+  adamw.gradient_scale = factor / loss_scale_.scale;
+  return adamw;
 }
 
 void Trainer::after_step(bool evaluates) {

@@ -1,6 +1,9 @@
 // One rank's actors, joined: what a batch is made of, in order, and what follows from it.
 //
-//   stage passes → gradients reduced, unit by unit → all ranks agree → optimizer → next batch
+//   stage passes → gradients reduced, chunk by chunk → all ranks agree → optimizer → next batch
+//
+// Where every step counts (no clipping, no loss scale that adapts) the optimizer takes chunks as they are reduced;
+// all ranks agree all the same, on losses, wishes to stop and whether gradients were finite.
 //
 // The loop, transport and device come from outside, so the same trainer runs over MPI in its own process and
 // beside others in a simulation. Loop thread only.
@@ -81,7 +84,8 @@ class Trainer {
   [[nodiscard]] runtime::Handler stepped();
   void phase_done();
   void conclude_step();
-  void apply(double gradient_scale);
+  /// The step that is being computed, if it counts; `factor`: what clipping leaves of the gradients.
+  [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
   void evaluate(int batch);
   void after_step(bool evaluates);
 

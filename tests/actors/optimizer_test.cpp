@@ -1,0 +1,245 @@
+// The optimizer's phase of a batch, in chunks of buckets: how it is cut must not change a bit, and where every step
+// counts it must not wait.
+#include "actors/optimizer.hpp"
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+
+using namespace ranvier;
+using actors::ChunkOptions;
+using actors::TierKind;
+using actors::TierOptions;
+using runtime::DType;
+using tests::check_same_bits;
+using tests::Devices;
+using tests::run_simulated;
+
+namespace {
+
+// Sanitizers watch the same code for a shorter time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool watched = true;
+#else
+constexpr bool watched = false;
+#endif
+
+/// Units of several granules (UnitCut) for each of four ranks.
+models::GptOptions gpt_of(DType dtype = DType::f32) {
+  return {.layers = 3, .hidden = 32, .heads = 2, .vocab_size = 129, .sequence_length = 8,
+          .precision = {dtype, DType::f32}};
+}
+
+actors::TrainerOptions run_of(const models::GptOptions& gpt, int g_inter, int g_data) {
+  auto options = tests::small_run();
+  options.steps = 3;
+  options.precision = gpt.precision;
+  options.grid = {g_inter, g_data};
+  options.group_size = 2;
+  return options;
+}
+
+TierOptions cut(std::size_t bucket, std::size_t chunk, TierKind states = TierKind::device) {
+  return {.optimizer = states, .bucket_elements = bucket, .chunk_buckets = chunk, .bundle_bytes = 1};
+}
+
+}  // namespace
+
+TEST_CASE("buckets and chunks of any size train the same bits, wherever states are, with and without clipping") {
+  int case_number = 0;
+  for (const auto dtype : {DType::f32, DType::bf16}) {
+    const auto gpt = gpt_of(dtype);
+    for (const auto& [g_inter, g_data] : {std::pair{1, 2}, {2, 2}, {1, 4}}) {
+      for (const double clip : {0.0, 0.5}) {
+        auto options = run_of(gpt, g_inter, g_data);
+        options.clip = clip;
+        options.eval_every = 2;
+        options.eval_batches = 1;
+        const auto at_once = run_simulated(gpt, options, 1);
+        for (const std::size_t bucket : {512, 1024, 2048, 1 << 20}) {
+          for (const std::size_t chunk : {std::size_t{1}, std::size_t{2}, std::size_t{4}, ChunkOptions::all}) {
+            for (const auto states : {TierKind::device, TierKind::host}) {
+              if (++case_number % 7 != 0 && watched) continue;
+              CAPTURE(bucket);
+              CAPTURE(chunk);
+              CAPTURE(clip);
+              CAPTURE(g_data);
+              options.tiers = cut(bucket, chunk, states);
+              options.tiers.depth = 1 + static_cast<std::size_t>(case_number % 3);
+              const auto device = case_number % 2 == 0 ? Devices::delayed : Devices::inline_;
+              check_same_bits(at_once, run_simulated(gpt, options, 2, {}, 1 << 20, device));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cutting combines with every sharding, under any order of messages") {
+  std::uint64_t seed = 0;
+  for (const auto dtype : {DType::bf16, DType::f32}) {
+    const auto gpt = gpt_of(dtype);
+    for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
+      for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
+                               "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
+        CAPTURE(std::string(name));
+        CAPTURE(g_inter);
+        auto options = run_of(gpt, g_inter, g_data);
+        options.sharding = collectives::parse_sharding(name);
+        for (const double clip : {0.0, 0.5}) {
+          options.clip = clip;
+          options.tiers = {};
+          const auto at_once = run_simulated(gpt, options, 1);
+          for (int i = 0; i < (watched ? 1 : 3); ++i) {
+            options.tiers = cut(i % 2 == 0 ? 512 : 3000, 1 + seed % 3, i == 1 ? TierKind::device : TierKind::host);
+            const auto device = i == 0 ? Devices::inline_ : Devices::delayed;
+            check_same_bits(at_once, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a step that overflows in its last bucket leaves states and parameters alone, however they are cut") {
+  const auto gpt = gpt_of(DType::f16);
+  auto options = run_of(gpt, 2, 2);
+  options.steps = 5;
+  options.loss_scale = {.scale = 1024, .dynamic = true};
+  options.fault =
+      actors::TrainerOptions::Fault{.rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+  for (const char* name : {"ddp", "paro-iig", "IGN"}) {
+    CAPTURE(std::string(name));
+    options.sharding = collectives::parse_sharding(name);
+    for (const double clip : {0.0, 1.0}) {
+      options.clip = clip;
+      options.tiers = {};
+      const auto at_once = run_simulated(gpt, options, 1);
+      CHECK(at_once.steps[2].skipped);
+      for (const auto states : {TierKind::device, TierKind::host}) {
+        options.tiers = cut(512, 1, states);
+        check_same_bits(at_once, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
+      }
+    }
+  }
+}
+
+namespace {
+
+/// Tells when a rank sends what a reduction or a gather consists of.
+class WatchedTransport final : public runtime::Transport {
+ public:
+  WatchedTransport(runtime::Transport& transport, std::function<void()> sends)
+      : transport_(&transport), sends_(std::move(sends)) {}
+
+  int rank() const noexcept override { return transport_->rank(); }
+  int ranks() const noexcept override { return transport_->ranks(); }
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges, runtime::Handler done) override {
+    if (tag.channel == runtime::Channel::collective) sends_();
+    transport_->send(peer, tag, ranges, std::move(done));
+  }
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+    transport_->receive(peer, tag, ranges, std::move(done));
+  }
+  std::vector<Pending> pending() const override { return transport_->pending(); }
+
+ private:
+  runtime::Transport* transport_;
+  std::function<void()> sends_;
+};
+
+/// The most units of rank 0 that one step had changed when the rank still sent gradients of others.
+std::size_t stepped_before_all_is_reduced(double clip, TierKind states) {
+  const models::GptOptions gpt{.layers = 12, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
+  const auto architecture = models::make_gpt(gpt);
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  auto options = tests::small_run();
+  options.steps = 1;
+  options.grid = {1, 2};
+  options.clip = clip;
+  options.tiers = cut(std::size_t{1} << 20, 1, states);
+  runtime::Simulation simulation(2, {.seed = 3});
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<WatchedTransport>> transports;
+  std::vector<std::unique_ptr<actors::Trainer>> trainers;
+  std::vector<std::vector<std::byte>> before;
+  std::size_t most = 0;
+  for (int r = 0; r < 2; ++r) {
+    transports.push_back(std::make_unique<WatchedTransport>(simulation.transport(r), [&, r] {
+      if (r != 0) return;
+      std::size_t changed = 0;
+      const auto& units = trainers[0]->plan().states->all();
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        if (std::memcmp(units[u].parameters.data, before[u].data(), before[u].size()) != 0) ++changed;
+      }
+      most = std::max(most, changed);
+    }));
+    devices.push_back(runtime::make_inline_device());
+    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
+    trainers.push_back(std::make_unique<actors::Trainer>(
+        simulation.loop(r), *transports.back(), *devices.back(), architecture, tokens, nullptr, options,
+        actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
+    trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+  }
+  for (const actors::UnitState& unit : trainers[0]->plan().states->all()) {
+    before.emplace_back(unit.parameters.data, unit.parameters.data + unit.parameters.bytes());
+  }
+  for (int r = 0; r < 2; ++r) {
+    trainers[static_cast<std::size_t>(r)]->start({.step = [](const actors::StepResult&) {},
+                                                  .evaluation = [](std::int64_t, double) {},
+                                                  .done = [&simulation, r] { simulation.loop(r).stop(); }});
+  }
+  simulation.run();
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("where every step counts, chunks are stepped before later ones are reduced; with clipping none is") {
+  for (const auto states : {TierKind::device, TierKind::host}) {
+    CHECK(stepped_before_all_is_reduced(0.0, states) > 6);
+    CHECK(stepped_before_all_is_reduced(1.0, states) == 0);
+  }
+}
+
+TEST_CASE("gradients that are not finite end the job where every step counts") {
+  auto options = run_of(gpt_of(), 1, 2);
+  options.clip = 0;
+  options.tiers = cut(512, 1);
+  options.fault =
+      actors::TrainerOptions::Fault{.rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: the gradient's norm is"), Error);
+}
+
+TEST_CASE("a job whose every step counts ends when it is wished, on all ranks after the same step") {
+  auto options = run_of(gpt_of(), 2, 2);
+  options.steps = 6;
+  options.clip = 0;
+  options.tiers = cut(512, 1, TierKind::host);
+  const auto result = run_simulated(gpt_of(), options, 5, {{3, 2}});
+  CHECK(result.steps.size() < 6);
+  CHECK(result.steps.size() >= 2);
+}
+
+TEST_CASE("off the device a rank keeps buckets of states only, and the tier what the table says") {
+  const auto architecture = models::make_gpt(gpt_of());
+  const tests::RandomTokens tokens(8, 129);
+  for (const auto dtype : {DType::f32, DType::bf16}) {
+    auto options = run_of(gpt_of(dtype), 1, 2);
+    options.tiers = cut(1024, 2, TierKind::host);
+    const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights where they are apart
+    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    using runtime::MemoryKind;
+    using runtime::MemorySpace;
+    CHECK(plan.memory.bytes(MemorySpace::device, MemoryKind::optimizer) == 3 * 1024 * bytes);
+    std::size_t elements = 0;
+    for (const actors::UnitState& unit : plan.states->all()) elements += unit.optimizer.count;
+    CHECK(plan.tiers.bytes(TierKind::host) >= elements * bytes);
+    CHECK(plan.tiers.bytes(TierKind::host) < elements * bytes + plan.states->all().size() * 4096);
+  }
+}
