@@ -59,6 +59,8 @@ class Trainer {
   [[nodiscard]] std::vector<std::string> running() const;
   /// For people: what keeps states in files, and what the system refused; empty: nothing does.
   [[nodiscard]] std::string tier_description() const { return tiers_.description(); }
+  /// Folders of dead jobs that this rank removed where its files are.
+  [[nodiscard]] int cleared_folders() const { return tiers_.cleared(); }
   /// The step that is being computed.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
 

@@ -45,16 +45,18 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
 [[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, const std::exception& error) {
   using namespace std::chrono_literals;
   const auto* known = dynamic_cast<const Error*>(&error);
-  // Several ranks may see the same failure. Each rank waits longer than the one before it could need to be
-  // heard, and is usually ended meanwhile. Such messages say themselves who was where.
-  const bool seen_by_others =
-      known != nullptr && (known->code() == ErrorCode::numeric || known->code() == ErrorCode::transport);
-  if (seen_by_others) {
+  const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
+    return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
+  };
+  // Several ranks may see the same failure, or share a disk that fails. Each rank waits longer than the one before it
+  // could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
+  const bool about_peers = is_one_of({ErrorCode::numeric, ErrorCode::transport});
+  if (about_peers || is_one_of({ErrorCode::io, ErrorCode::data})) {
     const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
   fmt::print(stderr, "{}: error: {}{}\n", program,
-             seen_by_others ? "" : describe_rank(options, session.rank()) + ": ", error.what());
+             about_peers ? "" : describe_rank(options, session.rank()) + ": ", error.what());
   session.abort(EXIT_FAILURE);
 }
 

@@ -176,8 +176,11 @@ void Run::execute() {
   }
   if (options_.run.request == Request::dry_run) return;
   together(session_, [&] { build(); });
+  const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
-    fmt::print("files: {}\n\n", tier);
+    fmt::print("files: {}\n", tier);
+    if (cleared > 0) fmt::print("cleared there: {} folder{} that dead jobs had left\n", cleared, cleared > 1 ? "s" : "");
+    fmt::print("\n");
     std::fflush(stdout);
   }
   train();

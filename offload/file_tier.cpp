@@ -157,10 +157,14 @@ std::string FileTier::description() const {
                       : state.options.direct    ? "O_DIRECT"
                                                 : "through the system's cache";
     text += fmt::format(", {} ({}, {})", state.options.directories[i].string(), format_bytes(store.bytes), how);
-    if (const int cleared = store.folder->cleared(); cleared != 0)
-      text += fmt::format(" where {} folder{} of dead jobs was cleared", cleared, cleared == 1 ? "" : "s");
   }
   return text;
+}
+
+int FileTier::cleared() const {
+  int cleared = 0;
+  for (const Store& store : state_->stores) cleared += store.folder->cleared();
+  return cleared;
 }
 
 std::vector<std::filesystem::path> FileTier::files() const {

@@ -44,6 +44,9 @@ class FileTier final : public Tier {
 
   [[nodiscard]] std::string description() const override;
 
+  /// Folders that dead jobs had left in the directories, and start() removed.
+  [[nodiscard]] int cleared() const;
+
   /// One for each directory, once started.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
 

@@ -216,5 +216,6 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
 }
 
 std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }
+int Tiers::cleared() const { return files_ ? files_->cleared() : 0; }
 
 }  // namespace ranvier::offload

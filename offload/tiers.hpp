@@ -67,6 +67,8 @@ struct FileOptions {
   bool checksums = false;                          ///< of what is read back
 };
 
+class FileTier;
+
 class Tiers {
  public:
   /// Runs of memory that a transfer fills, or takes, one after another.
@@ -101,6 +103,8 @@ class Tiers {
   [[nodiscard]] bool transferring() const noexcept { return transfers_ > 0; }
   /// For people: where files are, and what the system refused; empty: no files.
   [[nodiscard]] std::string description() const;
+  /// Folders of dead jobs that were removed from the directories.
+  [[nodiscard]] int cleared() const;
 
  private:
   struct Place {
@@ -123,7 +127,7 @@ class Tiers {
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Place> places_;  // by region
   std::unique_ptr<HostPool> pool_;
-  std::unique_ptr<Tier> files_;
+  std::unique_ptr<FileTier> files_;
   int transfers_ = 0;
 };
 

@@ -147,6 +147,7 @@ void MpiSession::barrier() {
 
 long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN, patience_); }
 long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX, patience_); }
+long long MpiSession::sum(long long value) { return reduce(value, MPI_SUM, patience_); }
 
 struct MpiTransport::State {
   struct Operation {

@@ -38,6 +38,7 @@ class MpiSession {
   void barrier();
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
+  [[nodiscard]] long long sum(long long value);
 
  private:
   int rank_ = 0;

@@ -1,0 +1,251 @@
+// Disks that fill up, break or lie, under whole jobs: each ends the job with one message that says where, and nothing
+// wrong is ever saved. Real faults; those that need a disk of their own run where it can be mounted.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The files of a running job's ranks.
+std::vector<fs::path> state_files(const fs::path& disk) {
+  std::vector<fs::path> files;
+  std::error_code gone;
+  for (const auto& folder : fs::directory_iterator(disk, gone)) {
+    if (folder.path().filename().string().starts_with("ranvier-offload.")) files.push_back(folder.path() / "states");
+  }
+  return files;
+}
+
+struct Fixture : SmallText {
+  std::string metrics = file("metrics.jsonl");
+  std::string weights = file("weights.safetensors");
+
+  std::string make_disk(const char* name = "disk") const {
+    fs::create_directory(file(name));
+    return file(name);
+  }
+
+  /// Two ranks whose files are read and written in every step, for longer than any test waits.
+  [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
+    Flags flags{"--steps", "1000000", "--metrics", metrics, "--save", weights, "--g-inter", "2", "--hidden", "128",
+                "--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "20000"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return small_run(text, flags);
+  }
+
+  /// One message, of all these words; what was saved before is as it was.
+  void check_ended(const Outcome& outcome, const Words& words) const {
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status != 0);
+    std::string message;
+    int messages = 0;
+    for (const auto& line : lines_of(outcome.output)) {
+      if (!line.starts_with("ranvier-train: error: ")) continue;
+      ++messages;
+      message = line;
+    }
+    CHECK(messages == 1);
+    for (const std::string& word : words) {
+      INFO(word);
+      CHECK(message.find(word) != std::string::npos);
+    }
+    CHECK(read_file(weights) == "saved before");
+  }
+
+  /// Starts a job, breaks something once it trains, and again until it has ended.
+  template <typename Break>
+  void check_breaks(const Flags& flags, const Words& words, const Break& breaks, bool again = false) const {
+    std::ofstream(weights) << "saved before";
+    fs::remove(metrics);
+    Job job(2, flags);
+    REQUIRE(job.wait_for_lines(metrics, 3, 60s));
+    breaks();
+    std::jthread repeats;
+    if (again) {
+      repeats = std::jthread([&](const std::stop_token& ended) {
+        while (!ended.stop_requested()) breaks();
+      });
+    }
+    const Outcome outcome = job.wait(30s);
+    repeats = {};
+    check_ended(outcome, words);
+  }
+};
+
+/// A file system of its own that can reserve nothing ahead (ext2 on a loop device), for as long as this lives.
+class SmallDisk {
+ public:
+  SmallDisk(const fs::path& folder, std::uintmax_t bytes) : image_(folder / "image"), path_(folder / "mounted") {
+    std::ofstream(image_).put('\0');
+    fs::resize_file(image_, bytes);
+    fs::create_directory(path_);
+    const std::string command = "{ mkfs.ext2 -q -F -m 0 -b 4096 " + image_.string() + " && mount -o loop,errors=continue " +
+                                image_.string() + " " + path_.string() + "; } >/dev/null 2>&1";
+    mounted_ = ::geteuid() == 0 && std::system(command.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  [[nodiscard]] bool mounted() const noexcept { return mounted_; }
+  [[nodiscard]] const fs::path& image() const noexcept { return image_; }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  fs::path image_, path_;
+  bool mounted_ = false;
+};
+
+void say_skipped() {
+  MESSAGE("skipped: this needs root, mkfs.ext2 and a loop device; tests/offload has the same fault made up");
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at the start, with what is needed and what is free") {
+  const std::string disk = make_disk();
+  // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of as many as no disk holds.
+  const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
+  if (microbatches > 200'000) {
+    MESSAGE("skipped: " << disk << " has more space than a small job can ask for");
+    return;
+  }
+  std::ofstream(weights) << "saved before";
+  check_ended(run(1, small_run(text, {"--save", weights, "--hidden", "1024", "--sequence-length", "1024", "--layers", "4",
+                                      "--batch-size", std::to_string(microbatches), "--policy", "gpipe", "--recompute",
+                                      "1", "--activation-tier", "nvme", "--nvme", disk}),
+                  60s),
+              {disk, "rank 0 needs", "are free", "--nvme"});
+  CHECK(fs::is_empty(disk));
+}
+
+TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be written are refused by name") {
+  const Flags tier{"--save", weights, "--optimizer-tier", "nvme", "--nvme"};
+  const auto check_refused = [&](const std::string& disk, const Words& words) {
+    std::ofstream(weights) << "saved before";
+    Flags flags = tier;
+    flags.push_back(disk);
+    check_ended(run(2, small_run(text, flags), 60s), words);
+  };
+  check_refused("/not/there", {"/not/there", "No such file or directory", "make it"});
+  check_refused(text, {text, "it is not a folder"});
+  check_refused("/proc", {"/proc: cannot make a folder", "that you may write"});
+  if (::geteuid() == 0) {
+    const std::string disk = make_disk();
+    if (::mount("none", disk.c_str(), "tmpfs", MS_RDONLY, nullptr) == 0) {
+      check_refused(disk, {disk, "Read-only file system"});
+      ::umount2(disk.c_str(), MNT_DETACH);
+    } else {
+      MESSAGE("not tried on a file system that is mounted read-only: nothing can be mounted here");
+    }
+  } else {
+    const std::string disk = make_disk();
+    fs::permissions(disk, fs::perms::owner_read | fs::perms::owner_exec);
+    check_refused(disk, {disk, "Permission denied"});
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file that somebody shortens under a job ends it with file and offset") {
+  const std::string disk = make_disk();
+  check_breaks(long_run(disk), {"/states: cannot read", "bytes at offset", "the file ends there"},
+               [&] { fs::resize_file(state_files(disk).back(), 4096); });
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file that is damaged between steps ends the job with file and offset, where checksums are on") {
+  const std::string disk = make_disk();
+  const Flags flags = long_run(disk, {"--nvme-checksums", "on"});
+  // What the job writes may cover the damage before it is read: it is done until noticed.
+  check_breaks(flags, {"/states: the 4096 bytes at offset", "are not what was written there"},
+               [&] {
+                 for (const fs::path& states : state_files(disk)) {
+                   std::error_code gone;
+                   const auto bytes = fs::file_size(states, gone);
+                   if (!gone) overwrite(states, bytes / 3, '!');
+                 }
+               },
+               true);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the job with file and offset") {
+  const SmallDisk disk(folder.path(), 64u << 20);
+  if (!disk.mounted()) return say_skipped();
+  // Nothing could be reserved, and forward passes go on writing when somebody else takes the rest.
+  std::ofstream(weights) << "saved before";
+  Job job(1, small_run(text, {"--save", weights, "--hidden", "256", "--sequence-length", "256", "--batch-size", "40",
+                              "--policy", "gpipe", "--recompute", "1", "--activation-tier", "nvme", "--nvme",
+                              disk.path()}));
+  const auto written_bytes = [&] {
+    std::uintmax_t bytes = 0;
+    for (const fs::path& states : state_files(disk.path())) {
+      struct stat status {};
+      if (::stat(states.c_str(), &status) == 0) bytes += static_cast<std::uintmax_t>(status.st_blocks) * 512;
+    }
+    return bytes;
+  };
+  for (int i = 0; i < 6000 && written_bytes() < (1u << 20); ++i) std::this_thread::sleep_for(10ms);
+  {
+    std::ofstream other(disk.path() + "/other", std::ios::binary);
+    const std::string piece(1 << 20, 'x');
+    while (other.write(piece.data(), static_cast<std::streamsize>(piece.size())) && other.flush()) {
+    }
+  }
+  check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a disk that breaks in the middle of a run ends the job with file, offset and cause") {
+  const SmallDisk disk(folder.path(), 24u << 20);
+  if (!disk.mounted()) return say_skipped();
+  check_breaks(long_run(disk.path()), {"/states: cannot ", "bytes at offset", "Input/output error"},
+               [&] { fs::resize_file(disk.image(), 64 << 10); });
+}
+
+TEST_CASE_FIXTURE(Fixture, "what a killed job leaves is cleared by the next start, and what lives is left alone") {
+  const std::string disk = make_disk();
+  Job living(2, long_run(disk));
+  REQUIRE(living.wait_for_lines(metrics, 2, 60s));
+  const auto of_living = state_files(disk);
+  CHECK(of_living.size() == 2);
+  {
+    const std::string other = file("other.jsonl");
+    Job killed(2, long_run(disk, {"--metrics", other, "--save", file("other.safetensors")}));
+    REQUIRE(killed.wait_for_lines(other, 2, 60s));
+    CHECK(state_files(disk).size() == 4);
+    killed.signal_rank(0, SIGKILL);
+    killed.signal_rank(1, SIGKILL);
+    const Outcome outcome = killed.wait(20s);
+    CHECK(outcome.status != 0);
+    CHECK(!fs::exists(file("other.safetensors")));
+  }
+  CHECK(state_files(disk).size() == 4);
+  const Outcome next = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s);
+  INFO(next.output);
+  CHECK(next.status == 0);
+  CHECK(next.output.find("cleared there: 2 folders that dead jobs had left") != std::string::npos);
+  const int before = static_cast<int>(lines_of(read_file(metrics)).size());
+  CHECK(living.wait_for_lines(metrics, before + 2, 20s));
+  for (const fs::path& states : of_living) CHECK(fs::exists(states));
+  living.signal_launcher(SIGUSR1);
+  const Outcome outcome = living.wait(60s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(fs::is_empty(disk));
+}
