@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <sstream>
 
 using namespace ranvier::tests;
@@ -98,5 +99,48 @@ TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
   for (std::size_t r = 0; r < few.size(); ++r) {
     MESSAGE((few[r].resident_bytes / MiB) << " MiB after 20 steps, " << (many[r].resident_bytes / MiB) << " MiB after 200");
     CHECK(many[r].resident_bytes <= few[r].resident_bytes + MiB);
+  }
+}
+
+namespace {
+
+Flags with(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "ranks whose states live in host memory or in files hold little more memory than their plans say") {
+  const std::string disk = (folder.path() / "disk").string();
+  std::filesystem::create_directory(disk);
+  const Flags sizes{"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8", "--steps", "2",
+                    "--bucket-size", "100000", "--recompute", "1", "--policy", "gpipe"};
+  for (const std::string kind : {"host", "nvme"}) {
+    const Flags where = kind == "nvme" ? Flags{"--nvme", disk} : Flags{};
+    const Flags all = with({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
+    check_near_plan(1, with(with(sizes, {"--optimizer-tier", kind}), where));
+    check_near_plan(1, with(with(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
+    check_near_plan(1, with(sizes, all));
+    check_near_plan(4, with(with(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need no more memory than fifty") {
+  const std::string disk = (folder.path() / "disk").string();
+  std::filesystem::create_directory(disk);
+  for (const std::string kind : {"host", "nvme"}) {
+    const auto train_for = [&](const char* steps) {
+      Flags flags{"--steps", steps, "--g-inter", "2", "--layers", "2", "--bucket-size", "4000", "--recompute", "1",
+                  "--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind};
+      if (kind == "nvme") flags = with(flags, {"--nvme", disk, "--nvme-checksums", "on"});
+      return train(2, flags);
+    };
+    const auto few = train_for("50"), many = train_for("1000");
+    for (std::size_t r = 0; r < few.size(); ++r) {
+      MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, " << (many[r].resident_bytes / MiB)
+                   << " MiB after 1000");
+      CHECK(many[r].resident_bytes <= few[r].resident_bytes + MiB);
+    }
   }
 }
