@@ -59,6 +59,17 @@ std::size_t blocks_of_piece(const UnitState& unit) {
 
 std::size_t block_sums(const UnitState& unit) { return unit.cut.pieces(unit.reduced) * blocks_of_piece(unit); }
 
+std::size_t tied_units(const GradientSync::Options& options) {
+  return static_cast<std::size_t>(std::count_if(options.partners.begin(), options.partners.end(),
+                                                [](const auto& partner) { return partner.has_value(); }));
+}
+
+/// Messages of a tied unit's exchange at a time.
+std::size_t exchanges_of_each(const GradientSync::Options& options) {
+  const std::size_t tied = std::max<std::size_t>(tied_units(options), 1);
+  return (static_cast<std::size_t>(options.depth) + tied - 1) / tied;
+}
+
 }  // namespace
 
 GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitStates& states,
@@ -84,11 +95,10 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
   memory.batch = HopPipeline::plan(column, flow.reduce_batch, shapes_of(chunks, states), dtype,
                                    "accumulated gradients", plan);
   // Each tied unit has places of its own: both stages must take the same steps whatever unit each completes first.
-  const auto tied = static_cast<std::size_t>(std::count_if(options.partners.begin(), options.partners.end(),
-                                                           [](const auto& partner) { return partner.has_value(); }));
+  const std::size_t tied = tied_units(options);
   memory.exchange_staging =
       plan.add({MemoryKind::messages, MemorySpace::device, "tied gradients arriving from the other stage",
-                tied > 0 ? options.message_bytes : 0, tied * static_cast<std::size_t>(options.depth)});
+                tied > 0 ? options.message_bytes : 0, tied * exchanges_of_each(options)});
   std::size_t sums = 0;
   for (const UnitState& unit : states.all()) sums += block_sums(unit);
   memory.block_sums = plan.add(
@@ -136,7 +146,7 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].block_sums = sums;
     sums += block_sums(states.all()[u]);
-    for (int d = 0; d < options_.depth && options_.partners[u]; ++d) {
+    for (std::size_t d = 0; d < exchanges_of_each(options_) && options_.partners[u]; ++d) {
       units_[u].exchange_staging.push_back(arena.slot(memory.exchange_staging, staging++));
     }
     squares_.push_back(arena.slot_as<double>(memory.squares, u));

@@ -39,7 +39,7 @@ class GradientSync {
     std::vector<std::optional<int>> partners;
     int prefetch = 2;                     ///< steps whose reduction the backward pass may be ahead of
     std::size_t message_bytes = 1 << 20;  ///< of the exchange between stages
-    int depth = 4;                        ///< of them at a time, of each tied unit
+    int depth = 4;                        ///< of them at a time, over all tied units, and one of each
   };
 
   /// What the phase needs beside the gradients themselves.
