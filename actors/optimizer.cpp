@@ -65,6 +65,11 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
   memory.parameter_place_count = states.parameters_on_device() ? 0 : std::min(refreshed_bundles, shapes.size());
   memory.parameter_places = add_places("parameters being refreshed", refreshed, memory.parameter_place_count);
   memory.states = StateTier::plan(states, options.tiers, tiers, plan);
+  std::size_t buckets = 0;
+  for (const ChunkSchedule::Bundle& bundle : chunks.bundles) buckets += bundle.buckets.size();
+  if (options.tiers.step == StepPlace::host) {
+    memory.host_step = HostStep::plan(states, std::min(options.tiers.depth, buckets), plan);
+  }
   memory.refresh =
       HopPipeline::plan(column, flow.refresh, shapes, states.precision().compute, "refreshed parameters", plan);
   return memory;
@@ -89,7 +94,10 @@ Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collective
       every_step_counts_(options.every_step_counts),
       gathers_gradients_(!flow.gather_gradient.empty()),
       refreshes_(!flow.refresh.empty()),
-      in_stream_order_(!refreshes_ && !parameters.gathers()) {
+      in_stream_order_(!refreshes_ && !parameters.gathers() && !memory.host_step) {
+  if (memory.host_step) {
+    host_step_ = std::make_unique<HostStep>(loop, compute.device(), states, *memory.host_step, arena);
+  }
   for (std::size_t p = 0; p < memory.gradient_place_count; ++p) {
     free_gradient_places_.push_back(arena.slot(memory.gradient_places, p));
   }
@@ -266,35 +274,49 @@ void Optimizer::compute(const BucketPass& pass, runtime::Handler done) {
   const UnitState& unit = states_->all()[bucket.bucket.unit];
   const models::Precision& precision = states_->precision();
   const std::byte* gathered = bundles_[bucket.bundle].gradients;
-  ++updates_;
-  trace_->begin(compute_, SpanKind::optimizer, static_cast<int>(unit.global_index));
+  std::vector<HostStep::Piece> pieces;
   for (const StateTier::Run& run : states_tier_.runs(bucket.bucket, pass.slot)) {
+    HostStep::Piece& piece = pieces.emplace_back();
+    piece.states = run;
+    piece.gradient = gathered != nullptr ? gathered + bucket.gradient_offset +
+                                               run.offset * runtime::size_of(precision.gradient)
+                                         : unit.gradients.front().at(run.range.begin);
+    piece.layers_copy = layers_copy(bucket, run.range);
     const std::size_t begin = run.range.begin - unit.optimizer.begin, end = begin + run.range.count;
-    std::vector<runtime::DecaySegment> segments;
     for (const runtime::DecaySegment& segment : unit.segments) {
       const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, end);
-      if (from < to) segments.push_back({from - begin, to - begin, segment.decays});
+      if (from < to) piece.segments.push_back({from - begin, to - begin, segment.decays});
     }
+  }
+  ++updates_;
+  const auto stepped = [this, done = std::move(done)] {
+    --updates_;
+    done();
+  };
+  if (parameter_tier_ != nullptr && !host_step_) {
+    // Between parameters nothing is stepped, and what layers have there is zero.
+    runtime::fill_zero(compute_, bundles_[bucket.bundle].parameters + bucket.parameter_offset,
+                       parameter_bytes(*states_, bucket.bucket));
+  }
+  const auto& adamw = *storing_.front()->adamw;
+  if (host_step_) {
+    return host_step_->step(pass.slot, std::move(pieces), adamw, stepped);
+  }
+  trace_->begin(compute_, SpanKind::optimizer, static_cast<int>(unit.global_index));
+  for (HostStep::Piece& piece : pieces) {
     runtime::adamw(compute_,
-                   {.weights = run.weights,
-                    .m = run.m,
-                    .v = run.v,
-                    .gradient = gathered != nullptr ? gathered + bucket.gradient_offset +
-                                                          run.offset * runtime::size_of(precision.gradient)
-                                                    : unit.gradients.front().at(run.range.begin),
+                   {.weights = piece.states.weights,
+                    .m = piece.states.m,
+                    .v = piece.states.v,
+                    .gradient = piece.gradient,
                     .gradient_dtype = precision.gradient,
-                    .working = layers_copy(bucket, run.range),
+                    .working = piece.layers_copy,
                     .working_dtype = precision.compute},
-                   std::move(segments), *storing_.front()->adamw);
+                   std::move(piece.segments), adamw);
   }
   trace_->end(compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
   if (in_stream_order_) bucket_refreshed(bucket.bucket);
-  compute_.call_back([this, done = std::move(done)] {
-    loop_->post([this, done] {
-      --updates_;
-      done();
-    });
-  });
+  compute_.call_back([loop = loop_, stepped] { loop->post(stepped); });
 }
 
 /// Where the step rounds a run of elements to, for layers; null: they read the master weights, or others have these.

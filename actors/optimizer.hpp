@@ -13,6 +13,7 @@
 #pragma once
 
 #include "actors/hop_pipeline.hpp"
+#include "actors/host_step.hpp"
 #include "actors/parameter_store.hpp"
 #include "actors/parameter_tier.hpp"
 #include "actors/state_tier.hpp"
@@ -43,6 +44,7 @@ class Optimizer {
     std::size_t gradient_place_count = 0, parameter_place_count = 0;
     HopPipeline::Memory gradient, refresh;
     StateTier::Memory states;
+    std::optional<HostStep::Memory> host_step;
   };
   [[nodiscard]] static Memory plan(const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
@@ -125,6 +127,7 @@ class Optimizer {
   ParameterTier* parameter_tier_;
   runtime::Trace* trace_;
   StateTier states_tier_;
+  std::unique_ptr<HostStep> host_step_;  ///< null: steps are the device's
   HopPipeline gradient_, refresh_;
   bool every_step_counts_;
   bool gathers_gradients_;

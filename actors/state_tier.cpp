@@ -37,16 +37,25 @@ StateTier::Memory StateTier::plan(const UnitStates& states, const TierOptions& o
                                            unit.spec->name + " optimizer states", layout.region_bytes(), plan));
     buckets += layout.buckets();
   }
-  memory.slots = plan.add({MemoryKind::optimizer, MemorySpace::device, "buckets of optimizer states",
-                           memory.slot_bytes, std::min(options.depth, std::max<std::size_t>(buckets, 1))});
+  const bool on_host = options.step == StepPlace::host;
+  if (on_host && options.optimizer == TierKind::host) return memory;
+  memory.slots = plan.add({MemoryKind::optimizer, on_host ? MemorySpace::pinned : MemorySpace::device,
+                           "buckets of optimizer states", memory.slot_bytes,
+                           std::min(options.depth, std::max<std::size_t>(buckets, 1))});
   return memory;
 }
 
 StateTier::StateTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView compute,
                      const UnitStates& states, const TierOptions& options, const Memory& memory,
                      const runtime::Arena& arena)
-    : loop_(&loop), tiers_(&tiers), compute_(compute), states_(&states), memory_(memory), arena_(&arena) {
-  expect(options.optimizer == TierKind::device || memory.slots, "states in a tier have no slots");
+    : loop_(&loop),
+      tiers_(&tiers),
+      compute_(compute),
+      states_(&states),
+      options_(options),
+      memory_(memory),
+      arena_(&arena) {
+  expect(options.step == StepPlace::device || !on_device(), "states on the device are stepped on the host");
   for (const UnitState& unit : states.all()) layouts_.push_back(layout_of(unit, states.separate_master()));
 }
 
@@ -54,18 +63,33 @@ std::span<std::byte> StateTier::slot(std::size_t index) const {
   return {arena_->slot(*memory_.slots, index), memory_.slot_bytes};
 }
 
+std::byte* StateTier::record(const Bucket& bucket, std::size_t slot_index) const {
+  if (!stays()) return slot(slot_index).data();
+  return tiers_->memory(memory_.regions[bucket.unit]).data() + layouts_[bucket.unit].record_offset(bucket.index);
+}
+
 void StateTier::fetch(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
-  if (on_device()) return done();
+  if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
-  tiers_->fetch(memory_.regions[bucket.unit], layout.record_offset(bucket.index),
-                slot(slot_index).first(layout.record_bytes(bucket.index)), done);
+  const auto region = memory_.regions[bucket.unit];
+  const std::span<std::byte> to = slot(slot_index).first(layout.record_bytes(bucket.index));
+  if (options_.step == StepPlace::host) {
+    tiers_->fetch_to_host(region, layout.record_offset(bucket.index), to, done);
+  } else {
+    tiers_->fetch(region, layout.record_offset(bucket.index), to, done);
+  }
 }
 
 void StateTier::store(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
-  if (on_device()) return done();
+  if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
-  tiers_->store(memory_.regions[bucket.unit], layout.record_offset(bucket.index),
-                slot(slot_index).first(layout.record_bytes(bucket.index)), done);
+  const auto region = memory_.regions[bucket.unit];
+  const std::span<std::byte> from = slot(slot_index).first(layout.record_bytes(bucket.index));
+  if (options_.step == StepPlace::host) {
+    tiers_->store_from_host(region, layout.record_offset(bucket.index), from, done);
+  } else {
+    tiers_->store(region, layout.record_offset(bucket.index), from, done);
+  }
 }
 
 std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t slot_index) const {
@@ -84,7 +108,7 @@ std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t sl
     } else {
       const auto array = [&](std::size_t which) {
         const std::size_t begin = layouts_[bucket.unit].array_offset(bucket.index, which);
-        return reinterpret_cast<float*>(slot(slot_index).data() + begin) + offset;
+        return reinterpret_cast<float*>(record(bucket, slot_index) + begin) + offset;
       };
       run.weights = separate_master ? array(0) : reinterpret_cast<float*>(unit.parameters.at(range.begin));
       run.m = array(separate_master ? 1 : 0);
@@ -118,7 +142,7 @@ void StateTier::load_next(std::size_t u, std::size_t index) {
   const UnitState& unit = states_->all()[u];
   auto* values = reinterpret_cast<float*>(host_.data());
   const std::size_t piece = host_.bytes() / sizeof(float);
-  runtime::fill_zero(compute_, slot(0).data(), memory_.slot_bytes);
+  if (!stays()) runtime::fill_zero(compute_, slot(0).data(), memory_.slot_bytes);
   for (const Run& run : runs({u, index}, 0)) {
     const std::size_t first = run.range.begin, last = std::min(first + run.range.count, unit.spec->elements());
     for (std::size_t begin = first; begin < last; begin += piece) {
@@ -156,6 +180,7 @@ void StateTier::read(std::size_t u, std::size_t begin, std::span<float> out, run
   const Range slice = unit.cut.slice(index);
   const std::size_t count = std::min(out.size(), slice.begin + slice.count - in_piece);
   const std::size_t in_record = (number * slice.count + in_piece - slice.begin) * sizeof(float);
+  if (stays()) return copy_out(reinterpret_cast<const float*>(record({u, index}, 0) + in_record), count);
   const std::size_t first_block = in_record / offload::Tier::block_bytes * offload::Tier::block_bytes;
   const std::size_t bytes =
       offload::Tier::whole_blocks(in_record - first_block + count * sizeof(float));

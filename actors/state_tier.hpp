@@ -1,7 +1,8 @@
 // Where each bucket's optimizer states lie, and how they come to the step: on the device they stay with their unit; in
 // host memory or in files what a bucket needs lies together as one record (offload/bucket_layout.hpp), run after run of
-// every finest piece, and passes through a few slots (Myelin §V-B, ZeRO-Infinity §5.1.1). A record has the master
-// weights and both moments, or the moments only where layers read the master weights themselves. Loop thread only.
+// every finest piece, and passes through a few slots (Myelin §V-B, ZeRO-Infinity §5.1.1). For steps on the host those
+// are pinned, and what is in host memory stays where it is. A record has the master weights and both moments, or the
+// moments only where layers read the master weights themselves. Loop thread only.
 #pragma once
 
 #include "actors/unit_states.hpp"
@@ -35,7 +36,7 @@ class StateTier {
   /// Fills master weights that live off the device; once, before anything else.
   void load(Source weights, runtime::Handler done);
 
-  /// Brings a bucket's states to a slot, or back from it; calls `done` at once where they stay on the device.
+  /// Brings a bucket's states to a slot, or back from it; calls `done` at once where they stay.
   void fetch(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
@@ -56,14 +57,18 @@ class StateTier {
   [[nodiscard]] bool loading() const noexcept { return loaded_ != nullptr; }
 
  private:
-  [[nodiscard]] bool on_device() const noexcept { return !memory_.slots; }
+  [[nodiscard]] bool on_device() const noexcept { return options_.optimizer == TierKind::device; }
+  [[nodiscard]] bool stays() const noexcept { return !memory_.slots; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
+  /// Where the bucket's record lies for the step.
+  [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot) const;
   void load_next(std::size_t unit, std::size_t bucket);
 
   runtime::EventLoop* loop_;
   offload::Tiers* tiers_;
   runtime::StreamView compute_;
   const UnitStates* states_;
+  TierOptions options_;
   Memory memory_;
   const runtime::Arena* arena_;
   std::vector<offload::BucketLayout> layouts_;  // by unit

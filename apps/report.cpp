@@ -40,6 +40,26 @@ std::string stage_columns(const models::Architecture& architecture, const actors
                      format_bytes(stage.memory.bytes(MemorySpace::device)));
 }
 
+/// Whether steps wait for an answer of all ranks, and what that costs.
+std::string answer_line(const TrainOptions& options, const std::vector<actors::RankPlan>& stages) {
+  std::size_t chunks = 0;
+  for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
+  if (stages.front().optimizer_options.every_step_counts) {
+    return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank\n", chunks);
+  }
+  const bool clips = options.optimizer.clip > 0;
+  std::string waits = fmt::format("{}: steps wait for the norm of all gradients", clips ? "clipping" : "loss scaling");
+  if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
+  std::size_t most = 0;
+  for (const actors::RankPlan& stage : stages) {
+    for (const auto& item : stage.memory.items()) {
+      if (item.name == "buckets of optimizer states") most = std::max(most, item.slots * item.slot_bytes);
+    }
+  }
+  return waits + (most == 0 ? std::string("; no memory is needed for that\n")
+                            : fmt::format(", with up to {} of states fetched meanwhile\n", runtime::format_bytes(most)));
+}
+
 }  // namespace
 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
@@ -72,6 +92,7 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                         layer_names(architecture, {stages[s].layers.begin, stages[last].layers.end}), columns);
     s = last + 1;
   }
+  text += '\n' + answer_line(options, stages);
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + options.tiers.nvme}}) {
     std::size_t most = 0;

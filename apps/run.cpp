@@ -47,6 +47,8 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.tiers.parameters = options.tiers.parameters;
   result.tiers.activations = options.tiers.activations;
   result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
+  result.tiers.chunk_buckets = static_cast<std::size_t>(options.tiers.chunk_buckets);
+  result.tiers.step = options.tiers.step;
   result.tiers.files.directories = nvme_directories(options.tiers);
   result.tiers.files.checksums = options.tiers.checksums;
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);

@@ -88,6 +88,18 @@ OptionBinding recompute(Recompute& field) {
               }};
 }
 
+OptionBinding number_or_all(int& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given == "all") {
+              field = 0;
+            } else if (whole(field, 1, most).read(given)) {
+              return "a number of buckets, or all";
+            }
+            return {};
+          },
+          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); }};
+}
+
 OptionBinding device(DeviceChoice& field) {
   auto binding = choice<DeviceChoice>(field, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
   return {.read = [read = binding.read](const std::string& given) -> std::optional<std::string> {
@@ -276,6 +288,12 @@ OptionTable declare(Asked& asked) {
              toggle(tiers.checksums)});
   table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
              whole(tiers.bucket_elements, 1, most)});
+  table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
+             number_or_all(tiers.chunk_buckets)});
+  table.add({"optimizer-step", "NAME",
+             "where AdamW computes on states that live off the device: device or host",
+             choice<actors::StepPlace>(tiers.step, {{"device", actors::StepPlace::device},
+                                                    {"host", actors::StepPlace::host}})});
   table.add({"tile", "N",
              "tiles of each large matrix, gathered and released one after another; divides --hidden",
              whole(gpt.tile, 1, most)});
@@ -355,6 +373,8 @@ void check_tiers(const TierOptions& tiers) {
     if (nvme_directories(tiers).empty())
       fail(ErrorCode::usage, "--{}-tier nvme needs --nvme: name a directory on each disk", flag);
   }
+  if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
+    fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
   if (!files && !tiers.nvme.empty())
     fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
 }

@@ -109,6 +109,8 @@ struct TierOptions {
   std::string nvme;                    ///< directories with commas between them; empty: none
   bool checksums = false;              ///< of what is read back from there
   int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
+  int chunk_buckets = 2;               ///< of a reduction; 0: all
+  actors::StepPlace step = actors::StepPlace::device;
 };
 
 enum class Request { train, dry_run, help, version };

@@ -150,6 +150,14 @@ void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::
   files_->fetch(place.region, offset, to, std::move(done));
 }
 
+void Tiers::store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from,
+                            runtime::Handler done) {
+  const Place& place = places_.at(region.index);
+  done = counted(std::move(done));
+  if (place.kind == TierKind::host) return copy_runs(region, offset, {from}, false, std::move(done));
+  files_->store(place.region, offset, from, std::move(done));
+}
+
 std::span<std::byte> Tiers::memory(TierRegion region) const {
   const Place& place = places_.at(region.index);
   expect(place.kind == TierKind::host, "region {} is not in host memory", region.index);

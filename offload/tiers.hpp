@@ -95,6 +95,9 @@ class Tiers {
   /// Whole blocks to pinned memory that begins on a block: the first half of a fetch, for those who read ahead.
   void fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
 
+  /// The other way round.
+  void store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done);
+
   [[nodiscard]] TierKind kind(TierRegion region) const { return places_.at(region.index).kind; }
   /// A region in host memory itself: work on host threads needs no copy of it.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;

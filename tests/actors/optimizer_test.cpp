@@ -104,6 +104,32 @@ TEST_CASE("cutting combines with every sharding, under any order of messages") {
   }
 }
 
+TEST_CASE("steps on the host give the bits of steps on the device") {
+  std::uint64_t seed = 0;
+  for (const auto dtype : {DType::f32, DType::bf16}) {
+    const auto gpt = gpt_of(dtype);
+    for (const char* name : {"ddp", "zero1", "zero3", "paro-igg", "IGN", "GNN", "NGI"}) {
+      for (const double clip : {0.0, 0.5}) {
+        CAPTURE(std::string(name));
+        CAPTURE(clip);
+        auto options = run_of(gpt, 2, 2);
+        options.sharding = collectives::parse_sharding(name);
+        options.clip = clip;
+        const auto on_device = run_simulated(gpt, options, 1);
+        for (const auto parameters : {TierKind::device, TierKind::host}) {
+          for (const std::size_t bucket : {512, 1 << 20}) {
+            options.tiers = cut(bucket, 2, TierKind::host);
+            options.tiers.parameters = parameters;
+            options.tiers.step = actors::StepPlace::host;
+            const auto device = ++seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
+            check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, device));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a step that overflows in its last bucket leaves states and parameters alone, however they are cut") {
   const auto gpt = gpt_of(DType::f16);
   auto options = run_of(gpt, 2, 2);

@@ -1,0 +1,195 @@
+// The data-parallel and optimizer phase of a batch without its passes (Myelin §V-C, Figure 8): gradients of all units
+// are there at once. Its parts alone, and both in chunks of k buckets, with and without waiting for the norm.
+//
+//   mpirun -n 2 chunk_bench [DIR[,DIR…]|- [layers [hidden [bucket elements [repeats [step]]]]]]
+//
+// DIR keeps states of the nvme cases, "-": none; step: device or host. Rank 0 prints one JSON line per case; seconds
+// are medians of the slowest rank, parts and whole in turns. `over_longer`: the whole over the longer one of its parts.
+#include "actors/trainer.hpp"
+#include "models/gpt.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "runtime/mpi_transport.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Everything of a trainer that the phase needs.
+class Phase {
+ public:
+  Phase(runtime::MpiSession& session, runtime::AsioLoop& loop, runtime::MpiTransport& transport,
+        runtime::Device& device, const models::Architecture& architecture, const TrainerOptions& options)
+      : session_(&session),
+        loop_(&loop),
+        plan_(plan_rank(architecture, {}, options, transport.rank())),
+        trace_(transport.rank()),
+        compute_(device.make_stream("compute", runtime::StreamWidth::whole)),
+        reduce_(device.make_stream("reduce", runtime::StreamWidth::one)),
+        gather_(device.make_stream("gather", runtime::StreamWidth::one)),
+        arena_(device, plan_.memory),
+        tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, transport.rank()),
+        executor_(loop, transport, *reduce_) {
+    plan_.stage->bind(arena_);
+    plan_.states->bind(arena_);
+    parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, nullptr, *plan_.stage,
+                                                   *plan_.states, *plan_.column, plan_.flow, trace_,
+                                                   plan_.parameter_options, plan_.parameter_memory, arena_);
+    sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage,
+                                           *plan_.states, *plan_.column, plan_.flow, plan_.chunks, trace_,
+                                           plan_.sync_options, plan_.sync_memory, arena_);
+    optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column,
+                                             plan_.flow, plan_.chunks, *parameters_, nullptr, trace_,
+                                             plan_.optimizer_options, plan_.optimizer_memory, arena_);
+    sync_->when_reduced([this](std::size_t chunk) {
+      if (steps_) optimizer_->reduced(chunk);
+    });
+  }
+  ~Phase() {
+    for (auto* stream : {gather_.get(), reduce_.get(), compute_.get()}) stream->synchronize();
+  }
+
+  [[nodiscard]] std::size_t chunks() const { return plan_.chunks.chunks.size(); }
+  [[nodiscard]] std::size_t buckets() const { return plan_.chunks.bundles.size(); }
+
+  /// Seconds on this rank, and the optimizer's states where they belong afterwards.
+  double run(bool reduces, bool steps) {
+    steps_ = steps;
+    missing_ = (reduces ? 1 : 0) + (steps ? 1 : 0);
+    ++step_;
+    session_->barrier();
+    const auto begin = Clock::now();
+    const bool counts = plan_.optimizer_options.every_step_counts;
+    const runtime::AdamWOptions adamw{.learning_rate = 1e-6, .step = step_};
+    if (steps) optimizer_->begin(counts ? std::optional(adamw) : std::nullopt);
+    const auto part_done = [this] {
+      if (--missing_ == 0) loop_->stop();
+    };
+    const auto conclude = [this, adamw, part_done] {
+      if (steps_) optimizer_->step(adamw, part_done);
+    };
+    if (reduces) {
+      sync_->start(1, [conclude, part_done] {
+        conclude();
+        part_done();
+      });
+      const models::Stage::Pass pass = plan_.stage->backward_pass(0);
+      std::uint64_t number = sync_->announce(pass);
+      for (const models::Stage::Step& step : pass) {
+        if (step.kind == models::Stage::Step::Kind::backward_weight) sync_->written(number++, step, 0);
+      }
+    } else {
+      for (std::size_t c = 0; c < chunks(); ++c) optimizer_->reduced(c);
+      conclude();
+    }
+    loop_->run();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  [[nodiscard]] double slowest(double seconds) const {
+    return static_cast<double>(session_->largest(static_cast<long long>(seconds * 1e9))) * 1e-9;
+  }
+
+ private:
+  runtime::MpiSession* session_;
+  runtime::AsioLoop* loop_;
+  RankPlan plan_;
+  runtime::Trace trace_;
+  std::unique_ptr<runtime::Stream> compute_, reduce_, gather_;
+  runtime::Arena arena_;
+  offload::Tiers tiers_;
+  collectives::Executor executor_;
+  std::unique_ptr<ParameterStore> parameters_;
+  std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::int64_t step_ = 0;
+  bool steps_ = false;
+  int missing_ = 0;
+};
+
+void run(runtime::MpiSession& session, const std::vector<std::string>& arguments) {
+  const auto number = [&](std::size_t index, int otherwise) {
+    return arguments.size() > index ? std::atoi(arguments[index].c_str()) : otherwise;
+  };
+  const std::string directories = arguments.empty() ? "-" : arguments[0];
+  const int repeats = number(4, 5);
+  models::GptOptions gpt{.layers = number(1, 4), .hidden = number(2, 512), .heads = 8, .vocab_size = 512,
+                         .sequence_length = 8};
+  const auto architecture = models::make_gpt(gpt);
+  TrainerOptions options;
+  options.grid = {1, session.ranks()};
+  options.batch_size = session.ranks();
+  options.node_of = session.nodes();
+  options.tiers.bucket_elements = static_cast<std::size_t>(number(3, 1 << 18));
+  options.tiers.step = arguments.size() > 5 && arguments[5] == "host" ? StepPlace::host : StepPlace::device;
+  std::istringstream list(directories);
+  for (std::string directory; directories != "-" && std::getline(list, directory, ',');) {
+    options.tiers.files.directories.emplace_back(directory);
+  }
+  for (const auto kind : {TierKind::host, TierKind::nvme}) {
+    if (kind == TierKind::nvme && directories == "-") continue;
+    options.tiers.optimizer = kind;
+    for (const double clip : {0.0, 1.0}) {
+      options.clip = clip;
+      for (const std::size_t k : {1, 2, 4, 8, 0}) {
+        options.tiers.chunk_buckets = k;
+        runtime::AsioLoop loop;
+        runtime::MpiTransport transport(session, loop);
+        const auto device = runtime::make_cpu_device({.threads = 1});
+        device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
+        Phase phase(session, loop, transport, *device, architecture, options);
+        std::vector<double> reduction, step, both;
+        for (int r = 0; r <= repeats; ++r) {
+          const double seconds[] = {phase.slowest(phase.run(true, false)), phase.slowest(phase.run(false, true)),
+                                    phase.slowest(phase.run(true, true))};
+          if (r == 0) continue;  // warms up
+          reduction.push_back(seconds[0]);
+          step.push_back(seconds[1]);
+          both.push_back(seconds[2]);
+        }
+        if (session.rank() != 0) continue;
+        const double longer = std::max(median(reduction), median(step));
+        fmt::print(R"({{"bench":"chunks","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},"buckets":{},)"
+                   R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
+                   R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
+                   "\n",
+                   to_string(kind), options.tiers.step == StepPlace::host ? "host" : "device",
+                   clip > 0 ? "after the norm" : "always", k == 0 ? "all" : std::to_string(k), phase.chunks(),
+                   phase.buckets(), median(reduction), median(step), median(both), median(both) / longer,
+                   (median(reduction) + median(step)) / longer);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  runtime::MpiSession session(argc, argv);
+  try {
+    run(session, {argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "chunk_bench: {}\n", error.what());
+    session.abort(1);
+  }
+  return 0;
+}
