@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace ranvier::apps {
 namespace {
@@ -157,6 +159,45 @@ OptionBinding tier(actors::TierKind& field) {
                                           {"nvme", actors::TierKind::nvme}});
 }
 
+/// A name that people know and what it places where; checkpoints only if there are any.
+struct Offload {
+  std::string_view name;
+  actors::TierKind parameters = actors::TierKind::device;
+  actors::TierKind optimizer = actors::TierKind::device;
+  actors::TierKind activations = actors::TierKind::device;
+};
+
+/// Myelin §V-B; ZeRO-Infinity Table 2, whose checkpoints are in host memory (§5.1.2).
+std::span<const Offload> offloads() {
+  using enum actors::TierKind;
+  static constexpr std::array all{
+      Offload{.name = "none"},
+      Offload{.name = "myelin", .optimizer = host},
+      Offload{.name = "zero-offload", .optimizer = host},
+      Offload{.name = "infinity-cpu", .parameters = host, .optimizer = host, .activations = host},
+      Offload{.name = "infinity-nvme", .parameters = nvme, .optimizer = nvme, .activations = host},
+  };
+  return all;
+}
+
+/// Sets all tiers, so it has to be read before those that override them.
+OptionBinding offload(TierOptions& field) {
+  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
+            std::string names;
+            for (const Offload& known : offloads()) {
+              names += (names.empty() ? "" : ", ") + std::string(known.name);
+              if (known.name != name) continue;
+              field.offload = name;
+              field.parameters = known.parameters;
+              field.optimizer = known.optimizer;
+              field.activations = known.activations;
+              return {};
+            }
+            return "one of " + names;
+          },
+          .write = [&field] { return field.offload; }};
+}
+
 OptionTable declare(Asked& asked) {
   auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run] = asked.options;
   auto& gpt = model_options.gpt;
@@ -276,6 +317,10 @@ OptionTable declare(Asked& asked) {
              true});
 
   table.concern("Memory tiers");
+  table.add({"offload", "NAME",
+             "which states leave the device: none, myelin, zero-offload, infinity-cpu, infinity-nvme; the flags below "
+             "say otherwise for one of them",
+             offload(tiers)});
   table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme",
              tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
@@ -364,14 +409,18 @@ int divisor_near(int wanted, int whole) {
 /// As many heads as divide the channels into 64 or more each.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
 
-void check_tiers(const TierOptions& tiers) {
+void resolve_tiers(TierOptions& tiers, const Recompute& recompute, const OptionTable& table) {
+  if (recompute.mode == Recompute::Mode::off && !table.given("activation-tier"))
+    tiers.activations = actors::TierKind::device;
   bool files = false;
   for (const auto& [flag, kind] :
        {std::pair{"parameter", tiers.parameters}, {"optimizer", tiers.optimizer}, {"activation", tiers.activations}}) {
     if (kind != actors::TierKind::nvme) continue;
     files = true;
     if (nvme_directories(tiers).empty())
-      fail(ErrorCode::usage, "--{}-tier nvme needs --nvme: name a directory on each disk", flag);
+      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
+           table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag)
+                                                     : "--offload " + tiers.offload);
   }
   if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
     fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
@@ -475,7 +524,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;
-  check_tiers(options.tiers);
+  resolve_tiers(options.tiers, options.batch.recompute, table);
   return options;
 }
 

@@ -103,6 +103,7 @@ struct DeviceOptions {
 
 /// Where states live; see actors/tier_options.hpp.
 struct TierOptions {
+  std::string offload = "none";  ///< a name for where all of them live, but for what was said of some
   actors::TierKind optimizer = actors::TierKind::device;
   actors::TierKind parameters = actors::TierKind::device;
   actors::TierKind activations = actors::TierKind::device;

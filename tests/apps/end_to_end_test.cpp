@@ -95,6 +95,17 @@ TEST_CASE_FIXTURE(Fixture, "where parameters live leaves every bit alone, read a
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "whatever leaves the device by name leaves every bit alone") {
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  const Flags grid{"--g-data", "2", "--shard", "zero3", "--precision", "bf16", "--recompute", "1"};
+  const Result expected = train(2, grid);
+  for (const auto* name : {"myelin", "zero-offload", "infinity-cpu"}) {
+    check_same(expected, 2, join(grid, {"--offload", name, "--bucket-size", "3000"}));
+  }
+  check_same(expected, 2, join(grid, {"--offload", "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"}));
+}
+
 TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   const Result expected = train(1);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {

@@ -64,6 +64,30 @@ TEST_CASE("the reference's AdamW is the default") {
   CHECK(options.clip == 1.0);
 }
 
+TEST_CASE("a name places all states, flags override it wherever they stand, and checkpoints need recomputation") {
+  using enum actors::TierKind;
+  const auto tiers = [](std::vector<const char*> more) {
+    more.insert(more.end(), {"--data", "a"});
+    return parse(more).tiers;
+  };
+  const auto infinity = tiers({"--offload", "infinity-nvme", "--nvme", "/tmp", "--recompute", "1"});
+  CHECK(infinity.parameters == nvme);
+  CHECK(infinity.optimizer == nvme);
+  CHECK(infinity.activations == host);
+  CHECK(tiers({"--offload", "infinity-cpu"}).activations == device);
+  CHECK(tiers({"--offload", "infinity-cpu"}).parameters == host);
+  CHECK(tiers({"--offload", "myelin"}).optimizer == host);
+  CHECK(tiers({"--offload", "myelin"}).parameters == device);
+  CHECK(tiers({"--parameter-tier", "device", "--offload", "infinity-cpu"}).parameters == device);
+  CHECK(tiers({}).optimizer == device);
+  refused({"--offload", "infinity-nvme"}, "--offload infinity-nvme needs --nvme");
+  refused({"--offload", "infinity"}, "infinity-cpu");
+  const auto all = resolved_map(parse({"--data", "a", "--offload", "infinity-cpu", "--optimizer-tier", "device"}));
+  CHECK(all.at("offload") == "infinity-cpu");
+  CHECK(all.at("parameter-tier") == "host");
+  CHECK(all.at("optimizer-tier") == "device");
+}
+
 TEST_CASE("a preset sets all sizes, and flags override it wherever they stand") {
   const auto options = parse({"--layers", "3", "--model", "gpt2-medium", "--data", "a"});
   CHECK(options.model.name == "gpt2-medium");
