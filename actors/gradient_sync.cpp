@@ -57,16 +57,33 @@ std::size_t blocks_of_piece(const UnitState& unit) {
   return (unit.cut.piece_elements() + runtime::squares_block_elements - 1) / runtime::squares_block_elements;
 }
 
+/// Whether uses are added to each other in a tier, through places on the device.
+bool adds_uses(const UnitState& unit, const std::optional<int>& partner) {
+  return partner.has_value() || unit.gradients.size() > 1;
+}
+
+/// A bucket of the range of gradients, in a chunk that comes from a tier.
+std::size_t bucket_bytes(const UnitState& unit, std::size_t index) {
+  const UnitPart& part = unit.gradients.front();
+  return offload::Tier::whole_blocks(unit.cut.elements(part.range, index) * runtime::size_of(part.dtype));
+}
+
+constexpr std::size_t chunks_on_device = 3;  // one comes, one is reduced, one leaves
+
 std::size_t block_sums(const UnitState& unit) { return unit.cut.pieces(unit.reduced) * blocks_of_piece(unit); }
 
-std::size_t tied_units(const GradientSync::Options& options) {
-  return static_cast<std::size_t>(std::count_if(options.partners.begin(), options.partners.end(),
-                                                [](const auto& partner) { return partner.has_value(); }));
+std::size_t tied_units(const GradientSync::Options& options, const UnitStates& states) {
+  std::size_t tied = 0;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const auto& partner = options.partners[u];
+    tied += options.in_tier ? adds_uses(states.all()[u], partner) : partner.has_value();
+  }
+  return tied;
 }
 
 /// Messages of a tied unit's exchange at a time.
-std::size_t exchanges_of_each(const GradientSync::Options& options) {
-  const std::size_t tied = std::max<std::size_t>(tied_units(options), 1);
+std::size_t exchanges_of_each(const GradientSync::Options& options, const UnitStates& states) {
+  const std::size_t tied = std::max<std::size_t>(tied_units(options, states), 1);
   return (static_cast<std::size_t>(options.depth) + tied - 1) / tied;
 }
 
@@ -78,7 +95,7 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
                                         runtime::MemoryPlan& plan) {
   Memory memory;
   const runtime::DType dtype = states.precision().gradient;
-  if (states.shards_gradients()) {
+  if (options.in_tier || states.shards_gradients()) {
     std::vector<std::vector<std::size_t>> layouts;
     for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
     const auto parts = stage.units_of_parts(models::Stage::Step::Kind::backward_weight);
@@ -95,10 +112,23 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
   memory.batch = HopPipeline::plan(column, flow.reduce_batch, shapes_of(chunks, states), dtype,
                                    "accumulated gradients", plan);
   // Each tied unit has places of its own: both stages must take the same steps whatever unit each completes first.
-  const std::size_t tied = tied_units(options);
-  memory.exchange_staging =
-      plan.add({MemoryKind::messages, MemorySpace::device, "tied gradients arriving from the other stage",
-                tied > 0 ? options.message_bytes : 0, tied * exchanges_of_each(options)});
+  const std::size_t tied = tied_units(options, states);
+  memory.exchange_staging = plan.add(
+      {MemoryKind::messages, MemorySpace::device,
+       options.in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
+       tied == 0 ? 0 : options.in_tier ? UseSum::place_bytes(options.message_bytes) : options.message_bytes,
+       tied * exchanges_of_each(options, states)});
+  if (options.in_tier) {
+    std::size_t most = 0;
+    for (const ChunkSchedule::Chunk& chunk : chunks.chunks) {
+      std::size_t bytes = 0;
+      for (const auto& [u, index] : chunks.buckets(chunk)) bytes += bucket_bytes(states.all()[u], index);
+      most = std::max(most, bytes);
+    }
+    memory.chunk_place_count = std::min(chunks_on_device, chunks.chunks.size());
+    memory.chunk_places = plan.add({MemoryKind::gradients, MemorySpace::device, "chunks of gradients being reduced",
+                                    most, memory.chunk_place_count});
+  }
   std::size_t sums = 0;
   for (const UnitState& unit : states.all()) sums += block_sums(unit);
   memory.block_sums = plan.add(
@@ -111,7 +141,8 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
 GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                            StreamView compute, StreamView accumulate, const models::Stage& stage,
                            const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
-                           const ChunkSchedule& chunks, Trace& trace, Options options, const Memory& memory,
+                           const ChunkSchedule& chunks, Trace& trace, Options options, GradientTier* tier,
+                           const Memory& memory,
                            const runtime::Arena& arena)
     : loop_(&loop),
       transport_(&transport),
@@ -122,7 +153,9 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
       chunks_(&chunks),
       trace_(&trace),
       options_(std::move(options)),
+      tier_(tier),
       shards_(states.shards_gradients()),
+      moves_(shards_ || tier_ != nullptr),
       schedule_(memory.classes),
       microbatch_(loop, executor, column, shards_ ? flow.reduce_microbatch : std::vector<collectives::Hop>{},
                   states.precision().gradient, 2, memory.microbatch, arena),
@@ -130,6 +163,7 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
       slots_(schedule_.slots()),
       own_places_(stage.layers()),
       exchange_elements_(options_.message_bytes / runtime::size_of(states.precision().gradient)),
+      last_step_(stage.uses().size()),
       units_(states.all().size()) {
   std::vector<std::size_t> taken(memory.places.size(), 0);
   for (std::size_t s = 0; s < slots_.size(); ++s) {
@@ -146,20 +180,42 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].block_sums = sums;
     sums += block_sums(states.all()[u]);
-    for (std::size_t d = 0; d < exchanges_of_each(options_) && options_.partners[u]; ++d) {
+    const bool tied = tier_ != nullptr ? adds_uses(states.all()[u], options_.partners[u])
+                                       : options_.partners[u].has_value();
+    for (std::size_t d = 0; d < exchanges_of_each(options_, states) && tied; ++d) {
       units_[u].exchange_staging.push_back(arena.slot(memory.exchange_staging, staging++));
+    }
+    if (tier_ != nullptr && tied) {
+      units_[u].use_sum = std::make_unique<UseSum>(
+          loop, transport, *tier_, compute_,
+          UseSum::Options{.unit = u,
+                          .tag = static_cast<std::uint32_t>(states.all()[u].global_index),
+                          .partner = options_.partners[u],
+                          .dtype = states.precision().gradient,
+                          .message_bytes = options_.message_bytes,
+                          .places = units_[u].exchange_staging});
     }
     squares_.push_back(arena.slot_as<double>(memory.squares, u));
   }
+  for (std::size_t p = 0; p < memory.chunk_place_count; ++p) free_places_.push_back(arena.slot(memory.chunk_places, p));
+}
+
+bool GradientSync::computing() const noexcept {
+  return on_streams_ > 0 || std::any_of(units_.begin(), units_.end(), [](const Unit& unit) {
+           return unit.use_sum && unit.use_sum->adding();
+         });
 }
 
 void GradientSync::start(int microbatches, runtime::Handler done) {
   expect(missing_ == 0 && steps_.empty(), "gradients of one batch are synchronised at a time");
+  announced_ = 0;
   microbatches_ = microbatches;
   done_ = std::move(done);
   missing_ = chunks_->chunks.size();
   next_chunk_ = next_reduced_ = 0;
   reduced_.assign(missing_, false);
+  loaded_.assign(missing_, {});
+  next_loaded_ = next_left_ = 0;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].buckets_missing = states_->all()[u].cut.buckets();
     units_[u].uses_missing = static_cast<int>(states_->all()[u].gradients.size());
@@ -180,7 +236,8 @@ void GradientSync::after(StreamView stream, runtime::Handler next) {
 
 std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {
   const std::uint64_t first = first_step_ + steps_.size();
-  if (!shards_) return first;
+  if (!moves_) return first;
+  const bool adds = accumulates(announced_++);
   for (const models::Stage::Step& writes : pass) {
     if (writes.kind != models::Stage::Step::Kind::backward_weight) continue;
     const std::uint64_t number = first_step_ + steps_.size();
@@ -193,19 +250,45 @@ std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {
       step.slots.push_back(place.slot);
       step.after.push_back(place.after);
       step.places[index] = slots_[place.slot].data;
+      if (adds) step.sums.push_back({use, last_step_[use]});
+      last_step_[use] = number;
     }
+    step.sums_missing = step.sums.size();
   }
+  bring_sums();
   return first;
 }
 
 bool GradientSync::ready(std::uint64_t number) const {
-  if (!shards_) return true;
+  if (!moves_) return true;
   const Step& wanted = step(number);
   for (std::size_t s = 0; s < wanted.slots.size(); ++s) {
-    const auto& over = slots_[wanted.slots[s]].over;
-    if (wanted.after[s] && (!over || *over < *wanted.after[s])) return false;
+    if (!is_free(wanted, s)) return false;
   }
-  return true;
+  return wanted.sums_missing == 0;
+}
+
+bool GradientSync::is_free(const Step& wanted, std::size_t s) const {
+  const auto& over = slots_[wanted.slots[s]].over;
+  return !wanted.after[s] || (over && *over >= *wanted.after[s]);
+}
+
+/// To places that became free, what layers add to.
+void GradientSync::bring_sums() {
+  if (tier_ == nullptr || shards_) return;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    for (std::size_t s = 0; s < steps_[i].sums.size(); ++s) {
+      Sum& sum = steps_[i].sums[s];
+      // The tier has heard of all steps before first_step_.
+      if (sum.begun || sum.after >= first_step_ || !is_free(steps_[i], s)) continue;
+      sum.begun = true;
+      const auto [layer, index, unit] = stage_->uses()[sum.use];
+      tier_->bring(unit, use_in_unit_[sum.use], steps_[i].places[index], [this, number = first_step_ + i] {
+        --steps_[number - first_step_].sums_missing;
+        check_waiting();
+      });
+    }
+  }
 }
 
 void GradientSync::when_ready(std::uint64_t number, runtime::Handler handler) {
@@ -221,7 +304,7 @@ void GradientSync::check_waiting() {
 
 std::span<std::byte* const> GradientSync::places(std::uint64_t number,
                                                   const models::Stage::Step& writes) const {
-  return shards_ ? step(number).places : own_places_[writes.layer];
+  return moves_ ? step(number).places : own_places_[writes.layer];
 }
 
 void GradientSync::queued(std::uint64_t number, const models::Stage::Step& writes) {
@@ -233,7 +316,7 @@ void GradientSync::queued(std::uint64_t number, const models::Stage::Step& write
 }
 
 void GradientSync::written(std::uint64_t number, const models::Stage::Step& writes, int microbatch) {
-  if (!shards_) return complete(writes);
+  if (!moves_) return complete(writes);
   steps_[number - first_step_].microbatch = microbatch;
   leave(number);
 }
@@ -265,17 +348,19 @@ void GradientSync::accumulate_reduced() {
     const std::uint64_t number = first_step_++;
     const Step step = std::move(steps_.front());
     steps_.pop_front();
-    accumulate(step);
-    after(accumulate_, [this, number, slots = step.slots, writes = step.writes,
-                        last = step.microbatch + 1 == microbatches_] {
+    accumulate(step, [this, number, slots = step.slots, writes = step.writes,
+                      last = step.microbatch + 1 == microbatches_] {
       for (const std::size_t slot : slots) slots_[slot].over = number;
+      bring_sums();
       check_waiting();
       if (last) complete(writes);
     });
   }
+  bring_sums();
 }
 
-void GradientSync::accumulate(const Step& step) {
+void GradientSync::accumulate(const Step& step, const runtime::Handler& done) {
+  if (tier_ != nullptr) return accumulate_in_tier(step, done);
   const runtime::DType dtype = states_->precision().gradient;
   for (const std::size_t use : stage_->uses_of(step.writes)) {
     const auto [layer, index, unit] = stage_->uses()[use];
@@ -285,6 +370,23 @@ void GradientSync::accumulate(const Step& step) {
       runtime::copy(accumulate_, sum.data, arrived, sum.bytes());
     } else {
       runtime::add(accumulate_, sum.data, arrived, dtype, sum.range.count);
+    }
+  }
+  after(accumulate_, done);
+}
+
+void GradientSync::accumulate_in_tier(const Step& step, const runtime::Handler& done) {
+  const auto& uses = stage_->uses_of(step.writes);
+  if (uses.empty()) return loop_->post(done);
+  const auto one_done = [missing = std::make_shared<std::size_t>(uses.size()), done] {
+    if (--*missing == 0) done();
+  };
+  for (const std::size_t use : uses) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    if (shards_) {
+      tier_->accumulate(unit, use_in_unit_[use], step.places[index], step.microbatch == 0, one_done);
+    } else {
+      tier_->keep(unit, use_in_unit_[use], step.places[index], one_done);
     }
   }
 }
@@ -300,6 +402,10 @@ void GradientSync::complete(const models::Stage::Step& writes) {
 void GradientSync::uses_complete(std::size_t u) {
   const UnitState& state = states_->all()[u];
   const std::size_t elements = state.gradients.front().range.count;
+  if (tier_ != nullptr) {
+    if (!units_[u].use_sum) return summed(u);
+    return units_[u].use_sum->run([this, u] { summed(u); });
+  }
   if (options_.partners[u]) {
     units_[u].exchanges_begun = 0;
     units_[u].exchanges_missing = (elements + exchange_elements_ - 1) / exchange_elements_;
@@ -348,41 +454,116 @@ void GradientSync::reduce_ready() {
     const std::size_t chunk = next_chunk_;
     const std::vector<ChunkSchedule::Bucket> buckets = chunks_->buckets(chunks_->chunks[chunk]);
     if (!std::all_of(buckets.begin(), buckets.end(), [this](const auto& b) { return units_[b.unit].ready; })) return;
+    if (tier_ != nullptr && free_places_.empty()) return;
     ++next_chunk_;
-    std::vector<HopPipeline::Part> parts;
-    for (const auto& [u, index] : buckets) {
+    if (tier_ != nullptr) {
+      load(chunk);
+    } else {
+      submit(chunk);
+    }
+  }
+}
+
+template <typename F>
+void GradientSync::for_loaded(std::size_t chunk, F f) {
+  std::byte* at = loaded_[chunk].place;
+  for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) {
+    f(bucket, at);
+    at += bucket_bytes(states_->all()[bucket.unit], bucket.index);
+  }
+}
+
+void GradientSync::load(std::size_t chunk) {
+  loaded_[chunk].place = free_places_.back();
+  free_places_.pop_back();
+  loaded_[chunk].missing = chunks_->buckets(chunks_->chunks[chunk]).size();
+  for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) {
+    tier_->fetch(bucket.unit, 0, tier_->bucket(bucket.unit, bucket.index), at, [this, chunk] {
+      if (--loaded_[chunk].missing > 0) return;
+      loaded_[chunk].there = true;
+      // In one order on every row.
+      while (next_loaded_ < loaded_.size() && loaded_[next_loaded_].there) submit(next_loaded_++);
+    });
+  });
+}
+
+void GradientSync::submit(std::size_t chunk) {
+  std::vector<HopPipeline::Part> parts;
+  if (tier_ != nullptr) {
+    for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) {
+      const UnitState& state = states_->all()[bucket.unit];
+      parts.push_back({at, state.gradients[0].range.begin, state.elements, state.cut.slice(bucket.index), true});
+    });
+  } else {
+    for (const auto& [u, index] : chunks_->buckets(chunks_->chunks[chunk])) {
       const UnitState& state = states_->all()[u];
       const UnitPart& sum = state.gradients[0];
       parts.push_back({sum.data, sum.range.begin, state.elements, state.cut.slice(index)});
     }
-    const auto begin = Trace::Clock::now();
-    batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
-      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(), static_cast<int>(chunk));
-      reduced_[chunk] = true;
-      while (next_reduced_ < reduced_.size() && reduced_[next_reduced_]) reduced(next_reduced_++);
-    });
   }
+  const auto begin = Trace::Clock::now();
+  const auto buckets = chunks_->buckets(chunks_->chunks[chunk]);
+  batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
+    trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(), static_cast<int>(chunk));
+    reduced_[chunk] = true;
+    while (next_reduced_ < reduced_.size() && reduced_[next_reduced_]) reduced(next_reduced_++);
+  });
 }
 
 void GradientSync::reduced(std::size_t chunk) {
-  for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) take_squares(bucket);
-  after(compute_, [this] {
-    if (--missing_ == 0) std::exchange(done_, nullptr)();
-  });
+  if (tier_ != nullptr) {
+    for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) { take_squares(bucket, at); });
+    return after(compute_, [this, chunk] { keep(chunk); });
+  }
+  for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) take_squares(bucket, nullptr);
+  after(compute_, [this] { chunk_over(); });
   if (chunk_reduced_) chunk_reduced_(chunk);
 }
 
-void GradientSync::take_squares(const ChunkSchedule::Bucket& bucket) {
+void GradientSync::chunk_over() {
+  if (--missing_ == 0) std::exchange(done_, nullptr)();
+}
+
+/// What is left of a chunk goes to the tier until the step counts.
+void GradientSync::keep(std::size_t chunk) {
+  loaded_[chunk].missing = chunks_->buckets(chunks_->chunks[chunk]).size();
+  for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) {
+    const std::size_t width = runtime::size_of(states_->precision().gradient);
+    tier_->store_reduced(bucket.unit, bucket.index, at + before_reduced(bucket) * width, [this, chunk] {
+      if (--loaded_[chunk].missing > 0) return;
+      free_places_.push_back(loaded_[chunk].place);
+      loaded_[chunk].left = true;
+      while (next_left_ < loaded_.size() && loaded_[next_left_].left) {
+        if (chunk_reduced_) chunk_reduced_(next_left_);
+        ++next_left_;
+      }
+      reduce_ready();
+      chunk_over();
+    });
+  });
+}
+
+/// Elements of a record of the range of gradients before those of the range `reduced`.
+std::size_t GradientSync::before_reduced(const ChunkSchedule::Bucket& bucket) const {
+  const UnitState& state = states_->all()[bucket.unit];
+  const std::size_t begin = state.gradients[0].range.begin;
+  return state.cut.elements({begin, state.reduced.begin - begin}, bucket.index);
+}
+
+void GradientSync::take_squares(const ChunkSchedule::Bucket& bucket, const std::byte* record) {
   const UnitState& state = states_->all()[bucket.unit];
   Unit& unit = units_[bucket.unit];
   float* sums = unit.block_sums + state.cut.slice(bucket.index).begin / runtime::squares_block_elements;
+  const runtime::DType dtype = states_->precision().gradient;
+  if (record != nullptr) record += before_reduced(bucket) * runtime::size_of(dtype);
   for (const Range& run : state.cut.runs(state.reduced, bucket.index)) {
     // Nothing is behind the last parameter.
     const std::size_t end = std::min(run.begin + run.count, state.spec->elements());
     if (run.begin < end) {
-      runtime::sums_of_squares(compute_, sums, state.gradients[0].at(run.begin), states_->precision().gradient,
+      runtime::sums_of_squares(compute_, sums, record != nullptr ? record : state.gradients[0].at(run.begin), dtype,
                                end - run.begin);
     }
+    if (record != nullptr) record += run.count * runtime::size_of(dtype);
     sums += blocks_of_piece(state);
   }
   if (--unit.buckets_missing == 0) runtime::sum(compute_, squares_[bucket.unit], unit.block_sums, block_sums(state));

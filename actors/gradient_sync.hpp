@@ -5,6 +5,10 @@
 //   scope I,G  each step of a pass writes a microbatch's gradients to a place of their own; they are reduce-scattered
 //              as the step leaves them, and this rank's piece is accumulated
 //
+// Where sums live off the device (gradient_tier.hpp) this rank's piece is accumulated there; and where it is the whole
+// unit, the sum so far is brought to the place before the layer adds to it. At the batch's end each chunk passes
+// through one of a few places on the device, and what is left of it goes back to the tier.
+//
 // At the batch's end the uses of a unit are summed, and chunk by chunk (chunk_schedule.hpp) the second hop or the
 // all-reduce of the flow follows, as soon as the last backward pass has left the chunk's units. Sums of squares of what
 // is then complete are taken for the global norm, over blocks of every finest piece that are added up in order at the
@@ -16,9 +20,11 @@
 #pragma once
 
 #include "actors/chunk_schedule.hpp"
+#include "actors/gradient_tier.hpp"
 #include "actors/hop_pipeline.hpp"
 #include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
+#include "actors/use_sum.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
@@ -37,6 +43,7 @@ class GradientSync {
   struct Options {
     /// By unit of the stage: the rank of this row that holds the unit too.
     std::vector<std::optional<int>> partners;
+    bool in_tier = false;                 ///< sums are not on the device
     int prefetch = 2;                     ///< steps whose reduction the backward pass may be ahead of
     std::size_t message_bytes = 1 << 20;  ///< of the exchange between stages
     int depth = 4;                        ///< of them at a time, over all tied units, and one of each
@@ -48,16 +55,20 @@ class GradientSync {
     std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
     HopPipeline::Memory microbatch, batch;
     runtime::MemoryId exchange_staging, block_sums, squares;
+    runtime::MemoryId chunk_places;  ///< of chunks that come from a tier
+    std::size_t chunk_place_count = 0;
   };
   [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
                                    const Options& options, runtime::MemoryPlan& plan);
 
-  /// `accumulate` runs what adds arriving gradients up. All outlive the sync.
+  /// `accumulate` runs what adds arriving gradients up. `tier` is null where sums are on the device. All outlive the
+  /// sync.
   GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                runtime::StreamView compute, runtime::StreamView accumulate, const models::Stage& stage,
                const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
-               const ChunkSchedule& chunks, runtime::Trace& trace, Options options, const Memory& memory,
+               const ChunkSchedule& chunks, runtime::Trace& trace, Options options, GradientTier* tier,
+               const Memory& memory,
                const runtime::Arena& arena);
 
   /// Called with each chunk's number when its gradients are reduced, in the order of the chunks. Once, before start().
@@ -83,7 +94,7 @@ class GradientSync {
   /// The work that writes the gradients was queued on the compute stream.
   void queued(std::uint64_t number, const models::Stage::Step& step);
   /// Whether written() has to be called for this microbatch.
-  [[nodiscard]] bool listens(int microbatch) const noexcept { return shards_ || microbatch + 1 == microbatches_; }
+  [[nodiscard]] bool listens(int microbatch) const noexcept { return moves_ || microbatch + 1 == microbatches_; }
   /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
   void written(std::uint64_t number, const models::Stage::Step& step, int microbatch);
 
@@ -94,7 +105,7 @@ class GradientSync {
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
   /// Whether streams have work of the phase, beside the additions of collectives.
-  [[nodiscard]] bool computing() const noexcept { return on_streams_ > 0; }
+  [[nodiscard]] bool computing() const noexcept;
 
   /// What is under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
@@ -108,10 +119,23 @@ class GradientSync {
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
     std::vector<std::byte*> exchange_staging;
+    std::unique_ptr<UseSum> use_sum;  ///< in a tier
+  };
+  /// A chunk on its way through the device, its buckets one after another on blocks.
+  struct Loaded {
+    std::byte* place = nullptr;
+    std::size_t missing = 0;  // buckets, on their way here and back
+    bool there = false;
+    bool left = false;
   };
   struct Slot {
     std::byte* data = nullptr;
     std::optional<std::uint64_t> over;  // the last step whose gradients have left
+  };
+  struct Sum {
+    std::size_t use = 0;      // of the stage
+    std::uint64_t after = 0;  // the step that left it
+    bool begun = false;       // to be brought
   };
   struct Step {
     models::Stage::Step writes;
@@ -120,20 +144,34 @@ class GradientSync {
     std::vector<std::size_t> slots;                   // by use of the step
     std::vector<std::optional<std::uint64_t>> after;  // the step that must have left them
     std::vector<std::byte*> places;                   // by unit of the layer
+    std::vector<Sum> sums;                            // by use of the step, where layers add to what a tier has
+    std::size_t sums_missing = 0;
   };
 
   [[nodiscard]] const Step& step(std::uint64_t number) const { return steps_[number - first_step_]; }
+  [[nodiscard]] bool is_free(const Step& step, std::size_t slot) const;
+  void bring_sums();
   void leave(std::uint64_t number);
   void accumulate_reduced();
-  void accumulate(const Step& step);
+  void accumulate(const Step& step, const runtime::Handler& done);
+  void accumulate_in_tier(const Step& step, const runtime::Handler& done);
   void check_waiting();
   void complete(const models::Stage::Step& writes);
   void uses_complete(std::size_t unit);
   void exchange_next(std::size_t unit, std::byte* staging);
   void summed(std::size_t unit);
   void reduce_ready();
+  void submit(std::size_t chunk);
   void reduced(std::size_t chunk);
-  void take_squares(const ChunkSchedule::Bucket& bucket);
+  /// Calls f(bucket, bytes) with where each bucket of a loaded chunk lies.
+  template <typename F>
+  void for_loaded(std::size_t chunk, F f);
+  void load(std::size_t chunk);
+  void keep(std::size_t chunk);
+  void chunk_over();
+  /// `record`: the bucket of a range of gradients, where it comes from a tier; otherwise null.
+  void take_squares(const ChunkSchedule::Bucket& bucket, const std::byte* record);
+  [[nodiscard]] std::size_t before_reduced(const ChunkSchedule::Bucket& bucket) const;
   /// Calls `next` on the loop after what the stream has queued.
   void after(runtime::StreamView stream, runtime::Handler next);
 
@@ -146,7 +184,9 @@ class GradientSync {
   const ChunkSchedule* chunks_;
   runtime::Trace* trace_;
   Options options_;
+  GradientTier* tier_;
   bool shards_;
+  bool moves_;  // a microbatch's gradients go elsewhere from where they are written
   SlotSchedule schedule_;
   HopPipeline microbatch_, batch_;
   std::vector<Slot> slots_;
@@ -156,6 +196,8 @@ class GradientSync {
   std::vector<double*> squares_;
 
   int microbatches_ = 0;
+  int announced_ = 0;                     // passes of the batch
+  std::vector<std::uint64_t> last_step_;  // by use of the stage, in the batch
   bool spoils_ = false;
   std::deque<Step> steps_;
   std::uint64_t first_step_ = 0;  // number of steps_.front()
@@ -165,6 +207,10 @@ class GradientSync {
   std::size_t next_chunk_ = 0;       // to be reduced: one order on every row, whatever is ready first
   std::vector<bool> reduced_;        // by chunk
   std::size_t next_reduced_ = 0;     // to be announced
+  std::vector<Loaded> loaded_;       // by chunk, where they come from a tier
+  std::size_t next_loaded_ = 0;      // to be submitted
+  std::size_t next_left_ = 0;        // to be announced
+  std::vector<std::byte*> free_places_;
   std::size_t missing_ = 0;          // chunks whose sums of squares are not there
   std::function<void(std::size_t)> chunk_reduced_;
   int on_streams_ = 0;  // pieces of work

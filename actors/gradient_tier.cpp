@@ -4,6 +4,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 
 namespace ranvier::actors {
@@ -65,8 +66,25 @@ GradientTier::GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runt
 
 Range GradientTier::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
 
-std::size_t GradientTier::offset(const Piece& piece) const {
-  return layouts_[piece.unit].record_offset(piece.bucket) + piece.begin * width_;
+std::size_t GradientTier::offset(std::size_t unit, const Stretch& stretch) const {
+  return layouts_[unit].record_offset(stretch.bucket) + stretch.begin * width_;
+}
+
+GradientTier::Stretch GradientTier::bucket(std::size_t unit, std::size_t bucket) const {
+  return {bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
+}
+
+std::vector<GradientTier::Stretch> GradientTier::stretches(std::size_t unit, std::size_t bytes) const {
+  expect(bytes > 0 && bytes % Tier::block_bytes == 0, "stretches of gradients of {} bytes, no whole blocks", bytes);
+  const std::size_t most = bytes / width_;
+  std::vector<Stretch> all;
+  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
+    const Stretch whole = bucket(unit, b);
+    for (std::size_t begin = 0; begin < whole.end; begin += most) {
+      all.push_back({b, begin, std::min(whole.end, begin + most)});
+    }
+  }
+  return all;
 }
 
 void GradientTier::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
@@ -90,22 +108,16 @@ void GradientTier::call(std::size_t unit, std::size_t use, Call call) {
 
 void GradientTier::start(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
-  const UnitCut& cut = states_->all()[unit].cut;
-  const std::size_t buckets = layouts_[unit].buckets();
-  if (buckets == 0) {
+  if (layouts_[unit].buckets() == 0) {
     call.missing = 1;
-    return loop_->post([this, unit, use] { piece_done({unit, use, 0, 0, 0}); });
+    return loop_->post([this, unit, use] { piece_done(unit, use); });
   }
   if (call.kind != Call::Kind::add) return move_records(unit, use);
   expect(memory_.slot_count > 0, "gradients of {} are added in a tier, and the plan has them whole",
          states_->all()[unit].spec->name);
-  const std::size_t most = memory_.slot_bytes / width_;
-  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-    const std::size_t elements = cut.elements(range(unit), bucket);
-    for (std::size_t begin = 0; begin < elements; begin += most) {
-      waiting_.push_back({unit, use, bucket, begin, std::min(elements, begin + most)});
-      ++call.missing;
-    }
+  for (const Stretch& stretch : stretches(unit, memory_.slot_bytes)) {
+    waiting_.push_back({unit, use, stretch});
+    ++call.missing;
   }
   start_pieces();
 }
@@ -113,18 +125,17 @@ void GradientTier::start(std::size_t unit, std::size_t use) {
 /// Between the place's runs and the records, as they are.
 void GradientTier::move_records(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
-  const UnitCut& cut = states_->all()[unit].cut;
   call.missing = layouts_[unit].buckets();
-  for (std::size_t bucket = 0; bucket < layouts_[unit].buckets(); ++bucket) {
-    const Piece record{unit, use, bucket, 0, cut.elements(range(unit), bucket)};
+  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
     offload::Tiers::Runs runs;
-    for (const Range& run : cut.runs(range(unit), bucket))
+    for (const Range& run : states_->all()[unit].cut.runs(range(unit), b))
       runs.emplace_back(call.place + run.begin * width_, run.count * width_);
-    const auto done = [this, record] { piece_done(record); };
+    const auto done = [this, unit, use] { piece_done(unit, use); };
+    const std::size_t at = layouts_[unit].record_offset(b);
     if (call.kind == Call::Kind::bring) {
-      tiers_->fetch(memory_.regions[unit][use], offset(record), std::move(runs), done);
+      tiers_->fetch(memory_.regions[unit][use], at, std::move(runs), done);
     } else {
-      tiers_->store(memory_.regions[unit][use], offset(record), std::move(runs), done);
+      tiers_->store(memory_.regions[unit][use], at, std::move(runs), done);
     }
   }
 }
@@ -135,10 +146,7 @@ void GradientTier::start_pieces() {
     waiting_.pop_front();
     std::byte* const slot = free_slots_.back();
     free_slots_.pop_back();
-    // Whole blocks, so that files need no detour; records end on one.
-    const std::span<std::byte> bytes(slot, Tier::whole_blocks((piece.end - piece.begin) * width_));
-    tiers_->fetch(memory_.regions[piece.unit][piece.use], offset(piece), bytes,
-                  [this, piece, slot] { add(piece, slot); });
+    move(piece, slot, true, [this, piece, slot] { add(piece, slot); });
   }
 }
 
@@ -146,10 +154,10 @@ void GradientTier::add(const Piece& piece, std::byte* slot) {
   const std::byte* place = calls_[piece.unit][piece.use].front().place;
   const UnitState& unit = states_->all()[piece.unit];
   std::size_t at = 0;  // of the record
-  for (const Range& run : unit.cut.runs(range(piece.unit), piece.bucket)) {
-    const std::size_t begin = std::max(at, piece.begin), end = std::min(at + run.count, piece.end);
+  for (const Range& run : unit.cut.runs(range(piece.unit), piece.part.bucket)) {
+    const std::size_t begin = std::max(at, piece.part.begin), end = std::min(at + run.count, piece.part.end);
     if (begin < end) {
-      runtime::add(stream_, slot + (begin - piece.begin) * width_, place + (run.begin + begin - at) * width_,
+      runtime::add(stream_, slot + (begin - piece.part.begin) * width_, place + (run.begin + begin - at) * width_,
                    states_->precision().gradient, end - begin);
     }
     at += run.count;
@@ -158,41 +166,74 @@ void GradientTier::add(const Piece& piece, std::byte* slot) {
   stream_.call_back([this, piece, slot] {
     loop_->post([this, piece, slot] {
       --adding_;
-      const std::span<std::byte> bytes(slot, Tier::whole_blocks((piece.end - piece.begin) * width_));
-      tiers_->store(memory_.regions[piece.unit][piece.use], offset(piece), bytes, [this, piece, slot] {
+      move(piece, slot, false, [this, piece, slot] {
         free_slots_.push_back(slot);
-        piece_done(piece);
+        piece_done(piece.unit, piece.use);
         start_pieces();
       });
     });
   });
 }
 
-void GradientTier::piece_done(const Piece& piece) {
-  auto& queue = calls_[piece.unit][piece.use];
+void GradientTier::piece_done(std::size_t unit, std::size_t use) {
+  auto& queue = calls_[unit][use];
   if (--queue.front().missing > 0) return;
   const runtime::Handler done = std::move(queue.front().done);
   queue.pop_front();
-  if (!queue.empty()) start(piece.unit, piece.use);
+  if (!queue.empty()) start(unit, use);
   done();
 }
 
-void GradientTier::fetch(std::size_t unit, std::size_t use, std::size_t bucket, std::byte* to,
+/// In whole blocks, so that files need no detour; records end on one.
+void GradientTier::move(const Piece& piece, std::byte* memory, bool fetches, runtime::Handler done) {
+  const std::span<std::byte> bytes(memory, Tier::whole_blocks(piece.part.elements() * width_));
+  const offload::TierRegion region = memory_.regions[piece.unit][piece.use];
+  if (fetches) {
+    tiers_->fetch(region, offset(piece.unit, piece.part), bytes, std::move(done));
+  } else {
+    tiers_->store(region, offset(piece.unit, piece.part), bytes, std::move(done));
+  }
+}
+
+void GradientTier::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
                          runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
          states_->all()[unit].spec->name);
-  const Piece record{unit, use, bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
-  tiers_->fetch(memory_.regions[unit][use], offset(record), {to, record.end * width_}, std::move(done));
+  move({unit, use, stretch}, to, true, std::move(done));
+}
+
+void GradientTier::store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from,
+                         runtime::Handler done) {
+  expect(calls_.at(unit).at(use).empty(), "gradients of {} are stored while some are under way",
+         states_->all()[unit].spec->name);
+  move({unit, use, stretch}, from, false, std::move(done));
 }
 
 void GradientTier::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
-  const Piece record{unit, 0, bucket, 0, states_->all()[unit].cut.elements(states_->all()[unit].reduced, bucket)};
-  tiers_->store(memory_.regions[unit][0], offset(record), {from, record.end * width_}, std::move(done));
+  const UnitState& state = states_->all()[unit];
+  tiers_->store(memory_.regions[unit][0], layouts_[unit].record_offset(bucket),
+                {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
 void GradientTier::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
-  const Piece record{unit, 0, bucket, 0, states_->all()[unit].cut.elements(states_->all()[unit].reduced, bucket)};
-  tiers_->fetch(memory_.regions[unit][0], offset(record), {to, record.end * width_}, std::move(done));
+  const UnitState& state = states_->all()[unit];
+  tiers_->fetch(memory_.regions[unit][0], layouts_[unit].record_offset(bucket),
+                {to, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+}
+
+void GradientTier::bring_reduced(std::size_t unit, std::byte* to, runtime::Handler done) {
+  const UnitState& state = states_->all()[unit];
+  const std::size_t buckets = layouts_[unit].buckets();
+  if (buckets == 0) return loop_->post(std::move(done));
+  const auto one_done = [missing = std::make_shared<std::size_t>(buckets), done = std::move(done)] {
+    if (--*missing == 0) done();
+  };
+  for (std::size_t b = 0; b < buckets; ++b) {
+    offload::Tiers::Runs runs;
+    for (const Range& run : state.cut.runs(state.reduced, b))
+      runs.emplace_back(to + (run.begin - state.reduced.begin) * width_, run.count * width_);
+    tiers_->fetch(memory_.regions[unit][0], layouts_[unit].record_offset(b), std::move(runs), one_done);
+  }
 }
 
 }  // namespace ranvier::actors

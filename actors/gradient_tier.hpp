@@ -1,14 +1,15 @@
-// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use of
-// each unit the range that the scope of gradients gives this rank, as records of the unit's buckets (unit_cut.hpp), in
-// a record one run for each finest piece. Every element's sum is that of accumulators on the device, microbatch after
-// microbatch:
+// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use
+// of each unit the range that the scope of gradients gives this rank, as records of the unit's buckets
+// (unit_cut.hpp), in a record one run for each finest piece. Every element's sum is that of accumulators on the
+// device, microbatch after microbatch:
 //
 //   where gradients are sharded, what arrives is added in fetch → add → store, several pieces of records at a time
 //   through a few slots on the device
 //
 //     tier.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
 //
-//   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is there
+//   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is
+//   there
 //
 //     tier.bring(unit, use, place, [] { … });                        // layers add to the place
 //     tier.keep(unit, use, place, [] { … });                         // they may write to it again
@@ -48,22 +49,35 @@ class GradientTier {
   // `place` is a whole unit in device memory, of which only the range of gradients counts; it stays as it is until
   // `done` runs. Calls for one use happen in their order, several uses side by side.
 
-  /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where gradients
-  /// are sharded.
+  /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where
+  /// gradients are sharded.
   void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
   /// Brings the sum to `place`.
   void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
   /// Overwrites the sum.
   void keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
 
-  /// Brings a bucket of a use: the cut's elements of the range of gradients, run after run. When the calls
-  /// above are over for that use.
-  void fetch(std::size_t unit, std::size_t use, std::size_t bucket, std::byte* to, runtime::Handler done);
+  // After the batch, when the calls above are over for the use. Device memory has room for whole blocks.
+
+  /// Elements [begin, end) of a bucket: the cut's elements of the range of gradients, run after run.
+  struct Stretch {
+    std::size_t bucket = 0;
+    std::size_t begin = 0, end = 0;
+
+    [[nodiscard]] std::size_t elements() const noexcept { return end - begin; }
+  };
+  /// All of a unit, in stretches of at most so many bytes, whole blocks, in one order wherever it is cut alike.
+  [[nodiscard]] std::vector<Stretch> stretches(std::size_t unit, std::size_t bytes) const;
+  [[nodiscard]] Stretch bucket(std::size_t unit, std::size_t bucket) const;
+  void fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to, runtime::Handler done);
+  void store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from, runtime::Handler done);
 
   /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
   /// the bucket of use 0 was, which is of no more worth.
   void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
+  /// All buckets, to where the range `reduced` of the unit begins.
+  void bring_reduced(std::size_t unit, std::byte* to, runtime::Handler done);
 
   /// Whether the stream has additions to do. Transfers are counted by Tiers.
   [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
@@ -77,20 +91,20 @@ class GradientTier {
     runtime::Handler done;
     std::size_t missing = 0;  // pieces
   };
-  /// A part of a record that fits a slot: elements [begin, end) of the record.
   struct Piece {
-    std::size_t unit = 0, use = 0, bucket = 0;
-    std::size_t begin = 0, end = 0;
+    std::size_t unit = 0, use = 0;
+    Stretch part;
   };
 
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
-  [[nodiscard]] std::size_t offset(const Piece& piece) const;
+  [[nodiscard]] std::size_t offset(std::size_t unit, const Stretch& stretch) const;
   void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
   void move_records(std::size_t unit, std::size_t use);
   void start_pieces();
+  void move(const Piece& piece, std::byte* memory, bool fetches, runtime::Handler done);
   void add(const Piece& piece, std::byte* slot);
-  void piece_done(const Piece& piece);
+  void piece_done(std::size_t unit, std::size_t use);
 
   runtime::EventLoop* loop_;
   offload::Tiers* tiers_;
@@ -100,9 +114,9 @@ class GradientTier {
   std::size_t width_;                           // bytes of an element
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::byte*> free_slots_;
-  std::deque<Piece> waiting_;                                 // for a slot
+  std::deque<Piece> waiting_;                         // for a slot
   std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
-  int adding_ = 0;                                            // pieces on the stream
+  int adding_ = 0;                                    // pieces on the stream
 };
 
 }  // namespace ranvier::actors

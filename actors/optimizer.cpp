@@ -58,7 +58,8 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
   const auto add_places = [&](const std::string& name, std::size_t bytes, std::size_t count) {
     return plan.add({MemoryKind::workspace, MemorySpace::device, name, bytes, count});
   };
-  memory.gradient_place_count = flow.gather_gradient.empty() ? 0 : std::min(gathered_bundles, shapes.size());
+  const bool gathers = !flow.gather_gradient.empty() || !states.gradients_on_device();
+  memory.gradient_place_count = gathers ? std::min(gathered_bundles, shapes.size()) : 0;
   memory.gradient_places = add_places("gradients for the optimizer", gathered, memory.gradient_place_count);
   memory.gradient = HopPipeline::plan(column, flow.gather_gradient, shapes, states.precision().gradient,
                                       "gradients for the optimizer", plan);
@@ -78,8 +79,8 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
 Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
                      runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
                      const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
-                     ParameterTier* parameter_tier, Trace& trace, const Options& options, const Memory& memory,
-                     const runtime::Arena& arena)
+                     ParameterTier* parameter_tier, GradientTier* gradient_tier, Trace& trace, const Options& options,
+                     const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),
       states_(&states),
@@ -87,12 +88,13 @@ Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collective
       chunks_(&chunks),
       parameters_(&parameters),
       parameter_tier_(parameter_tier),
+      gradient_tier_(gradient_tier),
       trace_(&trace),
       states_tier_(loop, tiers, compute, states, options.tiers, memory.states, arena),
       gradient_(loop, executor, column, flow.gather_gradient, states.precision().gradient, 4, memory.gradient, arena),
       refresh_(loop, executor, column, flow.refresh, states.precision().compute, 5, memory.refresh, arena),
       every_step_counts_(options.every_step_counts),
-      gathers_gradients_(!flow.gather_gradient.empty()),
+      gathers_gradients_(!flow.gather_gradient.empty() || gradient_tier != nullptr),
       refreshes_(!flow.refresh.empty()),
       in_stream_order_(!refreshes_ && !parameters.gathers() && !memory.host_step) {
   if (memory.host_step) {
@@ -232,29 +234,54 @@ void Optimizer::begin_bundles() {
 }
 
 void Optimizer::gather_gradients(std::size_t b) {
+  Bundle& bundle = bundles_[b];
   const std::size_t element = runtime::size_of(states_->precision().gradient);
-  const Bundle& bundle = bundles_[b];
-  std::vector<HopPipeline::Part> parts;
+  bundle.buckets_copying = bundle.buckets.size();
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleBucket& bucket = buckets_[bundle.first + i];
-    const UnitState& unit = states_->all()[bucket.bucket.unit];
-    const Range slice = unit.cut.slice(bucket.bucket.index);
-    std::byte* to = bundle.gradients + bucket.gradient_offset;
-    parts.push_back({to, unit.optimizer.begin, unit.elements, slice, true});
-    for (const Range& run : unit.cut.runs(unit.reduced, bucket.bucket.index)) {
-      const std::size_t piece = (run.begin - unit.optimizer.begin) / unit.cut.piece_elements();
-      runtime::copy(compute_, to + piece * slice.count * element, unit.gradients.front().at(run.begin),
-                    run.count * element);
+    const auto& [u, index] = bucket.bucket;
+    const UnitState& unit = states_->all()[u];
+    // This rank's part of what is gathered.
+    const std::size_t before =
+        unit.cut.elements({unit.optimizer.begin, unit.reduced.begin - unit.optimizer.begin}, index);
+    std::byte* to = bundle.gradients + bucket.gradient_offset + before * element;
+    if (gradient_tier_ != nullptr) {
+      gradient_tier_->fetch_reduced(u, index, to, [this, b] { bucket_copied(b); });
+      continue;
+    }
+    for (const Range& run : unit.cut.runs(unit.reduced, index)) {
+      runtime::copy(compute_, to, unit.gradients.front().at(run.begin), run.count * element);
+      to += run.count * element;
     }
   }
+  if (gradient_tier_ != nullptr) return;
   ++updates_;
-  compute_.call_back([this, b, parts = std::move(parts)] {
-    loop_->post([this, b, parts] {
+  compute_.call_back([this, b] {
+    loop_->post([this, b] {
       --updates_;
-      gradient_.submit(parts, "gather of the gradients of " + states_->names(bundles_[b].buckets),
-                       [this, b] { gradients_here(b); });
+      bundles_[b].buckets_copying = 1;
+      bucket_copied(b);
     });
   });
+}
+
+/// Gathers go in one order on all ranks, whatever comes from a tier first.
+void Optimizer::bucket_copied(std::size_t bundle) {
+  if (--bundles_[bundle].buckets_copying > 0) return;
+  bundles_[bundle].copied = true;
+  for (; next_gather_ < bundles_.size() && bundles_[next_gather_].copied; ++next_gather_) {
+    Bundle& next = bundles_[next_gather_];
+    next.copied = false;
+    std::vector<HopPipeline::Part> parts;
+    for (std::size_t i = 0; i < next.buckets.size(); ++i) {
+      const BundleBucket& bucket = buckets_[next.first + i];
+      const UnitState& unit = states_->all()[bucket.bucket.unit];
+      parts.push_back({next.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
+                       unit.cut.slice(bucket.bucket.index), true});
+    }
+    gradient_.submit(std::move(parts), "gather of the gradients of " + states_->names(next.buckets),
+                     [this, b = next_gather_] { gradients_here(b); });
+  }
 }
 
 void Optimizer::gradients_here(std::size_t b) {
@@ -385,7 +412,7 @@ void Optimizer::bundle_refreshed(std::size_t b) {
   const auto step = refreshing_.front();
   if (--step->bundles_missing > 0) return;
   refreshing_.pop_front();
-  may_begin_ = next_bundle_ = next_refresh_ = 0;
+  may_begin_ = next_bundle_ = next_gather_ = next_refresh_ = 0;
   part_over(*step);
 }
 

@@ -12,6 +12,7 @@
 // still under way. Loop thread only.
 #pragma once
 
+#include "actors/gradient_tier.hpp"
 #include "actors/hop_pipeline.hpp"
 #include "actors/host_step.hpp"
 #include "actors/parameter_store.hpp"
@@ -50,12 +51,13 @@ class Optimizer {
                                    const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
                                    const Options& options, offload::TierPlan& tiers, runtime::MemoryPlan& plan);
 
-  /// `parameter_tier` is null where parameters live on the device. All outlive the optimizer.
+  /// `parameter_tier` is null where parameters live on the device, `gradient_tier` where sums of gradients do. All
+  /// outlive the optimizer.
   Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
             runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
             const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
-            ParameterTier* parameter_tier, runtime::Trace& trace, const Options& options, const Memory& memory,
-            const runtime::Arena& arena);
+            ParameterTier* parameter_tier, GradientTier* gradient_tier, runtime::Trace& trace, const Options& options,
+            const Memory& memory, const runtime::Arena& arena);
 
   /// Fills master weights that live off the device; before the first begin().
   void load(StateTier::Source weights, runtime::Handler done);
@@ -86,8 +88,10 @@ class Optimizer {
     std::vector<Bucket> buckets;
     std::size_t first = 0;  ///< number of the first bucket, the others follow
     std::size_t buckets_missing = 0;
+    std::size_t buckets_copying = 0;  ///< to `gradients`
+    bool copied = false;
     bool stepped = false;
-    std::byte* gradients = nullptr;   ///< place, where they are gathered
+    std::byte* gradients = nullptr;   ///< place, where they are gathered or come from a tier
     std::byte* parameters = nullptr;  ///< place, where they live off the device
   };
   struct BundleBucket {
@@ -107,6 +111,7 @@ class Optimizer {
   void begin_states();
   void begin_bundles();
   void gather_gradients(std::size_t bundle);
+  void bucket_copied(std::size_t bundle);
   void gradients_here(std::size_t bundle);
   void ready(std::size_t bucket);
   void compute(const offload::BucketPass& pass, runtime::Handler done);
@@ -125,6 +130,7 @@ class Optimizer {
   const ChunkSchedule* chunks_;
   ParameterStore* parameters_;
   ParameterTier* parameter_tier_;
+  GradientTier* gradient_tier_;
   runtime::Trace* trace_;
   StateTier states_tier_;
   std::unique_ptr<HostStep> host_step_;  ///< null: steps are the device's
@@ -142,6 +148,7 @@ class Optimizer {
   std::shared_ptr<Step> newest_;
   std::size_t may_begin_ = 0;     // bundles, of the first of refreshing_
   std::size_t next_bundle_ = 0;   // to begin
+  std::size_t next_gather_ = 0;   // of gradients
   std::size_t next_refresh_ = 0;  // to gather
   std::vector<std::size_t> buckets_missing_;  // by unit, of the refresh
   std::vector<std::byte*> free_gradient_places_, free_parameter_places_;

@@ -136,6 +136,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                           {.prefetch = options.prefetch,
                            .lends = plan.parameter_options.pulls && !plan.flow.gather_forward.empty()},
                           plan.tiers, plan.memory);
+  plan.gradient_memory = GradientTier::plan(*plan.states, options.tiers, plan.tiers, plan.memory);
+  plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
   plan.sync_options.prefetch = options.prefetch;
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;

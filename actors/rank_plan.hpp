@@ -82,6 +82,7 @@ struct RankPlan {
   ParameterStore::Memory parameter_memory;
   ParameterTier::Memory parameter_tier_memory;
   ChunkSchedule chunks;
+  GradientTier::Memory gradient_memory;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;
   Optimizer::Options optimizer_options;

@@ -52,11 +52,15 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, parameter_tier_.get(),
                                                  *plan_.stage, *plan_.states, *plan_.column, plan_.flow, trace_, plan_.parameter_options,
                                                  plan_.parameter_memory, arena_);
+  if (plan_.sync_options.in_tier) {
+    gradients_ = std::make_unique<GradientTier>(loop, tiers_, *reduce_, *plan_.states, plan_.gradient_memory, arena_);
+  }
   sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
                                          *plan_.column, plan_.flow, plan_.chunks, trace_, plan_.sync_options,
+                                         gradients_.get(),
                                          plan_.sync_memory, arena_);
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
-                                           plan_.chunks, *parameters_, parameter_tier_.get(), trace_,
+                                           plan_.chunks, *parameters_, parameter_tier_.get(), gradients_.get(), trace_,
                                            plan_.optimizer_options, plan_.optimizer_memory, arena_);
   sync_->when_reduced([this](std::size_t chunk) { optimizer_->reduced(chunk); });
   checkpoints_ = std::make_unique<ActivationTier>(loop, tiers_, *plan_.stage, plan_.checkpoint_memory);
@@ -130,7 +134,8 @@ void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float>
 
 bool Trainer::computing() const noexcept {
   return loader_.loading() || (validation_loader_ && validation_loader_->loading()) || optimizer_->computing() ||
-         sync_->computing() || parameters_->copying() || tiers_.transferring() || executor_.adding() ||
+         sync_->computing() || (gradients_ && gradients_->adding()) || parameters_->copying() ||
+         tiers_.transferring() || executor_.adding() ||
          stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
 }
 

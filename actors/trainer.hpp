@@ -112,6 +112,7 @@ class Trainer {
   std::unique_ptr<Loader> validation_loader_;
   std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;
+  std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<ActivationTier> checkpoints_;

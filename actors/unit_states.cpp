@@ -16,6 +16,7 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     : precision_(precision),
       parameters_on_device_(tiers.parameters == TierKind::device),
       separate_master_(actors::separate_master(precision, tiers.parameters)),
+      gradients_on_device_(tiers.gradients == TierKind::device),
       optimizer_on_device_(tiers.optimizer == TierKind::device) {
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
@@ -58,7 +59,8 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
                             parameters_on_device_ ? state.parameters.bytes() : 0);
     places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
                            state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
-    places.gradients = add(MemoryKind::gradients, name + " gradients", state.gradients.front().bytes(),
+    places.gradients = add(MemoryKind::gradients, name + " gradients",
+                           gradients_on_device_ ? state.gradients.front().bytes() : 0,
                            state.gradients.size());
     places.master = add(MemoryKind::optimizer, name + " master weights",
                         separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
@@ -86,7 +88,7 @@ void UnitStates::bind(const runtime::Arena& arena) {
       unit.v = arena.slot_as<float>(places_[u].moments, 1);
     }
     for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
-      unit.gradients[use].data = arena.slot(places_[u].gradients, use);
+      if (gradients_on_device_) unit.gradients[use].data = arena.slot(places_[u].gradients, use);
     }
   }
 }

@@ -77,6 +77,8 @@ class UnitStates {
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
+  /// Otherwise the sums of gradients have no address (gradient_tier.hpp).
+  [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Whether layers need a copy of some unit that is brought for them.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   /// Whether a microbatch's gradients are reduced before they are accumulated.
@@ -90,6 +92,7 @@ class UnitStates {
   models::Precision precision_;
   bool parameters_on_device_;
   bool separate_master_;
+  bool gradients_on_device_;
   bool optimizer_on_device_;
   std::vector<UnitState> units_;
   std::vector<Places> places_;

@@ -45,6 +45,7 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.reuse = options.shard.reuse;
   result.tiers.optimizer = options.tiers.optimizer;
   result.tiers.parameters = options.tiers.parameters;
+  result.tiers.gradients = options.tiers.gradients;
   result.tiers.activations = options.tiers.activations;
   result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
   result.tiers.chunk_buckets = static_cast<std::size_t>(options.tiers.chunk_buckets);

@@ -163,6 +163,7 @@ OptionBinding tier(actors::TierKind& field) {
 struct Offload {
   std::string_view name;
   actors::TierKind parameters = actors::TierKind::device;
+  actors::TierKind gradients = actors::TierKind::device;
   actors::TierKind optimizer = actors::TierKind::device;
   actors::TierKind activations = actors::TierKind::device;
 };
@@ -173,9 +174,9 @@ std::span<const Offload> offloads() {
   static constexpr std::array all{
       Offload{.name = "none"},
       Offload{.name = "myelin", .optimizer = host},
-      Offload{.name = "zero-offload", .optimizer = host},
-      Offload{.name = "infinity-cpu", .parameters = host, .optimizer = host, .activations = host},
-      Offload{.name = "infinity-nvme", .parameters = nvme, .optimizer = nvme, .activations = host},
+      Offload{.name = "zero-offload", .gradients = host, .optimizer = host},
+      Offload{.name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
+      Offload{.name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
   };
   return all;
 }
@@ -189,6 +190,7 @@ OptionBinding offload(TierOptions& field) {
               if (known.name != name) continue;
               field.offload = name;
               field.parameters = known.parameters;
+              field.gradients = known.gradients;
               field.optimizer = known.optimizer;
               field.activations = known.activations;
               return {};
@@ -325,6 +327,9 @@ OptionTable declare(Asked& asked) {
              tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
              tier(tiers.parameters)});
+  table.add({"gradient-tier", "NAME",
+             "where gradients are accumulated over the microbatches of a step: device, host or nvme",
+             tier(tiers.gradients)});
   table.add({"activation-tier", "NAME",
              "where activation checkpoints (--recompute) live between passes: device, host or nvme",
              tier(tiers.activations)});
@@ -414,7 +419,10 @@ void resolve_tiers(TierOptions& tiers, const Recompute& recompute, const OptionT
     tiers.activations = actors::TierKind::device;
   bool files = false;
   for (const auto& [flag, kind] :
-       {std::pair{"parameter", tiers.parameters}, {"optimizer", tiers.optimizer}, {"activation", tiers.activations}}) {
+       {std::pair{"parameter", tiers.parameters},
+        {"gradient", tiers.gradients},
+        {"optimizer", tiers.optimizer},
+        {"activation", tiers.activations}}) {
     if (kind != actors::TierKind::nvme) continue;
     files = true;
     if (nvme_directories(tiers).empty())

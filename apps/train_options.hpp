@@ -106,6 +106,7 @@ struct TierOptions {
   std::string offload = "none";  ///< a name for where all of them live, but for what was said of some
   actors::TierKind optimizer = actors::TierKind::device;
   actors::TierKind parameters = actors::TierKind::device;
+  actors::TierKind gradients = actors::TierKind::device;
   actors::TierKind activations = actors::TierKind::device;
   std::string nvme;                    ///< directories with commas between them; empty: none
   bool checksums = false;              ///< of what is read back from there

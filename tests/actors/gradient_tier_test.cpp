@@ -65,8 +65,8 @@ class Batches {
     }
     missing_ = uses_.size();
     for (std::size_t u = 0; u < uses_.size(); ++u) {
-      // Layers add to the sum so far; or the next microbatch comes when the place is free again; or all come at once
-      // in places of their own.
+      // Layers add to the sum so far; or the next microbatch comes when the place is free again; or all come at
+      // once in places of their own.
       const int microbatches = 1 + static_cast<int>(random_() % 3);
       if (!states().shards_gradients()) {
         keep_next(u, 0, microbatches);
@@ -177,8 +177,11 @@ class Batches {
       return;
     }
     const Bytes expected = part(use, use.sum, unit(use).gradients[0].range, bucket);
-    auto arrived = std::make_shared<Bytes>(expected.size());
-    tier_->fetch(use.unit, use.use, bucket, arrived->data(), [this, u, bucket, expected, arrived] {
+    auto arrived = std::make_shared<Bytes>(offload::Tier::whole_blocks(expected.size()));
+    const GradientTier::Stretch stretch = tier_->bucket(use.unit, bucket);
+    CHECK(stretch.elements() * size_of(dtype()) == expected.size());
+    tier_->fetch(use.unit, use.use, stretch, arrived->data(), [this, u, bucket, expected, arrived] {
+      arrived->resize(expected.size());
       CHECK(*arrived == expected);
       if (uses_[u].use == 0) return park(u, bucket);
       compare(u, bucket + 1);

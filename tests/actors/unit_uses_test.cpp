@@ -238,6 +238,7 @@ void check_every_grid(const models::Architecture& alike, const models::Architect
         options.reuse = reuse;
         options.recompute = recompute;
         for (const std::uint64_t seed : {2, 3, 4}) {
+          options.tiers.gradients = seed == 4 ? actors::TierKind::host : actors::TierKind::device;
           check_same_bits(reference, tests::run_simulated(architecture, tokens, options, seed));
         }
       }

@@ -137,6 +137,7 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
 TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refused") {
   check_refused(2, {"--optimizer-tier", "nvme"}, {"--optimizer-tier nvme", "--nvme"});
   check_refused(2, {"--parameter-tier", "nvme"}, {"--parameter-tier nvme", "--nvme"});
+  check_refused(2, {"--gradient-tier", "nvme"}, {"--gradient-tier nvme", "--nvme"});
   check_refused(2, {"--nvme", "/tmp"}, {"--nvme /tmp", "--optimizer-tier nvme"});
   check_refused(2, {"--optimizer-tier", "nvme", "--nvme", "/not/there"}, {"/not/there"});
   check_refused(2, {"--activation-tier", "nvme", "--recompute", "1"}, {"--activation-tier nvme", "--nvme"});

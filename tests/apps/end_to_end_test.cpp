@@ -106,6 +106,24 @@ TEST_CASE_FIXTURE(Fixture, "whatever leaves the device by name leaves every bit 
   check_same(expected, 2, join(grid, {"--offload", "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"}));
 }
 
+TEST_CASE_FIXTURE(Fixture, "where gradients are accumulated leaves every bit alone, with clipping and without") {
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  for (const Flags& grid : {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
+                            Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
+    const int ranks = grid[0] == "--microbatch-size" ? 1 : 4;
+    const Result expected = train(ranks, grid);
+    for (const auto* bucket : {"3000", "1000000"}) {
+      const Flags more = join(grid, {"--bucket-size", bucket});
+      check_same(expected, ranks, join(more, {"--gradient-tier", "host"}));
+      check_same(expected, ranks,
+                 join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk, "--nvme-checksums",
+                             "on"}));
+      CHECK(std::filesystem::is_empty(disk));
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   const Result expected = train(1);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {

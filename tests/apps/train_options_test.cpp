@@ -73,7 +73,10 @@ TEST_CASE("a name places all states, flags override it wherever they stand, and 
   const auto infinity = tiers({"--offload", "infinity-nvme", "--nvme", "/tmp", "--recompute", "1"});
   CHECK(infinity.parameters == nvme);
   CHECK(infinity.optimizer == nvme);
+  CHECK(infinity.gradients == nvme);
   CHECK(infinity.activations == host);
+  CHECK(tiers({"--offload", "zero-offload"}).gradients == host);
+  CHECK(tiers({"--offload", "myelin"}).gradients == device);
   CHECK(tiers({"--offload", "infinity-cpu"}).activations == device);
   CHECK(tiers({"--offload", "infinity-cpu"}).parameters == host);
   CHECK(tiers({"--offload", "myelin"}).optimizer == host);

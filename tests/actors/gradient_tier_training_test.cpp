@@ -1,0 +1,115 @@
+// Where sums of gradients live must not change a bit of what is trained.
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+using namespace ranvier;
+using actors::TierKind;
+using tests::check_same_bits;
+using tests::run_simulated;
+using tests::small_gpt;
+using tests::small_run;
+
+namespace {
+
+// Sanitizers watch the same code for a shorter time.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int orders = 1;
+#else
+constexpr int orders = 6;
+#endif
+
+}  // namespace
+
+TEST_CASE("gradients in host memory combine with every sharding and grid, under any order of messages") {
+  std::uint64_t seed = 0;
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    auto gpt = small_gpt();
+    gpt.precision = {dtype, dtype};
+    for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 4}, {2, 2}, {3, 2}}) {
+      for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig",
+                               "zero++", "GIN", "IGN", "NGI", "GNN"}) {
+        CAPTURE(std::string(name));
+        CAPTURE(g_inter);
+        CAPTURE(g_data);
+        auto options = small_run();
+        options.steps = 3;
+        options.precision = gpt.precision;
+        options.microbatch_size = 1;
+        options.clip = g_inter == 2 ? 0.5 : 0;  // without, chunks are stepped as they are reduced
+        options.grid = {g_inter, g_data};
+        options.group_size = g_data > 1 ? 2 : 1;
+        options.sharding = collectives::parse_sharding(name);
+        const auto on_device = run_simulated(gpt, options, 1);
+        for (int i = 0; i < orders; ++i) {
+          options.tiers = {.parameters = i % 5 == 4 ? TierKind::host : TierKind::device,
+                           .gradients = TierKind::host,
+                           .optimizer = i % 3 == 2 ? TierKind::host : TierKind::device,
+                           .bucket_elements = i % 3 == 0 ? 200u : 2000u,
+                           .depth = 1u + static_cast<unsigned>(i) % 3};
+          options.prefetch = i % 3;
+          const auto device = i % 2 == 0 ? tests::Devices::delayed : tests::Devices::inline_;
+          check_same_bits(on_device, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients in host memory are clipped, and dropped where they overflow, as on the device") {
+  auto gpt = small_gpt();
+  gpt.precision = {runtime::DType::f16, runtime::DType::f32};
+  for (const double clip : {0.0, 0.5}) {
+    for (const char* name : {"ddp", "zero2", "mics"}) {
+      CAPTURE(std::string(name));
+      auto options = small_run();
+      options.steps = 5;
+      options.precision = gpt.precision;
+      options.clip = clip;
+      options.loss_scale = {.scale = 1024, .dynamic = true};
+      options.grid = {2, 2};
+      options.group_size = 2;
+      options.sharding = collectives::parse_sharding(name);
+      options.fault = actors::TrainerOptions::Fault{
+          .rank = 1, .step = 3, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+      const auto on_device = run_simulated(gpt, options, 1);
+      CHECK(on_device.steps[2].skipped);
+      for (const std::size_t bucket : {33, 700, 1 << 20}) {
+        options.tiers = {.gradients = TierKind::host, .bucket_elements = bucket};
+        check_same_bits(on_device, run_simulated(gpt, options, 3, {}, 1 << 20, tests::Devices::delayed));
+      }
+    }
+  }
+}
+
+TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk at a time and a few") {
+  const auto architecture = models::make_gpt(small_gpt(12));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = small_run();
+  const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  options.tiers.gradients = TierKind::host;
+  const auto in_tier = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  std::size_t sums = 0, largest_chunk = 0;
+  for (const actors::UnitState& unit : on_device.states->all()) {
+    sums += unit.gradients.size() * unit.gradients[0].bytes();
+  }
+  for (const actors::ChunkSchedule::Chunk& chunk : in_tier.chunks.chunks) {
+    std::size_t bytes = 0;
+    for (const auto& [u, index] : in_tier.chunks.buckets(chunk)) {
+      const actors::UnitState& unit = in_tier.states->all()[u];
+      bytes += offload::Tier::whole_blocks(unit.cut.elements(unit.gradients[0].range, index) * sizeof(float));
+    }
+    largest_chunk = std::max(largest_chunk, bytes);
+  }
+  const std::size_t places = std::min<std::size_t>(3, in_tier.chunks.chunks.size());
+  using runtime::MemoryKind;
+  using runtime::MemorySpace;
+  CHECK(on_device.memory.bytes(MemorySpace::device, MemoryKind::gradients) >= sums);
+  CHECK(in_tier.memory.bytes(MemorySpace::pinned, MemoryKind::gradients) >= sums);
+  CHECK(in_tier.memory.bytes(MemorySpace::device, MemoryKind::gradients) == places * largest_chunk);
+}
