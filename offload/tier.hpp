@@ -1,5 +1,5 @@
-// A tier keeps bytes that have left the device: host memory (host_tier.hpp) or files (file_tier.hpp). Regions are
-// reserved before the first step, as the rest of a run's memory is; then ranges of them are fetched and stored.
+// A tier keeps bytes that have left the device (file_tier.hpp). Regions are reserved before the first step, as the rest
+// of a run's memory is; then ranges of them are fetched and stored.
 //
 //   const Region states = tier.reserve(MemoryKind::optimizer, "optimizer states", bytes);
 //   tier.plan(plan);                                   // the memory that the tier itself needs

@@ -12,7 +12,6 @@
 #pragma once
 
 #include "offload/host_pool.hpp"
-#include "offload/host_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device.hpp"
 

@@ -1,11 +1,11 @@
 #include "offload/bucket_pipeline.hpp"
 
-#include "offload/bucket_states.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/simulation.hpp"
 #include "tests/offload/blocks.hpp"
+#include "tests/offload/bucket_states.hpp"
 #include "tests/offload/simulated_tier.hpp"
 #include "tests/seeds.hpp"
 
@@ -174,7 +174,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
       EventLoop& loop = simulation.loop(0);
       const auto delay = [&] { return std::chrono::microseconds(random() % 500); };
       SimulatedTier tier(loop, delay);
-      BucketStates states(tier, layout, "states", counting);
+      BucketStates states(tier, layout, counting);
       tier.start();
       for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket)
         std::memcpy(tier.bytes()[0].data() + layout.record_offset(bucket), plain[0].data() + layout.begin(bucket),

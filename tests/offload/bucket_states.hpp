@@ -1,0 +1,40 @@
+// The states of a pipeline's buckets where a test keeps them: one region of a tier, or two where a step's answer flips
+// between them. It has the fetch and store of a BucketPipeline.
+#pragma once
+
+#include "offload/bucket_layout.hpp"
+#include "offload/bucket_pipeline.hpp"
+#include "offload/tier.hpp"
+
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ranvier::offload::tests {
+
+class BucketStates {
+ public:
+  /// Reserves the regions. The tier, not started yet, outlives this.
+  BucketStates(Tier& tier, BucketLayout layout, Counting counting) : tier_(tier), layout_(std::move(layout)) {
+    for (int copy = 0; copy < (counting == Counting::by_flip ? 2 : 1); ++copy)
+      copies_.push_back(tier.reserve(runtime::MemoryKind::optimizer, "states", layout_.region_bytes()));
+  }
+
+  /// Brings a bucket's record from the copy that counts.
+  void fetch(const BucketPass& pass, std::span<std::byte> slot, runtime::Handler done) {
+    tier_.fetch(copies_[pass.from], layout_.record_offset(pass.bucket),
+                slot.first(layout_.record_bytes(pass.bucket)), std::move(done));
+  }
+  /// Puts it into the copy that the step writes.
+  void store(const BucketPass& pass, std::span<const std::byte> slot, runtime::Handler done) {
+    tier_.store(copies_[pass.to], layout_.record_offset(pass.bucket),
+                slot.first(layout_.record_bytes(pass.bucket)), std::move(done));
+  }
+
+ private:
+  Tier& tier_;
+  const BucketLayout layout_;
+  std::vector<Region> copies_;
+};
+
+}  // namespace ranvier::offload::tests
