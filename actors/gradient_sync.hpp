@@ -68,8 +68,7 @@ class GradientSync {
                runtime::StreamView compute, runtime::StreamView accumulate, const models::Stage& stage,
                const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,
                const ChunkSchedule& chunks, runtime::Trace& trace, Options options, GradientTier* tier,
-               const Memory& memory,
-               const runtime::Arena& arena);
+               const Memory& memory, const runtime::Arena& arena);
 
   /// Called with each chunk's number when its gradients are reduced, in the order of the chunks. Once, before start().
   void when_reduced(std::function<void(std::size_t chunk)> reduced) { chunk_reduced_ = std::move(reduced); }

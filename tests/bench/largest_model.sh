@@ -73,6 +73,6 @@ for case in "${cases[@]}"; do
   awk -v name="$name" -v n="$best" -v p="$(parameters)" -v budget="$budget" -v device="$(planned device)" \
     -v host="$(planned pinned)" -v nvme="$(planned nvme)" -v s="$seconds" 'BEGIN {
     printf "{\"placement\": \"%s\", \"layers\": %d, \"hidden\": %d, \"parameters\": %.4g, \"of_20_bytes\": %.2f, ", name, n, 64 * n, p, p / (budget / 20)
-    printf "\"device_bytes\": %d, \"host_bytes\": %d, \"nvme_bytes\": %d, \"step_seconds\": %.2f}\n", device, host, nvme, s }'
+    printf "\"device_bytes\": %.0f, \"host_bytes\": %.0f, \"nvme_bytes\": %.0f, \"step_seconds\": %.2f}\n", device, host, nvme, s }'
   rm -f "$folder/metrics"
 done

@@ -68,6 +68,6 @@ for i in "${!cases[@]}"; do
   awk -v name="${cases[$i]%%|*}" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
     -v read="$(rate read)" -v write="$(rate write)" 'BEGIN {
     printf "{\"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f", name, s, s / d
-    if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %d, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
+    if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %.0f, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
     print "}" }'
 done
