@@ -28,6 +28,16 @@ add_library(ranvier_uring INTERFACE)
 target_include_directories(ranvier_uring SYSTEM INTERFACE ${RANVIER_URING_INCLUDE})
 target_link_libraries(ranvier_uring INTERFACE ${RANVIER_URING_LIBRARY})
 
+# PCRE2 on bytes, for the regular expression that cuts text into words.
+find_path(RANVIER_PCRE2_INCLUDE pcre2.h)
+find_library(RANVIER_PCRE2_LIBRARY pcre2-8)
+if(NOT RANVIER_PCRE2_INCLUDE OR NOT RANVIER_PCRE2_LIBRARY)
+  message(FATAL_ERROR "PCRE2 was not found: install libpcre2-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
+add_library(ranvier_pcre2 INTERFACE)
+target_include_directories(ranvier_pcre2 SYSTEM INTERFACE ${RANVIER_PCRE2_INCLUDE})
+target_link_libraries(ranvier_pcre2 INTERFACE ${RANVIER_PCRE2_LIBRARY})
+
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)
 endif()

@@ -10,7 +10,7 @@
 set -euo pipefail
 
 packages=(cmake g++ iproute2 ninja-build pkg-config
-          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev liburing-dev openmpi-bin)
+          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev openmpi-bin)
 
 [ -r /etc/os-release ] && . /etc/os-release
 case "${ID:-}:${VERSION_ID:-}" in

@@ -1,0 +1,86 @@
+// The tokens of a byte-level byte pair encoding (GPT-2, "Language Models are Unsupervised Multitask Learners",
+// §2.2) and the merges that make them: a word starts as its bytes, and of all neighbours that some merge joins,
+// those of the lowest rank are joined first, until none is left. Data alone; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+/// The spelling of the token that stands between documents.
+inline constexpr std::string_view end_of_text_spelling = "<|endoftext|>";
+
+class BpeVocabulary {
+ public:
+  struct Merge {
+    std::int32_t left = 0;
+    std::int32_t right = 0;
+    std::int32_t rank = 0;
+    std::int32_t token = 0;  ///< what the two become
+  };
+
+  /// `tokens[id]` is what token `id` stands for, and `end_of_text` the one that no text becomes. Throws
+  /// ErrorCode::data, naming `origin`, if one of the 256 bytes is no token, two tokens but the end of text are the
+  /// same bytes, or one is empty. Merges are of tokens; of two that join the same pair the lower rank holds.
+  BpeVocabulary(const std::string& origin, std::span<const std::string> tokens, std::int32_t end_of_text,
+                std::span<const Merge> merges);
+
+  [[nodiscard]] std::int32_t size() const noexcept { return static_cast<std::int32_t>(begins_.size()) - 1; }
+  [[nodiscard]] std::int32_t end_of_text() const noexcept { return end_of_text_; }
+  [[nodiscard]] std::int32_t token_of(std::uint8_t byte) const noexcept { return byte_tokens_[byte]; }
+
+  /// Of a token below size().
+  [[nodiscard]] std::string_view bytes_of(std::int32_t token) const noexcept {
+    const auto i = static_cast<std::size_t>(token);
+    return {bytes_.data() + begins_[i], begins_[i + 1] - begins_[i]};
+  }
+
+  struct Joined {
+    std::uint32_t rank = no_merge;
+    std::int32_t token = 0;
+  };
+  static constexpr std::uint32_t no_merge = ~std::uint32_t{0};
+  /// What two neighbours become; rank no_merge if they stay apart.
+  [[nodiscard]] Joined join(std::int32_t left, std::int32_t right) const noexcept {
+    const std::uint64_t pair = key(left, right);
+    for (std::size_t i = slot(pair);; i = (i + 1) & mask_) {
+      if (slots_[i].pair == pair) return slots_[i].joined;
+      if (slots_[i].pair == empty) return {};
+    }
+  }
+
+  /// Appends what the tokens stand for: the inverse of encoding, also on bytes that are no UTF-8. Throws
+  /// ErrorCode::data for a token that is not below size().
+  void decode(std::span<const std::int32_t> tokens, std::string& to) const;
+
+ private:
+  struct Slot {
+    std::uint64_t pair = empty;
+    Joined joined;
+  };
+  static constexpr std::uint64_t empty = ~std::uint64_t{0};
+
+  static std::uint64_t key(std::int32_t left, std::int32_t right) noexcept {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+  }
+  [[nodiscard]] std::size_t slot(std::uint64_t pair) const noexcept {
+    return static_cast<std::size_t>(pair * 0x9e3779b97f4a7c15u >> 32) & mask_;
+  }
+
+  std::string origin_;
+  std::string bytes_;                // of all tokens, one after another
+  std::vector<std::size_t> begins_;  // of each, and the end of the last
+  std::array<std::int32_t, 256> byte_tokens_{};
+  std::vector<Slot> slots_;  // open addressing, at most half full
+  std::size_t mask_ = 0;
+  std::int32_t end_of_text_ = 0;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,110 @@
+// MB of text per second that become tokens, beside how fast words alone are found; then back again. One JSON line
+// per case.
+//
+//   tokenizer_bench TOKENIZER FILE... [--threads N] [--write-tokens FILE]
+//
+// TOKENIZER is what gpt2: is given in ranvier-train's --tokenizer. --write-tokens keeps the tokens of the last
+// file, int32, for comparing with another encoder.
+#include "models/text/bpe_encoder.hpp"
+#include "models/text/bpe_files.hpp"
+#include "models/text/word_splitter.hpp"
+#include "runtime/memory_map.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+/// Seconds of the quickest call within about a second.
+double quickest(const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e9, total = 0;
+  for (int i = 0; i < 3 || (total < 1 && i < 1000); ++i) {
+    const auto begin = Clock::now();
+    work();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  return best;
+}
+
+void print(const char* what, const std::string& file, int threads, std::size_t bytes, double seconds,
+           std::size_t count) {
+  fmt::print(R"({{"bench": "tokenizer", "case": "{}", "file": "{}", "threads": {}, "bytes": {}, "count": {}, )"
+             R"("mb_per_second": {:.1f}}})"
+             "\n",
+             what, file, threads, bytes, count, static_cast<double>(bytes) / seconds * 1e-6);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto option = [&](const char* name, std::string value) {
+    const auto at = std::find(arguments.begin(), arguments.end(), name);
+    if (at == arguments.end() || at + 1 == arguments.end()) return value;
+    value = at[1];
+    arguments.erase(at, at + 2);
+    return value;
+  };
+  const int most_threads = std::atoi(option("--threads", "2").c_str());
+  const std::string tokens_path = option("--write-tokens", "");
+  if (arguments.size() < 2 || most_threads < 1) {
+    fmt::print(stderr, "usage: tokenizer_bench TOKENIZER FILE... [--threads N] [--write-tokens FILE]\n");
+    return EXIT_FAILURE;
+  }
+  const BpeVocabulary vocabulary = read_bpe_vocabulary(arguments[0]);
+  std::vector<std::int32_t> tokens;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string name = std::filesystem::path(arguments[i]).filename();
+    const runtime::MemoryMap map(arguments[i]);
+    const std::string text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    WordSplitter splitter;
+    std::size_t words = 0;
+    const double splitting = quickest([&] {
+      words = 0;
+      splitter.start(text);
+      while (!splitter.next().empty()) ++words;
+    });
+    print("words", name, 1, text.size(), splitting, words);
+    for (int threads = 1; threads <= most_threads; ++threads) {
+      const auto encode = [&](TextEncoder& encoder) {
+        tokens.clear();
+        encoder.encode(text, tokens);
+      };
+      const double cold = quickest([&] {
+        TextEncoder encoder(vocabulary, threads);
+        encode(encoder);
+      });
+      print("encode, no word met before", name, threads, text.size(), cold, tokens.size());
+      TextEncoder encoder(vocabulary, threads);
+      print("encode", name, threads, text.size(), quickest([&] { encode(encoder); }), tokens.size());
+    }
+    std::string back;
+    const double decoding = quickest([&] {
+      back.clear();
+      vocabulary.decode(tokens, back);
+    });
+    if (back != text) {
+      fmt::print(stderr, "{}: the decoded text is another\n", arguments[i]);
+      return EXIT_FAILURE;
+    }
+    print("decode", name, 1, text.size(), decoding, tokens.size());
+  }
+  if (!tokens_path.empty())
+    std::ofstream(tokens_path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(tokens.data()),
+               static_cast<std::streamsize>(tokens.size() * sizeof tokens[0]));
+}

@@ -1,0 +1,200 @@
+// A byte-level BPE small enough to be made in a test, in every kind of file that is read, and a plain encoder to
+// hold the fast one against: OpenAI's encoder.py said again, on characters and strings.
+#pragma once
+
+#include "models/text/utf8.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::tests {
+
+struct SmallTokenizer {
+  /// Of bytes, in the order of their ranks; each joins what bytes and earlier merges make.
+  std::vector<std::pair<std::string, std::string>> merges = {
+      {" ", "t"},    {"h", "e"},  {" t", "he"},         {"i", "n"},       {"a", "a"},       {"aa", "aa"},
+      {"r", "e"},    {" ", " "},  {"  ", "  "},         {"\xe4", "\xb8"}, {"\n", "\n"},     {"'", "s"},
+      {" ", "w"},    {"o", "r"},  {" w", "or"},         {"l", "d"},       {" wor", "ld"},   {"\xff", "\xff"},
+      {"1", "2"},    {"12", "3"}, {"e", "n"},           {"b", "a"},       {"\xf0", "\x9f"}, {"\xf0\x9f", "\x98"},
+      {"aaaa", "a"}, {"<", "|"},  {"\xe4\xb8", "\xad"}, {"in", "g"},
+  };
+
+  [[nodiscard]] int end_of_text() const { return 256 + static_cast<int>(merges.size()); }
+
+  /// By number, as GPT-2 counts: bytes in the order of their spellings, merges, the end of text.
+  [[nodiscard]] std::vector<std::string> tokens() const {
+    std::vector<std::string> list;
+    for (const auto& [character, byte] : alphabet()) list.emplace_back(1, byte);
+    for (const auto& [left, right] : merges) list.push_back(left + right);
+    list.emplace_back("<|endoftext|>");
+    return list;
+  }
+
+  /// Characters and the bytes that they spell, in GPT-2's order.
+  [[nodiscard]] static std::vector<std::pair<char32_t, char>> alphabet() {
+    std::vector<std::pair<char32_t, char>> list;
+    const auto add = [&](char32_t character, int byte) { list.emplace_back(character, static_cast<char>(byte)); };
+    for (int byte = 33; byte < 127; ++byte) add(static_cast<char32_t>(byte), byte);
+    for (int byte = 161; byte < 173; ++byte) add(static_cast<char32_t>(byte), byte);
+    for (int byte = 174; byte < 256; ++byte) add(static_cast<char32_t>(byte), byte);
+    char32_t next = 256;
+    for (int byte = 0; byte < 33; ++byte) add(next++, byte);
+    for (int byte = 127; byte < 161; ++byte) add(next++, byte);
+    add(next, 173);
+    return list;
+  }
+
+  [[nodiscard]] static std::string spelled(const std::string& bytes) {
+    std::map<char, char32_t> characters;
+    for (const auto& [character, byte] : alphabet()) characters[byte] = character;
+    std::string text;
+    for (const char byte : bytes) models::append_utf8(characters.at(byte), text);
+    return text;
+  }
+
+  [[nodiscard]] static std::string in_json(const std::string& text) {
+    std::string out = "\"";
+    for (const char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    return out + '"';
+  }
+
+  [[nodiscard]] std::string encoder_json() const {
+    std::string json;
+    const auto list = tokens();
+    for (std::size_t id = 0; id < list.size(); ++id) {
+      const std::string name = static_cast<int>(id) == end_of_text() ? list[id] : spelled(list[id]);
+      json += (id == 0 ? "{" : ", ") + in_json(name) + ": " + std::to_string(id);
+    }
+    return json + "}";
+  }
+
+  [[nodiscard]] std::string vocab_bpe() const {
+    std::string text = "#version: 0.2\n";
+    for (const auto& [left, right] : merges) text += spelled(left) + " " + spelled(right) + "\n";
+    return text;
+  }
+
+  /// `as_pairs`: merges as newer files have them.
+  [[nodiscard]] std::string tokenizer_json(bool as_pairs = false) const {
+    std::string list;
+    for (const auto& [left, right] : merges) {
+      list += list.empty() ? "" : ", ";
+      list += as_pairs ? fmt::format("[{}, {}]", in_json(spelled(left)), in_json(spelled(right)))
+                       : in_json(fmt::format("{} {}", spelled(left), spelled(right)));
+    }
+    return std::string(R"({"version": "1.0", "truncation": null, "added_tokens": [{"id": )") +
+           std::to_string(end_of_text()) +
+           R"(, "content": "<|endoftext|>", "special": true}], "normalizer": null, "pre_tokenizer": )"
+           R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, )"
+           R"("model": {"type": "BPE", "dropout": null, "continuing_subword_prefix": "", "vocab": )" +
+           encoder_json() + R"(, "merges": [)" + list + "]}}";
+  }
+
+  [[nodiscard]] std::string tiktoken() const {
+    static constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    const auto list = tokens();
+    for (int id = 0; id < end_of_text(); ++id) {
+      const std::string& bytes = list[static_cast<std::size_t>(id)];
+      for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        std::uint32_t bits = 0;
+        const std::size_t here = std::min<std::size_t>(3, bytes.size() - i);
+        for (std::size_t k = 0; k < 3; ++k)
+          bits = bits << 8 | (k < here ? static_cast<std::uint8_t>(bytes[i + k]) : 0);
+        for (std::size_t k = 0; k < 4; ++k) text += k <= here ? digits[bits >> (18 - 6 * k) & 63] : '=';
+      }
+      text += " " + std::to_string(id) + "\n";
+    }
+    return text;
+  }
+
+  /// The words of encoder.py's expression, where a character that is not ASCII is of the class that `kinds` says
+  /// and a byte that is no character is 'o', other. Kinds: letter 'l', number 'n', blank 'b', other 'o'.
+  [[nodiscard]] static std::vector<std::string> words(const std::string& text,
+                                                      const std::map<char32_t, char>& kinds) {
+    std::vector<std::string> characters;
+    std::vector<char> kind;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t length = models::character_bytes(text, at);
+      const char32_t c = length == 0 ? 0 : models::character_at(text, at);
+      characters.push_back(text.substr(at, std::max<std::size_t>(length, 1)));
+      at += characters.back().size();
+      if (length == 0)
+        kind.push_back('o');
+      else if (c >= 0x80)
+        kind.push_back(kinds.at(c));
+      else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        kind.push_back('l');
+      else if (c >= '0' && c <= '9')
+        kind.push_back('n');
+      else
+        kind.push_back(c == ' ' || (c >= 9 && c <= 13) ? 'b' : 'o');
+    }
+    const std::size_t n = characters.size();
+    const auto run = [&](std::size_t at) {  // the end of the characters of one kind
+      std::size_t end = at;
+      while (end < n && kind[end] == kind[at]) ++end;
+      return end;
+    };
+    std::vector<std::string> found;
+    for (std::size_t at = 0; at < n;) {
+      std::size_t end = 0;
+      if (characters[at] == "'") {
+        for (const char* tail : {"s", "t", "re", "ve", "m", "ll", "d"}) {
+          const std::size_t length = std::string(tail).size();
+          std::string next;
+          for (std::size_t i = at + 1; i < std::min(n, at + 1 + length); ++i) next += characters[i];
+          if (end == 0 && next == tail) end = at + 1 + length;
+        }
+      }
+      if (end == 0 && kind[at] != 'b') end = run(at);
+      if (end == 0 && characters[at] == " " && at + 1 < n && kind[at + 1] != 'b') end = run(at + 1);
+      if (end == 0) end = run(at) == n || run(at) == at + 1 ? run(at) : run(at) - 1;
+      std::string word;
+      for (; at < end; ++at) word += characters[at];
+      found.push_back(word);
+    }
+    return found;
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> merged(const std::string& word) const {
+    std::vector<std::string> parts;
+    for (const char byte : word) parts.emplace_back(1, byte);
+    for (bool joined = true; joined;) {
+      joined = false;
+      for (const auto& [left, right] : merges) {
+        std::vector<std::string> next;
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+          const bool joins = i + 1 < parts.size() && parts[i] == left && parts[i + 1] == right;
+          next.push_back(joins ? left + right : parts[i]);
+          i += joins;
+        }
+        joined = next.size() < parts.size();
+        parts = next;
+        if (joined) break;
+      }
+    }
+    std::map<std::string, std::int32_t> ids;
+    const auto list = tokens();
+    for (std::size_t id = 0; id + 1 < list.size(); ++id) ids[list[id]] = static_cast<std::int32_t>(id);
+    std::vector<std::int32_t> result;
+    for (const auto& part : parts) result.push_back(ids.at(part));
+    return result;
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> encoded(const std::string& text,
+                                                  const std::map<char32_t, char>& kinds = {}) const {
+    std::vector<std::int32_t> result;
+    for (const auto& word : words(text, kinds))
+      for (const std::int32_t token : merged(word)) result.push_back(token);
+    return result;
+  }
+};
+
+}  // namespace ranvier::tests

@@ -1,0 +1,294 @@
+#include "models/text/bpe_encoder.hpp"
+#include "models/text/bpe_files.hpp"
+#include "tests/models/small_tokenizer.hpp"
+#include "tests/random_seed.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::SmallTokenizer;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+using Words = std::vector<std::string>;
+
+/// Characters that are easily taken for another kind.
+const std::map<char32_t, char> kinds = {
+    {0x85, 'b'},   {0xa0, 'b'},  {0x2003, 'b'}, {0x2028, 'b'},  {0x3000, 'b'},  {0x1680, 'b'}, {0x180e, 'o'},
+    {0x200b, 'o'}, {0x301, 'o'}, {0xfeff, 'o'}, {0x1f600, 'o'}, {0x1f3fd, 'o'}, {0xb2, 'n'},   {0x2167, 'n'},
+    {0x663, 'n'},  {0xe9, 'l'},  {0x4e2d, 'l'}, {0x4e00, 'l'},  {0xaa, 'l'},    {0x2b0, 'l'},  {0x416, 'l'},
+};
+
+struct Fixture {
+  TemporaryFolder folder;
+  SmallTokenizer small;
+
+  BpeVocabulary openai() const {
+    folder.write("gpt2/encoder.json", small.encoder_json());
+    folder.write("gpt2/vocab.bpe", small.vocab_bpe());
+    return read_bpe_vocabulary(folder.path() / "gpt2");
+  }
+  static Error refusal_of(const std::filesystem::path& path) {
+    return error_of([&] { static_cast<void>(read_bpe_vocabulary(path)); });
+  }
+  Error refusal(const std::string& name, const std::string& content) const {
+    const auto path = folder.write(name, content);
+    return refusal_of(path.extension() == ".bpe" ? path.parent_path() : path);
+  }
+};
+
+Tokens encode(const BpeVocabulary& vocabulary, const std::string& text,
+              SpelledSpecials specials = SpelledSpecials::text) {
+  BpeEncoder encoder(vocabulary, specials);
+  Tokens tokens;
+  encoder.encode(text, tokens);
+  return tokens;
+}
+
+std::string decode(const BpeVocabulary& vocabulary, const Tokens& tokens) {
+  std::string text;
+  vocabulary.decode(tokens, text);
+  return text;
+}
+
+Words words_of(std::string_view text) {
+  WordSplitter splitter;
+  splitter.start(text);
+  Words words;
+  for (auto word = splitter.next(); !word.empty(); word = splitter.next()) words.emplace_back(word);
+  return words;
+}
+
+/// Characters of all kinds, runs of some, and bytes that are no UTF-8.
+std::string random_text(std::mt19937_64& random, std::size_t pieces) {
+  static const Words parts = {
+      "the",  " the",     " world",       "'s",           "'re",      "'ll",  "'",    "123",
+      " ",    "  ",       "\n",           "\t",           "\r\n",     "aaaa", "!",    "<|endoftext|>",
+      "\xff", "\xe4\xb8", "\xf0\x9f\x98", "\xed\xa0\x80", "\xc0\x80", "\x1c", "\x01", "ing"};
+  std::string text;
+  while (pieces-- > 0) {
+    std::string part;
+    const auto pick = random() % (parts.size() + kinds.size());
+    if (pick < parts.size())
+      part = parts[pick];
+    else
+      append_utf8(std::next(kinds.begin(), static_cast<std::ptrdiff_t>(pick - parts.size()))->first, part);
+    for (auto times = random() % 16 == 0 ? random() % 120 : 1; times > 0; --times) text += part;
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("text is cut into words as GPT-2 cuts it") {
+  CHECK(words_of("").empty());
+  CHECK(words_of("Hello world, it's 2024!") == Words{"Hello", " world", ",", " it", "'s", " 2024", "!"});
+  CHECK(words_of("we'll've 'S") == Words{"we", "'ll", "'ve", " '", "S"});
+  CHECK(words_of("a   b\n\n  c \n") == Words{"a", "  ", " b", "\n\n ", " c", " \n"});
+  CHECK(words_of("a\tb") == Words{"a", "\t", "b"});
+  CHECK(words_of("x\u00a0\u00a0y") == Words{"x", "\u00a0", "\u00a0", "y"});
+  CHECK(words_of("中文。１２ \u3000x") == Words{"中文", "。", "１２", " ", "\u3000", "x"});
+  CHECK(words_of("a\u180e b") == Words{"a", "\u180e", " b"});
+  CHECK(words_of("ok\xff\xfe ok \xe4\xb8") == Words{"ok", "\xff\xfe", " ok", " \xe4\xb8"});
+}
+
+TEST_CASE("words of random text are those that a plain reading of the expression finds") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = random_text(random, 1 + random() % 60);
+    CAPTURE(text);
+    CHECK(words_of(text) == SmallTokenizer::words(text, kinds));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "random bytes and characters become the tokens of a plain encoder, and themselves again") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  const BpeVocabulary vocabulary = openai();
+  CHECK(vocabulary.size() == small.end_of_text() + 1);
+  BpeEncoder encoder(vocabulary);
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = random_text(random, 1 + random() % 100);
+    Tokens tokens;
+    encoder.encode(text, tokens);
+    CHECK(tokens == small.encoded(text, kinds));
+    CHECK(decode(vocabulary, tokens) == text);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "words of any length are merged alike, and long ones in no more than a moment") {
+  const BpeVocabulary vocabulary = openai();
+  for (const std::size_t length : {1, 2, 5, 37, 38, 39, 40, 191, 192, 193, 194, 500}) {
+    for (const char* unit : {"a", "ab", "the", "中", "aaaab"}) {
+      std::string word;
+      while (word.size() < length) word += unit;
+      CAPTURE(word);
+      CHECK(encode(vocabulary, word) == small.encoded(word, kinds));
+    }
+  }
+  const std::string endless(2'000'000, 'a');  // with a look at all parts for each merge: hours
+  const Tokens tokens = encode(vocabulary, endless);
+  CHECK(tokens == Tokens(endless.size() / 4, encode(vocabulary, "aaaa").front()));
+}
+
+TEST_CASE_FIXTURE(Fixture, "every kind of tokenizer file gives the same tokens") {
+  const BpeVocabulary one = openai();
+  folder.write("names/vocab.json", small.encoder_json());
+  folder.write("names/merges.txt", small.vocab_bpe());
+  folder.write("hugging/tokenizer.json", small.tokenizer_json());
+  folder.write("pairs/tokenizer.json", small.tokenizer_json(true));
+  folder.write("ranks/small.tiktoken", small.tiktoken());
+  std::mt19937_64 random(7);
+  const std::string text = random_text(random, 2000);
+  for (const char* path :
+       {"names", "hugging", "hugging/tokenizer.json", "pairs", "ranks", "ranks/small.tiktoken"}) {
+    CAPTURE(path);
+    const BpeVocabulary other = read_bpe_vocabulary(folder.path() / path);
+    CHECK(other.size() == one.size());
+    CHECK(other.end_of_text() == one.end_of_text());
+    CHECK(encode(other, text) == encode(one, text));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "spelling the end of text gives its token where that is asked for and nowhere else") {
+  const BpeVocabulary vocabulary = openai();
+  const std::string text = "the<|endoftext|><|endoftext|> world<|endoftext";
+  CHECK(encode(vocabulary, text) == small.encoded(text));
+  Tokens expected = small.encoded("the");
+  expected.insert(expected.end(), 2, vocabulary.end_of_text());
+  for (const std::int32_t token : small.encoded(" world<|endoftext")) expected.push_back(token);
+  CHECK(encode(vocabulary, text, SpelledSpecials::token) == expected);
+  CHECK(decode(vocabulary, expected) == text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  const BpeVocabulary vocabulary = openai();
+  std::string text = random_text(random, 60'000);
+  text += std::string(200'000, 'a') + " " + std::string(200'000, ' ') + "b";  // no place to cut for long
+  text += random_text(random, 20'000);
+  for (const auto specials : {SpelledSpecials::text, SpelledSpecials::token}) {
+    const Tokens expected = encode(vocabulary, text, specials);
+    for (const int threads : {1, 2, 3}) {
+      TextEncoder encoder(vocabulary, threads, specials);
+      Tokens tokens;
+      for (int again = 0; again < 2; ++again) {
+        tokens.clear();
+        encoder.encode(text, tokens);
+        CHECK(tokens == expected);
+      }
+      encoder.encode("", tokens);
+      CHECK(tokens.size() == expected.size());
+    }
+  }
+}
+
+TEST_CASE("cutting a text where that is allowed never changes a word") {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  for (int i = 0; i < 50; ++i) {
+    const std::string text = random_text(random, 40);
+    const Words whole = words_of(text);
+    for (std::size_t cut = last_cut(text, text.size()); cut > 0; cut = last_cut(text, cut - 1)) {
+      CAPTURE(cut);
+      Words both = words_of(text.substr(0, cut));
+      for (auto& word : words_of(text.substr(cut))) both.push_back(word);
+      CHECK(both == whole);
+      CHECK(first_cut(text, cut) == cut);
+      CHECK(last_cut(text, cut) == cut);
+    }
+  }
+  CHECK(last_cut("ab cd", 5) == 2);
+  CHECK(last_cut("ab cd", 1) == 0);
+  CHECK(last_cut("", 5) == 0);
+  CHECK(first_cut("ab cd", 3) == 5);
+}
+
+TEST_CASE_FIXTURE(Fixture, "tokens of another tokenizer are not decoded") {
+  const BpeVocabulary vocabulary = openai();
+  const auto error = error_of([&] { decode(vocabulary, {0, vocabulary.size()}); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "encoder.json"));
+  CHECK(error_of([&] { decode(vocabulary, {-1}); }).code() == ErrorCode::data);
+}
+
+TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, place and reason") {
+  openai();
+  const auto merges = [&](const std::string& more) { return refusal("gpt2/vocab.bpe", small.vocab_bpe() + more); };
+  const std::string line = std::to_string(small.vocab_bpe().size());
+  CHECK(says(merges("a\n"), "vocab.bpe: line 30 at offset " + line + ": not two tokens"));
+  CHECK(says(merges("a b c\n"), "not two tokens"));
+  CHECK(says(merges("a b\n"), "'a' + 'b': 'ab' is no token of "));
+  CHECK(says(merges("h e\n"), "at offset " + line + " makes what one before it makes"));
+  CHECK(says(refusal("gpt2/vocab.bpe", "Ġt he\n"), "at offset 0 joins what none before it makes"));
+  folder.write("gpt2/vocab.bpe", "#version: 0.2\n");
+
+  const auto names = [&](const std::string& json) {
+    folder.write("gpt2/encoder.json", json);
+    return refusal_of(folder.path() / "gpt2");
+  };
+  const std::string whole = small.encoder_json();
+  CHECK(says(names(whole.substr(0, 100)), "encoder.json: not JSON: incomplete JSON at offset 100"));
+  CHECK(says(names(whole + "x"), "extra data at offset"));
+  CHECK(says(names("[]"), "is no JSON object"));
+  CHECK(says(names(R"({"a": 0, "b": 0})"), "two tokens have number 0"));
+  CHECK(says(names(R"({"a": -1})"), "has number -1"));
+  CHECK(says(names(R"({"a": 1e9})"), "has no whole number"));
+  CHECK(says(names(R"({"a": 999999999})"), "has number 999999999"));
+  CHECK(says(names(R"({"a": 0, "b": 2})"), "no token 1 but later ones"));
+  CHECK(says(names(R"({"\u4e2d": 0})"), "not spelled in GPT-2's alphabet"));
+  CHECK(says(names(R"({"": 0, "b": 1, "<|endoftext|>": 2})"), "stands for nothing"));
+  CHECK(says(names(whole.substr(0, whole.rfind(',')) + "}"), "there is no token '<|endoftext|>'"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's kind are refused") {
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string json = small.tokenizer_json();
+    const auto at = json.find(from);
+    REQUIRE(at != std::string::npos);
+    return refusal("tokenizer.json", json.replace(at, from.size(), to));
+  };
+  CHECK(says(changed("\"BPE\"", "\"WordPiece\""), "not of type BPE"));
+  CHECK(says(changed("\"ByteLevel\"", "\"Split\""), "not of type ByteLevel"));
+  CHECK(says(changed("\"add_prefix_space\": false", "\"add_prefix_space\": true"), "add_prefix_space"));
+  CHECK(says(changed("\"use_regex\": true", "\"use_regex\": false"), "use_regex off"));
+  CHECK(says(changed("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"), "normalizer"));
+  CHECK(says(changed("\"special\": true", "\"special\": false"), "is not special"));
+  CHECK(says(changed("\"model\"", "\"other\""), "'model' is no JSON object"));
+  CHECK(says(changed("\"merges\": [", "\"merges\": [1, "), "merge 0: not two tokens"));
+  CHECK(says(refusal("cl100k_base.tiktoken", "IQ== 100255\n"), "more than 65536 tokens"));
+  CHECK(says(refusal("a.tiktoken", "IQ==\n"), "line 1 at offset 0: not a token in base64"));
+  CHECK(says(refusal("a.tiktoken", "I*== 0\n"), "line 1 at offset 0"));
+  CHECK(says(refusal("a.tiktoken", "IQ== 0\n"), "byte 0 is no token"));
+  const auto none = refusal_of(folder.path() / "nowhere");
+  CHECK(none.code() == ErrorCode::io);
+  folder.write("empty/x", "");
+  CHECK(says(refusal_of(folder.path() / "empty"), "no tokenizer is there"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or leaves whole lines") {
+  for (const auto& [name, whole] : {std::pair<std::string, std::string>{"tokenizer.json", small.tokenizer_json()},
+                                    {"small.tiktoken", small.tiktoken()}}) {
+    for (std::size_t length = 0; length < whole.size(); length += 7) {
+      const auto path = folder.write(name, whole.substr(0, length));
+      try {
+        const BpeVocabulary vocabulary = read_bpe_vocabulary(path);
+        CHECK(name == "small.tiktoken");
+        CHECK(vocabulary.size() >= 257);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::data);
+      }
+    }
+  }
+}
