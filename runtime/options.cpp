@@ -89,6 +89,10 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
       if (found.unregistered)
         fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
              advice(found.original_tokens.at(0)));
+      if (found.position_key >= 0 && rest_ != nullptr) {
+        rest_->insert(rest_->end(), found.value.begin(), found.value.end());
+        continue;
+      }
       if (found.position_key >= 0)
         fail(ErrorCode::usage, "unexpected argument '{}': every value follows a flag; --help lists them",
              found.original_tokens.at(0));

@@ -61,6 +61,8 @@ class OptionTable {
   /// Options declared from here on belong to this heading of the help text.
   void concern(std::string title);
   void add(Option option);
+  /// Arguments that follow no flag go to `field`, in order; without this they are refused.
+  void rest(std::vector<std::string>& field) { rest_ = &field; }
 
   /// Reads the flags and then, if one of the options is "config" and was given, that file.
   void parse(int argc, const char* const* argv);
@@ -88,6 +90,7 @@ class OptionTable {
 
   std::vector<Declared> options_;
   std::string concern_;
+  std::vector<std::string>* rest_ = nullptr;
 };
 
 /// FNV-1a over names and values, without those that may differ between ranks.

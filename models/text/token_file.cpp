@@ -1,5 +1,6 @@
 #include "models/text/token_file.hpp"
 
+#include "models/text/token_formats.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -11,9 +12,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
-constexpr std::size_t llmc_header_bytes = 256 * sizeof(std::int32_t);
-constexpr std::int32_t llmc_magic = 20240520;
-constexpr std::int32_t llmc_version = 1;
 constexpr std::size_t block_tokens = std::size_t{1} << 16;
 
 std::int32_t header_word(std::span<const std::byte> bytes, std::size_t index) {

@@ -1,51 +1,17 @@
 #include "models/text/token_sequence.hpp"
 
+#include "models/text/data_files.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 
 namespace ranvier::models {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t text_probe_bytes = 4096;
 constexpr std::int64_t most_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
-
-bool is_text(const fs::path& path) {
-  std::array<char, text_probe_bytes> start;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorCode::io, "{}: cannot be opened; check its permissions", path.string());
-  file.read(start.data(), start.size());
-  const auto end = start.begin() + file.gcount();
-  return end != start.begin() && std::find(start.begin(), end, '\0') == end;
-}
-
-std::vector<fs::path> files_of(const fs::path& folder, TokenFormat format) {
-  const bool tokens = format == TokenFormat::llmc || format == TokenFormat::uint16;
-  std::vector<fs::path> paths;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    const fs::path& path = entry->path();
-    if (path.filename().string().starts_with('.')) {
-      entry.disable_recursion_pending();
-      continue;
-    }
-    std::error_code ignored;
-    if (!entry->is_regular_file(ignored)) continue;
-    if (tokens ? path.extension() == ".bin" : is_text(path)) paths.push_back(path);
-  }
-  if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
-  if (paths.empty())
-    fail(ErrorCode::data, "{}: the folder has no {}: give another, or a --token-format", folder.string(),
-         tokens ? ".bin files" : "text files");
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
 
 }  // namespace
 
@@ -53,7 +19,8 @@ TokenSequence::TokenSequence(const fs::path& path, TokenFormat format) : path_(p
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     const bool tokens = format == TokenFormat::llmc || format == TokenFormat::uint16;
-    for (const auto& file : files_of(path, format)) files_.emplace_back(file, tokens ? format : TokenFormat::text);
+    for (const auto& file : tokens ? token_files_in(path) : text_files_in(path))
+      files_.emplace_back(file, tokens ? format : TokenFormat::text);
   } else {
     files_.emplace_back(path, format);
   }

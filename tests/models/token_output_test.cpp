@@ -1,0 +1,172 @@
+#include "models/text/token_output.hpp"
+
+#include "models/text/token_file.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+using Position = TokenOutput::Position;
+
+struct Fixture {
+  TemporaryFolder folder;
+
+  [[nodiscard]] TokenOutputOptions options(TokenOutputFormat format, std::int32_t vocab_size = 300) const {
+    return {.path = folder.path() / "out.bin", .format = format, .vocab_size = vocab_size, .job = 7};
+  }
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+/// Two documents.
+void write_all(const TokenOutputOptions& options) {
+  TokenOutput output(options);
+  CHECK(output.start() == Position{});
+  output.append(Tokens{1, 2, 3});
+  output.append(Tokens{});
+  output.end_document();
+  output.append(Tokens{299});
+  output.end_document();
+  output.commit();
+}
+
+template <typename T>
+T at(const std::string& bytes, std::size_t offset) {
+  T value;
+  REQUIRE(offset + sizeof value <= bytes.size());
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "an llm.c file is there when it is whole, and nothing else is left") {
+  write_all(options(TokenOutputFormat::llmc));
+  CHECK(files() == std::vector<std::string>{"out.bin"});
+  const TokenFile file(folder.path() / "out.bin", TokenFormat::automatic);
+  CHECK(file.format() == TokenFormat::llmc);
+  Tokens tokens(4);
+  file.read(0, file.tokens(), tokens.data());
+  CHECK(tokens == Tokens{1, 2, 3, 299});
+}
+
+TEST_CASE_FIXTURE(Fixture, "Megatron's files have the bytes of its own tools") {
+  for (const std::int32_t vocab_size : {300, 65500}) {
+    write_all(options(TokenOutputFormat::megatron, vocab_size));
+    CHECK(files() == std::vector<std::string>{"out.bin", "out.idx"});
+    const std::size_t width = vocab_size < 65500 ? 2 : 4;
+    const std::string tokens = folder.read("out.bin");
+    CHECK(tokens.size() == 4 * width);
+    CHECK((width == 2 ? at<std::uint16_t>(tokens, 6) : at<std::int32_t>(tokens, 12)) == 299);
+    const std::string index = folder.read("out.idx");
+    CHECK(index.size() == 34 + 2 * 4 + 2 * 8 + 3 * 8);
+    CHECK(index.substr(0, 9) == std::string("MMIDIDX\0\0", 9));
+    CHECK(at<std::uint64_t>(index, 9) == 1);
+    CHECK(at<std::uint8_t>(index, 17) == (width == 2 ? 8 : 4));
+    CHECK(at<std::uint64_t>(index, 18) == 2);
+    CHECK(at<std::uint64_t>(index, 26) == 3);
+    CHECK(at<std::int32_t>(index, 34) == 3);
+    CHECK(at<std::int32_t>(index, 38) == 1);
+    CHECK(at<std::int64_t>(index, 42) == 0);
+    CHECK(at<std::int64_t>(index, 50) == static_cast<std::int64_t>(3 * width));
+    for (std::int64_t document = 0; document < 3; ++document)
+      CHECK(at<std::int64_t>(index, 58 + 8 * static_cast<std::size_t>(document)) == document);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "until it is whole, a file keeps its old content under its name") {
+  folder.write("out.bin", "old");
+  {
+    TokenOutput output(options(TokenOutputFormat::llmc));
+    output.append(Tokens{1});
+    output.checkpoint({0, 5});
+  }
+  CHECK(folder.read("out.bin") == "old");
+  CHECK(error_of([&] { TokenFile(folder.path() / "out.bin.partial", TokenFormat::llmc); }).code() ==
+        ErrorCode::data);
+  TokenOutput(options(TokenOutputFormat::llmc)).commit();
+  CHECK(folder.read("out.bin").size() == 1026);
+}
+
+TEST_CASE_FIXTURE(Fixture, "an interrupted output goes on from its last checkpoint and comes to the same bytes") {
+  for (const auto format : {TokenOutputFormat::llmc, TokenOutputFormat::megatron}) {
+    write_all(options(format));
+    const std::string tokens = folder.read("out.bin"), index = folder.read("out.idx");
+    {
+      TokenOutput output(options(format));
+      output.append(Tokens{1, 2});
+      output.checkpoint({0, 9});
+      output.append(Tokens{77});  // lost
+      output.end_document();
+    }
+    {
+      TokenOutput output(options(format));
+      CHECK(output.start() == Position{0, 9});
+      CHECK(output.tokens() == 2);
+      output.append(Tokens{3});
+      output.end_document();
+      output.checkpoint({1, 0});
+      output.append(Tokens{5, 6});
+    }
+    TokenOutput output(options(format));
+    CHECK(output.start() == Position{1, 0});
+    output.append(Tokens{299});
+    output.end_document();
+    output.commit();
+    CHECK(folder.read("out.bin") == tokens);
+    CHECK(folder.read("out.idx") == index);
+    std::filesystem::remove(folder.path() / "out.idx");
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "what was left by another job, or is damaged, is not gone on with") {
+  const auto interrupt = [&] {
+    TokenOutput output(options(TokenOutputFormat::llmc));
+    output.append(Tokens{1, 2});
+    output.checkpoint({0, 9});
+  };
+  const auto start = [&](std::uint64_t job) {
+    auto changed = options(TokenOutputFormat::llmc);
+    changed.job = job;
+    return TokenOutput(changed).start();
+  };
+  interrupt();
+  CHECK(start(7) == Position{0, 9});
+  CHECK(start(8) == Position{});
+  CHECK(start(7) == Position{});
+  interrupt();
+  std::filesystem::resize_file(folder.path() / "out.bin.partial", 1027);
+  CHECK(start(7) == Position{});
+  interrupt();
+  folder.write("out.bin.progress", "ranvier-tokens-1 7 0 9");
+  CHECK(start(7) == Position{});
+}
+
+TEST_CASE_FIXTURE(Fixture, "outputs that cannot be are refused with the reason") {
+  CHECK(says(error_of([&] { TokenOutput output(options(TokenOutputFormat::llmc, 65537)); }),
+             "a vocabulary of 65537 has no room in llm.c's uint16"));
+  CHECK(says(error_of([&] { TokenOutput(options(TokenOutputFormat::llmc)).commit(); }), "has no tokens"));
+  const TokenOutput one(options(TokenOutputFormat::llmc));
+  CHECK(says(error_of([&] { TokenOutput other(options(TokenOutputFormat::llmc)); }),
+             "another process is writing it"));
+  auto nowhere = options(TokenOutputFormat::llmc);
+  nowhere.path = folder.path() / "none" / "out";
+  CHECK(error_of([&] { TokenOutput output(nowhere); }).code() == ErrorCode::io);
+}
