@@ -166,8 +166,14 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
 
 TEST_CASE_FIXTURE(Fixture, "a file that somebody shortens under a job ends it with file and offset") {
   const std::string disk = make_disk();
+  // A write behind the new end makes the file long again, with a hole in it, so one time may not be noticed.
   check_breaks(long_run(disk), {"/states: cannot read", "bytes at offset", "the file ends there"},
-               [&] { fs::resize_file(state_files(disk).back(), 4096); });
+               [&] {
+                 const auto files = state_files(disk);
+                 std::error_code gone;
+                 if (!files.empty()) fs::resize_file(files.back(), 4096, gone);
+               },
+               true);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file that is damaged between steps ends the job with file and offset, where checksums are on") {
