@@ -3,12 +3,18 @@
 #include "runtime/error.hpp"
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <set>
 
 namespace ranvier::models {
 namespace {
@@ -184,6 +190,32 @@ StoredTensor checked(const std::string& file, const Entry& entry, std::size_t da
   return {entry.name, *entry.dtype, known->dtype, std::move(shape), data_begin + begin, data_begin + end};
 }
 
+/// The tensors that an index says are in each file.
+std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index) {
+  const std::string where = index.string();
+  const runtime::MemoryMap file(index);
+  const auto bytes = file.bytes();
+  if (bytes.size() > longest_header)
+    fail(ErrorCode::data, "{}: {} bytes are too many for an index of weights", where, bytes.size());
+  boost::json::error_code error;
+  const auto value = boost::json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, error);
+  if (error) fail(ErrorCode::data, "{}: not JSON: {}", where, error.message());
+  const auto* const object = value.if_object();
+  const auto* const map = object == nullptr ? nullptr : object->if_contains("weight_map");
+  if (map == nullptr || !map->is_object() || map->as_object().empty())
+    fail(ErrorCode::data, "{}: not an index of weights: it has no 'weight_map' of tensors and files", where);
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& [tensor, name] : map->as_object()) {
+    const auto* const text = name.if_string();
+    const std::filesystem::path path(text == nullptr ? "" : std::string(*text));
+    if (!path.has_filename() || path.has_parent_path() || path == ".." || path == ".")
+      fail(ErrorCode::data, "{}: tensor '{}' is in {}, which is not the name of a file beside the index", where,
+           std::string(tensor), boost::json::serialize(name));
+    files[path.string()].insert(std::string(tensor));
+  }
+  return files;
+}
+
 template <typename T>
 void convert(const std::byte* from, std::size_t n, float* to) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -205,9 +237,43 @@ std::size_t StoredTensor::elements() const {
   return product;
 }
 
-Safetensors::Safetensors(const std::filesystem::path& path) : path_(path), file_(path) {
-  const auto bytes = file_.bytes();
+Safetensors::Safetensors(const std::filesystem::path& path) : path_(path) {
+  if (path.extension() == ".json") {
+    open_all(path);
+  } else {
+    open(path);
+  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!by_name_.emplace(tensors_[i].name, i).second)
+      fail(ErrorCode::data, "{}: two tensors are called '{}'; the file is damaged", path.string(),
+           tensors_[i].name);
+  }
+}
+
+void Safetensors::open_all(const std::filesystem::path& index) {
+  const auto files = files_of_index(index);
+  for (const auto& [name, tensors] : files) {
+    const std::size_t first = tensors_.size();
+    open(index.parent_path() / name);
+    // Shards have what the index names, and nothing else counts.
+    const auto begin = tensors_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = std::remove_if(
+        begin, tensors_.end(), [&names = tensors](const auto& tensor) { return !names.contains(tensor.name); });
+    std::set<std::string> there;
+    for (auto tensor = begin; tensor != end; ++tensor) there.insert(tensor->name);
+    for (const auto& tensor : tensors) {
+      if (!there.contains(tensor))
+        fail(ErrorCode::data, "{}: says that tensor '{}' is in {}, which has none of that name", index.string(),
+             tensor, name);
+    }
+    tensors_.erase(end, tensors_.end());
+  }
+}
+
+void Safetensors::open(const std::filesystem::path& path) {
+  const auto bytes = files_.emplace_back(path).bytes();
   const std::string file = path.string();
+  std::vector<StoredTensor> tensors;
   if (bytes.size() < length_bytes)
     fail(ErrorCode::data, "{}: not a safetensors file: {} bytes, too short for a header", file, bytes.size());
   std::uint64_t header_bytes = 0;
@@ -220,25 +286,24 @@ Safetensors::Safetensors(const std::filesystem::path& path) : path_(path), file_
   const std::size_t data_bytes = bytes.size() - data_begin;
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
   for (const auto& entry : parse_header(file, {text + length_bytes, header_bytes}))
-    tensors_.push_back(checked(file, entry, data_begin, data_bytes));
+    tensors.push_back(checked(file, entry, data_begin, data_bytes));
 
-  std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::size_t expected = data_begin;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const auto& tensor = tensors_[i];
+  for (StoredTensor& tensor : tensors) {
+    tensor.file = files_.size() - 1;
     if (tensor.begin != expected)
       fail(ErrorCode::data,
            "{}: tensor '{}' begins at offset {} of the data, {} the end of the one before; the file is "
            "damaged",
            file, tensor.name, tensor.begin - data_begin, tensor.begin < expected ? "before" : "after");
     expected = tensor.end;
-    if (!by_name_.emplace(tensor.name, i).second)
-      fail(ErrorCode::data, "{}: two tensors are called '{}'; the file is damaged", file, tensor.name);
   }
   if (expected != bytes.size())
     fail(ErrorCode::data, "{}: {} bytes after the last tensor; the file is damaged", file, bytes.size() - expected);
+  std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
 }
 
 const StoredTensor* Safetensors::find(std::string_view name) const {
@@ -253,8 +318,17 @@ void Safetensors::read(const StoredTensor& tensor, std::size_t begin, std::size_
   if (!tensor.dtype)
     fail(ErrorCode::data, "{}: tensor '{}' is {}: weights are read from F32, BF16 or F16", path_.string(),
          tensor.name, tensor.dtype_name);
-  const std::byte* const from = file_.bytes().data() + tensor.begin + begin * size_of(*tensor.dtype);
+  const std::byte* const from = files_[tensor.file].bytes().data() + tensor.begin + begin * size_of(*tensor.dtype);
   runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
+}
+
+std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag) {
+  if (!std::filesystem::is_directory(given)) return given;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (std::filesystem::exists(given / name)) return given / name;
+  }
+  fail(ErrorCode::io, "{} {}: the folder has no model.safetensors and no model.safetensors.index.json", flag,
+       given.string());
 }
 
 }  // namespace ranvier::models

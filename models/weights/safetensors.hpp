@@ -4,6 +4,9 @@
 // The whole header is checked when the file is opened: every tensor lies inside the file, has the bytes that
 // its shape needs, and begins where the one before it ended; no name comes twice. After that nothing that the
 // file says can lead a read astray. Any thread.
+//
+// Weights that Hugging Face has cut into several such files are read as one, through the index beside them
+// (model.safetensors.index.json: which tensor is in which file).
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -24,19 +27,21 @@ struct StoredTensor {
   std::string dtype_name;               ///< as in the file: "F32", "BOOL"
   std::optional<runtime::DType> dtype;  ///< f32, bf16 or f16; none: its values cannot be read
   std::vector<std::size_t> shape;
-  std::size_t begin = 0;  ///< bytes from the start of the file
+  std::size_t begin = 0;  ///< bytes from the start of its file
   std::size_t end = 0;
+  std::size_t file = 0;  ///< which of several
 
   [[nodiscard]] std::size_t elements() const;
 };
 
 class Safetensors {
  public:
-  /// Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is not a whole safetensors file.
+  /// A safetensors file, or an index of several (.json). Throws ErrorCode::io if a file cannot be read,
+  /// ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it.
   explicit Safetensors(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// In the order of their bytes.
+  /// In the order of their bytes, file by file.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
   /// The tensor of that name, or of that name after "transformer."; null if there is none.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
@@ -46,11 +51,18 @@ class Safetensors {
   void read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const;
 
  private:
+  void open(const std::filesystem::path& path);
+  void open_all(const std::filesystem::path& index);
+
   std::filesystem::path path_;
-  runtime::MemoryMap file_;
+  std::vector<runtime::MemoryMap> files_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
+
+/// The file of the weights that `given` means: itself or, of a folder, its model.safetensors or the index of
+/// several. Throws ErrorCode::io if there is none; the message names `flag`.
+[[nodiscard]] std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag);
 
 /// "[768, 2304]".
 [[nodiscard]] std::string shape_text(const std::vector<std::size_t>& shape);

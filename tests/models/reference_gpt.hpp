@@ -35,9 +35,12 @@ class ReferenceGpt {
         C(static_cast<std::size_t>(options.hidden)),
         T(static_cast<std::size_t>(options.sequence_length)) {}
 
-  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks.
-  double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr) const {
+  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
+  /// `logits` what the head makes of the last [B, T, V].
+  double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr,
+              std::vector<double>* logits = nullptr) const {
     double total = 0;
+    if (logits != nullptr) logits->clear();
     if (activations != nullptr) activations->assign(static_cast<std::size_t>(options_.layers) + 1, {});
     for (int b = 0; b < in.samples; ++b) {
       const auto first = static_cast<std::size_t>(b) * T;
@@ -59,7 +62,7 @@ class ReferenceGpt {
         block(x, in, b, layer);
         keep(layer + 1);
       }
-      total += head(x, in, first);
+      total += head(x, in, first, logits);
     }
     return total;
   }
@@ -148,7 +151,8 @@ class ReferenceGpt {
     return out;
   }
 
-  double head(const std::vector<double>& x, const ReferenceSamples& in, std::size_t first) const {
+  double head(const std::vector<double>& x, const ReferenceSamples& in, std::size_t first,
+              std::vector<double>* logits) const {
     const auto V = static_cast<std::size_t>(options_.vocab_size);
     const auto normal = layer_norm(x, "ln_f");
     double total = 0;
@@ -157,6 +161,7 @@ class ReferenceGpt {
       for (std::size_t v = 0; v < V; ++v) {
         double logit = 0;
         for (std::size_t c = 0; c < C; ++c) logit += normal[t * C + c] * at("wte.weight")[v * C + c];
+        if (logits != nullptr) logits->push_back(logit);
         sum += std::exp(logit);
         if (static_cast<std::size_t>(in.targets[first + t]) == v) at_target = logit;
       }

@@ -6,8 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -216,4 +218,76 @@ TEST_CASE("every truncation of a weights file is refused, and no flipped bit of 
   }
   CHECK(survivors > 0);  // a letter of a name, say
   CHECK(survivors < static_cast<int>(header * 8 / 2));
+}
+
+namespace {
+
+bool says_all(const Error& error, std::initializer_list<std::string_view> words) {
+  return std::all_of(words.begin(), words.end(), [&](std::string_view word) { return says(error, word); });
+}
+
+/// Two shards of one model, "a" and "b" in the first and "c" in the second, whose values tell them apart.
+struct Shards {
+  Shards() {
+    write("model-00001-of-00002.safetensors", {{"a", DType::f32, {2}}, {"b", DType::bf16, {3}}}, 1);
+    write("model-00002-of-00002.safetensors", {{"c", DType::f16, {4}}}, 10);
+  }
+
+  void write(const std::string& name, const std::vector<TensorToStore>& tensors, float first) const {
+    std::size_t count = 0;
+    for (const auto& tensor : tensors) count += tensor.shape[0];
+    std::vector<float> values(count);
+    std::iota(values.begin(), values.end(), first);
+    SafetensorsWriter writer(folder.path() / name, tensors);
+    writer.append(values.data(), values.size());
+    writer.commit();
+  }
+
+  [[nodiscard]] std::filesystem::path index(const std::string& map) const {
+    return folder.write("model.safetensors.index.json",
+                        R"({"metadata":{"total_size":22},"weight_map":)" + map + "}");
+  }
+  [[nodiscard]] Error refusal_of(const std::string& map) const {
+    const auto path = index(map);
+    return error_of([&] { Safetensors file(path); });
+  }
+
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Shards, "weights in several files are read as one through their index") {
+  CHECK(says_all(error_of([&] { static_cast<void>(find_weights(folder.path(), "--init-from")); }),
+                 {"--init-from", "model.safetensors.index.json"}));
+  const auto path = index(R"({"a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors",)"
+                          R"("c":"model-00002-of-00002.safetensors"})");
+  CHECK(find_weights(folder.path(), "--init-from") == path);
+  const Safetensors file(path);
+  CHECK(file.tensors().size() == 3);
+  CHECK(values_of(file, *file.find("a")) == std::vector<float>{1, 2});
+  CHECK(values_of(file, *file.find("b")) == std::vector<float>{3, 4, 5});
+  CHECK(values_of(file, *file.find("c")) == std::vector<float>{10, 11, 12, 13});
+}
+
+TEST_CASE_FIXTURE(Shards, "a tensor that the index does not name in a file is not there") {
+  write("model-00002-of-00002.safetensors", {{"a", DType::f32, {2}}, {"c", DType::f32, {1}}}, 20);
+  const Safetensors file(
+      index(R"({"a":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"})"));
+  CHECK(values_of(file, *file.find("a")) == std::vector<float>{1, 2});
+  CHECK(file.find("b") == nullptr);
+}
+
+TEST_CASE_FIXTURE(Shards, "an index that its files contradict is refused") {
+  CHECK(says_all(refusal_of("7"), {"index.json", "weight_map"}));
+  CHECK(says_all(refusal_of("{}"), {"index.json", "weight_map"}));
+  CHECK(says_all(refusal_of(R"({"d":"model-00001-of-00002.safetensors"})"),
+                 {"'d'", "model-00001-of-00002.safetensors"}));
+  CHECK(says_all(refusal_of(R"({"a":"model-00003-of-00003.safetensors"})"), {"model-00003-of-00003.safetensors"}));
+  for (const char* name : {"\"../model.safetensors\"", "\"/etc/passwd\"", "\"\"", "3", "\"..\""}) {
+    CAPTURE(name);
+    CHECK(says_all(refusal_of(std::string(R"({"a":)") + name + "}"), {"'a'", "beside the index"}));
+  }
+  const auto path = folder.write("broken.index.json", "{");
+  CHECK(says_all(error_of([&] { Safetensors file(path); }), {"broken.index.json", "not JSON"}));
 }

@@ -1,0 +1,67 @@
+#include "apps/generate_options.hpp"
+
+#include "runtime/options.hpp"
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::choice;
+using runtime::DType;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::switch_on;
+using runtime::text;
+using runtime::whole;
+
+OptionTable declare(GenerateOptions& options) {
+  OptionTable table;
+  table.concern("Model");
+  table.add(
+      {"weights", "PATH", "safetensors file, or folder with one; its config.json is read", text(options.weights)});
+  table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),
+             "config.json's"});
+  table.add(
+      {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
+       choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
+  table.concern("Text");
+  table.add({"prompt", "TEXT", "how the text begins", text(options.prompt), "a new line"});
+  table.add({"tokens", "N", "tokens to draw after it", whole(options.tokens, 0)});
+  auto& sampling = options.sampling;
+  table.add({"temperature", "X", "below 1 likely tokens become likelier; 0: always the likeliest",
+             real(sampling.temperature, 0)});
+  table.add({"top-k", "K", "draw among the K likeliest tokens; 0: among all", whole(sampling.top_k, 0)});
+  table.add({"top-p", "P", "of those, among the fewest likeliest whose probabilities reach P",
+             real(sampling.top_p, 0, 1)});
+  table.add({"seed", "N", "of the draws", whole(sampling.seed, 0)});
+  table.concern("Run");
+  table.add({"threads", "N", "computing threads; 0: one per core. The text is the same on any number",
+             whole(options.threads, 0, 4096)});
+  table.add({"config", "FILE", "read options from lines of key = value; flags win", text(options.config)});
+  table.add({"help", "", "print this", switch_on(options.help)});
+  table.add({"version", "", "print the version", switch_on(options.version)});
+  return table;
+}
+
+}  // namespace
+
+GenerateOptions parse_generate_options(int argc, const char* const* argv) {
+  GenerateOptions options;
+  OptionTable table = declare(options);
+  table.parse(argc, argv);
+  if (options.help || options.version) return options;
+  if (options.weights.empty())
+    fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a folder with a GPT-2");
+  if (options.sampling.top_p == 0)
+    fail(ErrorCode::usage, "--top-p 0 leaves no token to draw: give a share, such as 0.9, or --temperature 0");
+  if (options.prompt.empty()) options.prompt = "\n";
+  return options;
+}
+
+std::string generate_help() {
+  GenerateOptions options;
+  return declare(options).help(
+      "ranvier-generate writes text that a trained model draws, token by token, to stdout.\n"
+      "  ranvier-generate --weights FOLDER --prompt 'Once upon'\n");
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,31 @@
+// What ranvier-generate was asked to do, filled from flags and a config file and checked as far as that needs no
+// weights.
+#pragma once
+
+#include "models/generation/sampler.hpp"
+#include "runtime/dtype.hpp"
+
+#include <string>
+
+namespace ranvier::apps {
+
+struct GenerateOptions {
+  std::string weights;  ///< path
+  int heads = 0;        ///< 0: as the config.json beside the weights says
+  std::string prompt;
+  int tokens = 200;  ///< to draw
+  models::SamplingOptions sampling;
+  runtime::DType precision = runtime::DType::f32;
+  int threads = 0;  ///< 0: one per core
+  std::string config;
+  bool help = false;
+  bool version = false;
+};
+
+/// Throws ErrorCode::usage with a message that names flag, value and remedy. With `help` or `version` nothing else
+/// is checked.
+[[nodiscard]] GenerateOptions parse_generate_options(int argc, const char* const* argv);
+
+[[nodiscard]] std::string generate_help();
+
+}  // namespace ranvier::apps

@@ -1,0 +1,36 @@
+#include "models/ops/cached_attention.hpp"
+
+#include "models/ops/cached_attention_cpu.hpp"
+#include "models/ops/expect_kernel.hpp"
+
+namespace ranvier::models {
+namespace {
+
+void expect_room(const CachedAttentionShape& shape) {
+  expect(shape.past >= 0 && shape.queries >= 0 && shape.past + shape.queries <= shape.capacity,
+         "{} positions after {} in a cache of {}", shape.queries, shape.past, shape.capacity);
+}
+
+}  // namespace
+
+void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+                     void* keys, void* values, const void* qkv) {
+  expect_kernel(stream, dtype, "append_to_cache");
+  expect_room(shape);
+  stream.launch([=](runtime::ComputePool&) { append_to_cache_cpu(shape, dtype, keys, values, qkv); });
+}
+
+std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads) {
+  return cached_attention_cpu_workspace_bytes(shape, threads);
+}
+
+void cached_attention(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+                      void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
+  expect_kernel(stream, dtype, "cached_attention");
+  expect_room(shape);
+  stream.launch([=](runtime::ComputePool& pool) {
+    cached_attention_cpu(pool, shape, dtype, out, keys, values, qkv, workspace);
+  });
+}
+
+}  // namespace ranvier::models

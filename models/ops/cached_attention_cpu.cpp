@@ -1,0 +1,118 @@
+#include "models/ops/cached_attention_cpu.hpp"
+
+#include "models/memory_layout.hpp"
+#include "models/ops/vector_math.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+/// Where a thread's arrays lie in its part of the workspace.
+struct Arrays {
+  explicit Arrays(const CachedAttentionShape& shape) {
+    query = layout.add(static_cast<std::size_t>(shape.channels), sizeof(float));
+    scores = layout.add(static_cast<std::size_t>(shape.capacity), sizeof(float));
+  }
+
+  MemoryLayout layout;
+  std::size_t query;   ///< [D], divided by √D
+  std::size_t scores;  ///< [T], of the query with each key; then their exponentials
+};
+
+/// to[D] = Σ weights[j] · values[j, D] · factor, in the order of j.
+template <typename T>
+void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, std::size_t channels, float factor) {
+  constexpr std::size_t together = 4;  // vectors of channels, so that few passes over the weights are made
+  std::size_t d = 0;
+  for (; d + together * simd::lanes <= channels; d += together * simd::lanes) {
+    Floats sums[together] = {};
+    for (std::size_t j = 0; j < n; ++j) {
+#pragma GCC unroll 8
+      for (std::size_t v = 0; v < together; ++v)
+        sums[v] += simd::load(values + j * channels + d + v * simd::lanes) * weights[j];
+    }
+    for (std::size_t v = 0; v < together; ++v) simd::store(to + d + v * simd::lanes, sums[v] * factor);
+  }
+  simd::for_lanes(d, channels, [&](std::size_t i, auto count) {
+    Floats sum{};
+    for (std::size_t j = 0; j < n; ++j) sum += simd::load(values + j * channels + i, count) * weights[j];
+    simd::store(to + i, sum * factor, count);
+  });
+}
+
+/// out[D] of one query of one head, over the first n positions of the head's cache.
+template <typename T>
+void attend(T* out, const T* query, const T* keys, const T* values, std::size_t n, std::size_t channels,
+            float* scaled, float* scores) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(channels));
+  simd::for_lanes(0, channels, [&](std::size_t d, auto count) {
+    simd::store(scaled + d, simd::load(query + d, count) * scale, count);
+  });
+  float greatest = -std::numeric_limits<float>::infinity();
+  for (std::size_t j = 0; j < n; ++j) {
+    Floats sum{};
+    simd::for_lanes(0, channels, [&](std::size_t d, auto count) {
+      sum += simd::load(keys + j * channels + d, count) * simd::load(scaled + d, count);
+    });
+    scores[j] = simd::sum(sum);
+    greatest = std::max(greatest, scores[j]);
+  }
+  Floats total{};
+  simd::for_lanes(0, n, [&](std::size_t j, auto count) {
+    simd::store(scores + j, simd::exp(simd::load(scores + j, count) - greatest), count);
+    total += simd::load(scores + j, count);
+  });
+  weighted_sum(out, scores, values, n, channels, 1.0f / simd::sum(total));
+}
+
+}  // namespace
+
+void append_to_cache_cpu(const CachedAttentionShape& shape, runtime::DType dtype, void* keys, void* values,
+                         const void* qkv) {
+  const std::size_t element = size_of(dtype);
+  const auto heads = static_cast<std::size_t>(shape.heads), capacity = static_cast<std::size_t>(shape.capacity);
+  const std::size_t head_bytes = static_cast<std::size_t>(shape.channels) * element;
+  const auto* const from = static_cast<const std::byte*>(qkv);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(shape.queries); ++i) {
+    for (std::size_t h = 0; h < heads; ++h) {
+      const std::size_t place = (h * capacity + static_cast<std::size_t>(shape.past) + i) * head_bytes;
+      std::memcpy(static_cast<std::byte*>(keys) + place, from + ((3 * i + 1) * heads + h) * head_bytes, head_bytes);
+      std::memcpy(static_cast<std::byte*>(values) + place, from + ((3 * i + 2) * heads + h) * head_bytes,
+                  head_bytes);
+    }
+  }
+}
+
+std::size_t cached_attention_cpu_workspace_bytes(const CachedAttentionShape& shape, int threads) {
+  return static_cast<std::size_t>(threads) * Arrays(shape).layout.bytes();
+}
+
+void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape& shape, runtime::DType dtype,
+                          void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
+  const Arrays at(shape);
+  const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
+  const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
+  const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      std::byte* const memory = workspace + static_cast<std::size_t>(thread) * at.layout.bytes();
+      const auto share = runtime::share_of(H * Q, thread, threads);
+      for (std::size_t item = share.begin; item < share.end; ++item) {
+        const std::size_t head = item / Q, i = item % Q;
+        attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + (3 * i * H + head) * D,
+               static_cast<const T*>(keys) + head * head_elements,
+               static_cast<const T*>(values) + head * head_elements, past + i + 1, D,
+               reinterpret_cast<float*>(memory + at.query), reinterpret_cast<float*>(memory + at.scores));
+      }
+    });
+  });
+}
+
+}  // namespace ranvier::models

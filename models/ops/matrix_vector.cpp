@@ -1,0 +1,16 @@
+#include "models/ops/matrix_vector.hpp"
+
+#include "models/ops/expect_kernel.hpp"
+#include "models/ops/matrix_vector_cpu.hpp"
+
+namespace ranvier::models {
+
+void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays) {
+  expect_kernel(stream, arrays.dtype, "matrix_vector");
+  expect(arrays.y_dtype == runtime::DType::f32 || arrays.y_dtype == arrays.dtype, "matrix_vector of {} to {}",
+         to_string(arrays.dtype), to_string(arrays.y_dtype));
+  if (shape.n == 0) return;
+  stream.launch([=](runtime::ComputePool& pool) { matrix_vector_cpu(pool, shape, arrays); });
+}
+
+}  // namespace ranvier::models

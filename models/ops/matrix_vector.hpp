@@ -1,0 +1,30 @@
+// A matrix times one vector, at the speed at which memory gives the matrix: the product of a decoder that makes one
+// token at a time. Letters: N rows, K columns.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models {
+
+struct MatrixVectorShape {
+  std::size_t n = 0;
+  std::size_t k = 0;
+};
+
+struct MatrixVectorArrays {
+  void* y = nullptr;  ///< [N]
+  runtime::DType y_dtype = runtime::DType::f32;
+  const void* a = nullptr;                     ///< [N, K]
+  const void* x = nullptr;                     ///< [K]
+  runtime::DType dtype = runtime::DType::f32;  ///< of a, x and bias
+  const void* bias = nullptr;                  ///< [N], or null
+};
+
+/// y[N] = a[N, K] · x[K] + bias. Sums in float and rounds once to y_dtype, which is f32 or `dtype`. The order of
+/// sums depends on K alone; it is not that of matmul().
+void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays);
+
+}  // namespace ranvier::models

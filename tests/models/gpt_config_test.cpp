@@ -1,0 +1,120 @@
+#include "models/weights/gpt_config.hpp"
+
+#include "models/weights/safetensors_writer.hpp"
+#include "runtime/error.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+const GptOptions sizes{.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 70, .sequence_length = 9};
+
+bool same_sizes(const GptOptions& a, const GptOptions& b) {
+  return a.layers == b.layers && a.hidden == b.hidden && a.heads == b.heads && a.vocab_size == b.vocab_size &&
+         a.sequence_length == b.sequence_length;
+}
+
+bool says_all(const Error& error, std::initializer_list<std::string_view> words) {
+  return std::all_of(words.begin(), words.end(), [&](std::string_view word) { return says(error, word); });
+}
+
+/// A config.json with one key's value replaced.
+std::string with(const std::string& key, const std::string& value) {
+  std::string json = gpt_config_json(sizes);
+  const auto at = json.find("\"" + key + "\"");
+  if (at == std::string::npos) return json.insert(1, "\"" + key + "\": " + value + ",");
+  const auto begin = json.find(':', at) + 1;
+  return json.replace(begin, json.find_first_of(",\n", begin) - begin, " " + value);
+}
+
+struct Fixture {
+  Fixture() {
+    std::vector<TensorToStore> tensors{{"transformer.wte.weight", runtime::DType::f32, {70, 12}},
+                                       {"transformer.wpe.weight", runtime::DType::f32, {9, 12}},
+                                       {"transformer.h.0.ln_1.weight", runtime::DType::f32, {12}},
+                                       {"transformer.h.1.ln_1.weight", runtime::DType::f32, {12}}};
+    const std::vector<float> zeros(70 * 12 + 9 * 12 + 24);
+    SafetensorsWriter writer(file(), tensors);
+    writer.append(zeros.data(), zeros.size());
+    writer.commit();
+  }
+
+  [[nodiscard]] std::filesystem::path file() const { return folder.path() / "model.safetensors"; }
+  [[nodiscard]] Error config_error(const std::string& json) const {
+    folder.write("config.json", json);
+    return error_of([&] { static_cast<void>(read_gpt_config(folder.path())); });
+  }
+
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a model's config.json is read as it was written") {
+  CHECK(!read_gpt_config(folder.path()));
+  folder.write("config.json", gpt_config_json(sizes));
+  CHECK(same_sizes(read_gpt_config(folder.path()).value(), sizes));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of model is refused by key") {
+  CHECK(says_all(config_error("{"), {"config.json", "not JSON"}));
+  CHECK(says_all(config_error("[1]"), {"config.json", "not a JSON object"}));
+  const std::pair<const char*, const char*> refused[] = {{"n_head", "0"},
+                                                         {"n_layer", "\"two\""},
+                                                         {"n_embd", "1e3"},
+                                                         {"vocab_size", "99999999999"},
+                                                         {"n_positions", "null"},
+                                                         {"n_head", "5"},
+                                                         {"model_type", "\"llama\""},
+                                                         {"activation_function", "\"relu\""},
+                                                         {"n_inner", "99"},
+                                                         {"layer_norm_epsilon", "1e-6"},
+                                                         {"scale_attn_weights", "false"},
+                                                         {"scale_attn_by_inverse_layer_idx", "true"},
+                                                         {"tie_word_embeddings", "false"}};
+  for (const auto& [key, value] : refused) {
+    CAPTURE(key);
+    const Error error = config_error(with(key, value));
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says_all(error, {"config.json", fmt::format("'{}'", key)}));
+  }
+  folder.write("config.json", with("n_inner", "48"));
+  CHECK(read_gpt_config(folder.path()));
+}
+
+TEST_CASE_FIXTURE(Fixture, "sizes are those of the tensors, and heads those of the config or the flag") {
+  const Safetensors weights(file());
+  CHECK(same_sizes(stored_gpt(weights, 3), sizes));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }), {"--heads"}));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 5)); }), {"--heads 5", "12"}));
+  folder.write("config.json", gpt_config_json(sizes));
+  CHECK(same_sizes(stored_gpt(weights, std::nullopt), sizes));
+  CHECK(same_sizes(stored_gpt(weights, 3), sizes));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 4)); }), {"--heads 4", "config.json"}));
+  folder.write("config.json", with("n_layer", "3"));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }),
+                 {"n_layer", "3", "model.safetensors"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights that are no GPT-2's are refused") {
+  const auto path = folder.path() / "other.safetensors";
+  SafetensorsWriter writer(path, {{"linear.weight", runtime::DType::f32, {1}}});
+  const float value = 0;
+  writer.append(&value, 1);
+  writer.commit();
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(path), 1)); }), {"wte.weight", "GPT-2"}));
+}

@@ -1,0 +1,74 @@
+#include "models/ops/matrix_vector.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <cmath>
+#include <tuple>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+TypedArray run(runtime::StreamView stream, std::size_t n, std::size_t k, DType dtype, DType y_dtype,
+               bool has_bias) {
+  TypedArray y(y_dtype, n);
+  const TypedArray a(dtype, n * k, 1), x(dtype, k, 2), bias(dtype, n, 3);
+  matrix_vector(stream, {n, k},
+                {.y = y.data(),
+                 .y_dtype = y_dtype,
+                 .a = a.data(),
+                 .x = x.data(),
+                 .dtype = dtype,
+                 .bias = has_bias ? bias.data() : nullptr});
+  stream.synchronize();
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("the product of a matrix and a vector is that of the definition") {
+  for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{1, 1}, {5, 3}, {64, 48}, {131, 67}, {200, 768}}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const bool has_bias : {false, true}) {
+        const TypedArray a(dtype, n * k, 1), x(dtype, k, 2), bias(dtype, n, 3);
+        for (const DType y_dtype : {DType::f32, dtype}) {
+          on_every_device([&](runtime::StreamView stream) {
+            const TypedArray y = run(stream, n, k, dtype, y_dtype, has_bias);
+            double error = 0;
+            for (std::size_t i = 0; i < n; ++i) {
+              double sum = has_bias ? bias[i] : 0, size = 1;
+              for (std::size_t j = 0; j < k; ++j) {
+                sum += a[i * k + j] * x[j];
+                size += std::abs(a[i * k + j] * x[j]);
+              }
+              error = worse(error, std::abs(y[i] - sum) / (size * 1e-6 + std::abs(sum) * half_unit(y_dtype)));
+            }
+            CAPTURE(n);
+            CAPTURE(k);
+            CHECK(error <= 1.01);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the product of a matrix and a vector has the same bits on any number of threads") {
+  const TypedArray one =
+      run(*runtime::make_inline_device({.threads = 1})->make_stream("one", runtime::StreamWidth::whole), 300, 131,
+          DType::f32, DType::f32, true);
+  on_every_device([&](runtime::StreamView stream) {
+    CHECK(same_bits(run(stream, 300, 131, DType::f32, DType::f32, true), one));
+  });
+}
+
+TEST_CASE("no product of a matrix and a vector is written in a third type") {
+  const auto device = runtime::make_inline_device({.threads = 1});
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  float y = 0, a = 0, x = 0;
+  CHECK_THROWS_AS(matrix_vector(*stream, {1, 1}, {.y = &y, .y_dtype = DType::f16, .a = &a, .x = &x}), Error);
+}
