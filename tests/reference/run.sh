@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# usage: run.sh TRAINER FOLDER CASE      see compare.py; exit code 77: skipped, for want of PyTorch
+# usage: run.sh SCRIPT ARGUMENT...      runs a script of this folder; exit code 77: skipped, for want of PyTorch
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 for python in python3 /usr/bin/python3; do
-  "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/compare.py" "$@"
+  "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/$1" "${@:2}"
 done
 
 echo "No python3 with PyTorch and NumPy: on Debian 12 run cmake/install_dependencies.sh --reference"
