@@ -117,11 +117,18 @@ void Reporter::step(const StepResult& result) {
 void Reporter::evaluation(std::int64_t step, double loss) {
   if (!options_.quiet) {
     clear_bar();
-    fmt::print("step {:>{}}/{}  validation loss {:.5f}\n", step, std::to_string(options_.steps).size(),
-               options_.steps, loss);
+    fmt::print("step {:>{}}/{}  validation loss {:.5f}  perplexity {:.5g} a token{}\n", step,
+               std::to_string(options_.steps).size(), options_.steps, loss, std::exp(loss),
+               options_.bytes_per_token > 0
+                   ? fmt::format(", {:.5g} a byte", std::exp(loss / options_.bytes_per_token))
+                   : "");
     std::fflush(stdout);
   }
-  write_held(fmt::format(",\"validation_loss\":{}", number(loss)));
+  std::string more = fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{}", number(loss),
+                                 number(std::exp(loss)));
+  if (options_.bytes_per_token > 0)
+    more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(std::exp(loss / options_.bytes_per_token)));
+  write_held(more);
   last_ = Clock::now();
 }
 

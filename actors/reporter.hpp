@@ -23,6 +23,7 @@ class Reporter {
     double flops_per_step = 0;  ///< of the model, over all ranks
     double peak_flops = 0;      ///< of all ranks' devices together; 0: unknown
     bool shows_loss_scale = false;
+    double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
     bool quiet = false;         ///< metrics only
     std::string metrics_path;   ///< empty: none
   };

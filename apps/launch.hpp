@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace ranvier::apps {
 
@@ -22,6 +23,8 @@ struct Job {
   models::SampleBytes sample;
   std::unique_ptr<models::SampleSource> source;      ///< may be null for a dry run
   std::unique_ptr<models::SampleSource> validation;  ///< null: nothing is evaluated
+  double bytes_per_token = 0;  ///< of text; 0: unknown
+  std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
 };
 
 /// Builds the same job on every rank; may throw on any of them.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh checkout to a trained model: installs what is missing, builds, and trains a small GPT on this
-# repository's own sources, on a grid of two pipeline stages and two rows. About three minutes on two cores.
+# From a fresh checkout to a trained model: installs what is missing, builds, trains a small GPT on this repository's
+# own sources, on a grid of two pipeline stages and two rows, and lets it write. About three minutes on two cores.
 #
 # usage: apps/quickstart.sh [STEPS]      default 120; safe to repeat
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 steps=${1:-120}
 
 cmake/install_dependencies.sh
-cmake/build.sh release ranvier-train
+cmake/build.sh release ranvier-train ranvier-generate
 
 out=build/quickstart
 mkdir -p "$out"
@@ -25,10 +25,14 @@ train=(mpirun -n 4 --oversubscribe --bind-to none build/release/apps/ranvier-tra
   --trace "$out/trace.json"
 
 loss() { sed -n "$1"'s/.*"loss":\([0-9]*\.[0-9]\{1,3\}\).*/\1/p' "$out/metrics.jsonl"; }
+
+echo
+echo "What the model writes after '// The ':"
+build/release/apps/ranvier-generate --weights "$out" --prompt '// The ' --tokens 300
 cat <<END
 
 Done. The loss went from $(loss 1) to $(loss '$') in $steps steps; guessing bytes blindly costs 5.545.
-  weights   $out/model.safetensors (the names and layouts of Hugging Face's GPT-2)
+  weights   $out/model.safetensors, with config.json (the names and layouts of Hugging Face's GPT-2)
   metrics   $out/metrics.jsonl
   trace     $out/trace.json (open it in https://ui.perfetto.dev)
 

@@ -236,7 +236,8 @@ void Run::build() {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
   };
   if (!run.init_from.empty()) {
-    const auto file = std::make_shared<const models::Safetensors>(weights_path(run.init_from));
+    const auto file =
+        std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"));
     models::check_weights(*file, job_.architecture.units());
     weights = [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());
@@ -264,6 +265,7 @@ void Run::make_reporter() {
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
           .peak_flops = 0,
           .shows_loss_scale = trainer_options_.loss_scale.dynamic,
+          .bytes_per_token = job_.bytes_per_token,
           .metrics_path = options_.run.metrics},
       trainer_->plan().memory);
 }
@@ -338,8 +340,18 @@ void Run::save() {
       },
       [this] {
         if (!writer_) return collect();
-        write([this] { writer_->commit(); }, [this] { collect(); });
+        write([this] { commit_weights(); }, [this] { collect(); });
       });
+}
+
+void Run::commit_weights() {
+  writer_->commit();
+  // Beside weights of another name it could be taken for that of other weights.
+  const auto path = weights_path(options_.run.save);
+  if (job_.config.empty() || path.filename() != "model.safetensors") return;
+  runtime::AtomicFile file(path.parent_path() / "config.json");
+  file.append(job_.config.data(), job_.config.size());
+  file.commit();
 }
 
 void Run::collect() {

@@ -33,6 +33,7 @@ class Run {
   void make_reporter();
   void train();
   void save();
+  void commit_weights();
   void collect();
   void conclude() const;
   void write_trace(const std::vector<std::string>& events) const;

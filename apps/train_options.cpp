@@ -1,6 +1,7 @@
 #include "apps/train_options.hpp"
 
 #include "collectives/algorithms.hpp"
+#include "models/weights/gpt_config.hpp"
 
 #include <fmt/ranges.h>
 
@@ -349,8 +350,10 @@ OptionTable declare(Asked& asked) {
              whole(gpt.tile, 1, most)});
 
   table.concern("Run");
-  table.add({"init-from", "FILE", "weights to start from, safetensors", text(run.init_from)});
-  table.add({"save", "FILE", "where to write the weights at the end", text(run.save)});
+  table.add({"init-from", "PATH", "weights to start from: safetensors, or a folder, whose config.json gives sizes",
+             text(run.init_from)});
+  table.add({"save", "PATH", "where to write the weights at the end; into a folder, with the model's config.json",
+             text(run.save)});
   table.add({"metrics", "FILE", "where to write one JSON line per step", text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
   table.add(
@@ -434,6 +437,37 @@ void resolve_tiers(TierOptions& tiers, const Recompute& recompute, const OptionT
     fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
   if (!files && !tiers.nvme.empty())
     fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
+}
+
+/// Sizes that no flag gives are those of the weights to start from, where a config.json beside them says so.
+std::optional<models::GptOptions> stored_sizes(const RunOptions& run, const ModelOptions& model,
+                                               const OptionTable& table) {
+  if (run.init_from.empty()) return std::nullopt;
+  const auto folder = models::find_weights(run.init_from, "--init-from").parent_path();
+  const auto stored = models::read_gpt_config(folder);
+  if (!stored) return std::nullopt;
+  using models::GptOptions;
+  for (const auto& [flag, field] : {std::pair{"layers", &GptOptions::layers},
+                                    {"hidden", &GptOptions::hidden},
+                                    {"heads", &GptOptions::heads},
+                                    {"vocab-size", &GptOptions::vocab_size},
+                                    {"sequence-length", &GptOptions::sequence_length}}) {
+    const int asked = model.gpt.*field, there = (*stored).*field;
+    if (asked == there || !(table.given(flag) || model.name != "gpt")) continue;
+    fail(ErrorCode::usage, "{} is not the model of --init-from {}, whose config.json says {}: leave the flag out",
+         table.given(flag) ? fmt::format("--{} {}", flag, asked)
+                           : fmt::format("--model {}, with --{} {},", model.name, flag, asked),
+         run.init_from, there);
+  }
+  return stored;
+}
+
+void adopt_sizes(models::GptOptions& gpt, const models::GptOptions& stored) {
+  gpt.layers = stored.layers;
+  gpt.hidden = stored.hidden;
+  gpt.heads = stored.heads;
+  gpt.vocab_size = stored.vocab_size;
+  gpt.sequence_length = stored.sequence_length;
 }
 
 void check_model(const ModelOptions& model, const GridOptions& grid) {
@@ -526,9 +560,12 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_shard(options.shard, options.grid, asked.world > 0);
   if (table.given("hidden") && !table.given("heads"))
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
+  const auto stored = stored_sizes(options.run, options.model, table);
+  if (stored) adopt_sizes(options.model.gpt, *stored);
   check_model(options.model, options.grid);
   resolve_batch(options.batch, options.grid.shape, table);
   resolve_data(options.data, options.model, options.run, table);
+  if (stored) adopt_sizes(options.model.gpt, *stored);
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;

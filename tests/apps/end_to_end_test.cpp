@@ -321,6 +321,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("validation loss") != std::string::npos);
+  CHECK(outcome.output.find(" a token, ") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
