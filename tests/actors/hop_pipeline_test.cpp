@@ -127,7 +127,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
           std::byte* data = units[r][unit].data();
           if (compact) {
             for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
-                     [](std::byte* from, std::byte* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+                     [](std::byte* from, std::byte* to, std::size_t bytes) { std::copy_n(from, bytes, to); });
             data = parts_of[s][r][unit].data();
           }
           parts.push_back({data, begin, reduction.elements(unit), slices[s][unit], compact});
@@ -135,7 +135,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
         pipelines[r]->submit(std::move(parts), "slice", [&, r, rank, s] {
           for (std::size_t unit = 0; unit < reduction.pieces.size() && compact; ++unit) {
             for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
-                     [](std::byte* to, std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); });
+                     [](std::byte* to, std::byte* from, std::size_t bytes) { std::copy_n(from, bytes, to); });
           }
           if (--left[r] == 0) simulation.loop(rank).stop();
         });
