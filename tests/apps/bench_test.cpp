@@ -110,7 +110,9 @@ TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by na
       bench(2, {"--collectives", "reduce-scatter,all-gather", "--sizes", "64MiB", "--seconds", "0.1"});
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "all-gather of 64MiB was left out: --seconds 0.1 are over"));
-  CHECK(cases_of(outcome.output).size() == 6);
+  // On a busy machine the time may be over before the first operation, too.
+  const bool first_left_out = contains(outcome.output, "reduce-scatter of 64MiB was left out: --seconds 0.1 are over");
+  CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
