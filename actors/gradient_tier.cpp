@@ -221,19 +221,4 @@ void GradientTier::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte
                 {to, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
-void GradientTier::bring_reduced(std::size_t unit, std::byte* to, runtime::Handler done) {
-  const UnitState& state = states_->all()[unit];
-  const std::size_t buckets = layouts_[unit].buckets();
-  if (buckets == 0) return loop_->post(std::move(done));
-  const auto one_done = [missing = std::make_shared<std::size_t>(buckets), done = std::move(done)] {
-    if (--*missing == 0) done();
-  };
-  for (std::size_t b = 0; b < buckets; ++b) {
-    offload::Tiers::Runs runs;
-    for (const Range& run : state.cut.runs(state.reduced, b))
-      runs.emplace_back(to + (run.begin - state.reduced.begin) * width_, run.count * width_);
-    tiers_->fetch(memory_.regions[unit][0], layouts_[unit].record_offset(b), std::move(runs), one_done);
-  }
-}
-
 }  // namespace ranvier::actors

@@ -76,8 +76,6 @@ class GradientTier {
   /// the bucket of use 0 was, which is of no more worth.
   void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
-  /// All buckets, to where the range `reduced` of the unit begins.
-  void bring_reduced(std::size_t unit, std::byte* to, runtime::Handler done);
 
   /// Whether the stream has additions to do. Transfers are counted by Tiers.
   [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }

@@ -31,10 +31,6 @@ std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucke
   return unit.cut.elements(unit.parameters.range, bucket.index) * runtime::size_of(states.precision().compute);
 }
 
-bool has(const Range& range, const Range& part) {
-  return range.begin <= part.begin && part.begin + part.count <= range.begin + range.count;
-}
-
 }  // namespace
 
 Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions& column,
@@ -350,7 +346,7 @@ void Optimizer::compute(const BucketPass& pass, runtime::Handler done) {
 std::byte* Optimizer::layers_copy(const BundleBucket& bucket, const Range& run) const {
   const UnitState& unit = states_->all()[bucket.bucket.unit];
   const Range& range = unit.parameters.range;
-  if (!states_->separate_master() || !has(range, run)) return nullptr;
+  if (!states_->separate_master() || !range.contains(run)) return nullptr;
   if (parameter_tier_ == nullptr) return unit.parameters.at(run.begin);
   const std::size_t piece = (run.begin - range.begin) / unit.cut.piece_elements();
   return bundles_[bucket.bundle].parameters + bucket.parameter_offset +

@@ -19,10 +19,6 @@ BucketLayout layout_of(const UnitState& unit, bool separate_master) {
   return unit.cut.layout(unit.optimizer, std::vector<std::size_t>(separate_master ? 3 : 2, sizeof(float)));
 }
 
-bool has(const Range& range, const Range& part) {
-  return range.begin <= part.begin && part.begin + part.count <= range.begin + range.count;
-}
-
 }  // namespace
 
 StateTier::Memory StateTier::plan(const UnitStates& states, const TierOptions& options, offload::TierPlan& tiers,
@@ -94,7 +90,7 @@ void StateTier::store(const Bucket& bucket, std::size_t slot_index, const runtim
 
 std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t slot_index) const {
   const UnitState& unit = states_->all()[bucket.unit];
-  const bool at_once = unit.cut.buckets() == 1 && has(unit.parameters.range, unit.optimizer);
+  const bool at_once = unit.cut.buckets() == 1 && unit.parameters.range.contains(unit.optimizer);
   const bool separate_master = states_->separate_master();
   std::vector<Run> runs;
   std::size_t offset = 0;

@@ -52,9 +52,10 @@ std::string answer_line(const TrainOptions& options, const std::vector<actors::R
   if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
-    for (const auto& item : stage.memory.items()) {
-      if (item.name == "buckets of optimizer states") most = std::max(most, item.slots * item.slot_bytes);
-    }
+    const auto& slots = stage.optimizer_memory.states.slots;
+    if (!slots) continue;
+    const runtime::MemoryItem& item = stage.memory.items()[slots->index];
+    most = std::max(most, item.slots * item.slot_bytes);
   }
   return waits + (most == 0 ? std::string("; no memory is needed for that\n")
                             : fmt::format(", with up to {} of states fetched meanwhile\n", runtime::format_bytes(most)));

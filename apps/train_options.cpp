@@ -440,34 +440,27 @@ void resolve_tiers(TierOptions& tiers, const Recompute& recompute, const OptionT
 }
 
 /// Sizes that no flag gives are those of the weights to start from, where a config.json beside them says so.
-std::optional<models::GptOptions> stored_sizes(const RunOptions& run, const ModelOptions& model,
-                                               const OptionTable& table) {
-  if (run.init_from.empty()) return std::nullopt;
+void adopt_stored_sizes(ModelOptions& model, const RunOptions& run, const OptionTable& table) {
+  if (run.init_from.empty()) return;
   const auto folder = models::find_weights(run.init_from, "--init-from").parent_path();
   const auto stored = models::read_gpt_config(folder);
-  if (!stored) return std::nullopt;
+  if (!stored) return;
   using models::GptOptions;
   for (const auto& [flag, field] : {std::pair{"layers", &GptOptions::layers},
                                     {"hidden", &GptOptions::hidden},
                                     {"heads", &GptOptions::heads},
                                     {"vocab-size", &GptOptions::vocab_size},
                                     {"sequence-length", &GptOptions::sequence_length}}) {
-    const int asked = model.gpt.*field, there = (*stored).*field;
-    if (asked == there || !(table.given(flag) || model.name != "gpt")) continue;
-    fail(ErrorCode::usage, "{} is not the model of --init-from {}, whose config.json says {}: leave the flag out",
-         table.given(flag) ? fmt::format("--{} {}", flag, asked)
-                           : fmt::format("--model {}, with --{} {},", model.name, flag, asked),
-         run.init_from, there);
+    int& asked = model.gpt.*field;
+    const int there = (*stored).*field;
+    if (asked != there && (table.given(flag) || model.name != "gpt")) {
+      fail(ErrorCode::usage, "{} is not the model of --init-from {}, whose config.json says {}: leave the flag out",
+           table.given(flag) ? fmt::format("--{} {}", flag, asked)
+                             : fmt::format("--model {}, with --{} {},", model.name, flag, asked),
+           run.init_from, there);
+    }
+    asked = there;
   }
-  return stored;
-}
-
-void adopt_sizes(models::GptOptions& gpt, const models::GptOptions& stored) {
-  gpt.layers = stored.layers;
-  gpt.hidden = stored.hidden;
-  gpt.heads = stored.heads;
-  gpt.vocab_size = stored.vocab_size;
-  gpt.sequence_length = stored.sequence_length;
 }
 
 void check_model(const ModelOptions& model, const GridOptions& grid) {
@@ -560,12 +553,10 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_shard(options.shard, options.grid, asked.world > 0);
   if (table.given("hidden") && !table.given("heads"))
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
-  const auto stored = stored_sizes(options.run, options.model, table);
-  if (stored) adopt_sizes(options.model.gpt, *stored);
-  check_model(options.model, options.grid);
   resolve_batch(options.batch, options.grid.shape, table);
   resolve_data(options.data, options.model, options.run, table);
-  if (stored) adopt_sizes(options.model.gpt, *stored);
+  adopt_stored_sizes(options.model, options.run, table);
+  check_model(options.model, options.grid);
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;

@@ -7,7 +7,7 @@ elseif(RANVIER_NATIVE)
   target_compile_options(ranvier_flags INTERFACE -mcpu=native)
 endif()
 if(RANVIER_SANITIZE)
-  target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer -g)
+  target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
   add_library(ranvier_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/tests/sanitizers/options.cpp)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
@@ -36,7 +36,8 @@ function(ranvier_tests room)
   add_executable(ranvier_${room}_tests ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} doctest::doctest)
   doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${room}: "
-                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit
+                         ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=1)  # without MPI frame pointers suffice
 endfunction()
 
 # ranvier_mpi_tests(<room> RANKS <n>... SOURCES ... LINK ...): a doctest program that mpirun starts, once with

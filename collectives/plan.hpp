@@ -18,6 +18,9 @@ struct Range {
   std::size_t begin = 0;
   std::size_t count = 0;
 
+  [[nodiscard]] bool contains(const Range& part) const noexcept {
+    return begin <= part.begin && part.begin + part.count <= begin + count;
+  }
   friend bool operator==(const Range&, const Range&) = default;
 };
 

@@ -70,7 +70,7 @@ class InRuns {
   [[nodiscard]] bool gaps_untouched() const {
     std::vector<T> memory = memory_;
     for (std::size_t i = 0; i < elements_; ++i) memory[runs_.place(i)] = before_[runs_.place(i)];
-    return std::memcmp(memory.data(), before_.data(), memory.size() * sizeof(T)) == 0;
+    return memory.empty() || std::memcmp(memory.data(), before_.data(), memory.size() * sizeof(T)) == 0;
   }
 
  private:
