@@ -1,11 +1,28 @@
 add_library(ranvier_flags INTERFACE)
 target_include_directories(ranvier_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(ranvier_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+# The host's options reach nvcc's host compiler one by one; a C++ object and a CUDA object agree on them.
+function(ranvier_host_options)
+  foreach(option IN LISTS ARGN)
+    target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${option}>
+                           $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>)
+  endforeach()
+endfunction()
+ranvier_host_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_options(ranvier_flags INTERFACE -march=$<IF:$<BOOL:${RANVIER_NATIVE}>,native,${RANVIER_ARCH}>)
+  if(RANVIER_NATIVE)
+    ranvier_host_options(-march=native)
+  else()
+    ranvier_host_options(-march=${RANVIER_ARCH})
+  endif()
 elseif(RANVIER_NATIVE)
-  target_compile_options(ranvier_flags INTERFACE -mcpu=native)
+  ranvier_host_options(-mcpu=native)
 endif()
+target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+# nvcc cannot evaluate fmt's check of format strings; fmt 9 and fmt 11 name it differently.
+target_compile_definitions(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>
+                           $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEVAL=0>)
+target_compile_definitions(ranvier_flags INTERFACE RANVIER_WITH_CUDA=${RANVIER_WITH_CUDA}
+                           RANVIER_WITH_NCCL=${RANVIER_WITH_NCCL})
 if(RANVIER_SANITIZE)
   target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
@@ -13,9 +30,17 @@ if(RANVIER_SANITIZE)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ...): the library of one folder, ranvier::<room>.
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, ranvier::<room>. CUDA_SOURCES and
+# CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
 function(ranvier_room room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE;CUDA_SOURCES;CUDA_PRIVATE" ${ARGN})
+  if(RANVIER_WITH_CUDA)
+    list(APPEND arg_SOURCES ${arg_CUDA_SOURCES})
+    list(APPEND arg_PRIVATE ${arg_CUDA_PRIVATE})
+    if(arg_CUDA_SOURCES)
+      list(APPEND arg_PRIVATE ranvier_cuda)
+    endif()
+  endif()
   add_library(ranvier_${room} STATIC ${arg_SOURCES})
   add_library(ranvier::${room} ALIAS ranvier_${room})
   target_link_libraries(ranvier_${room} PUBLIC ranvier_flags fmt::fmt ${arg_LINK} PRIVATE ${arg_PRIVATE})

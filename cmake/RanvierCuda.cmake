@@ -1,0 +1,137 @@
+# The CUDA device: -DRANVIER_CUDA=ON|OFF|AUTO. AUTO is ON where a CUDA compiler of 12.4 or newer and cuBLAS are
+# found; ON says what is missing. Sets RANVIER_WITH_CUDA and RANVIER_WITH_NCCL to 0 or 1, and makes
+#
+#   ranvier_cuda   headers and the static CUDA runtime: programs start on machines without the driver
+#   ranvier_blas   cuBLAS and cuBLASLt
+#   ranvier_nccl   NCCL, where there is one
+#
+# cuBLAS and NCCL are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
+# (-DRANVIER_PYTHON=... names another than python3).
+set(RANVIER_CUDA AUTO CACHE STRING "The CUDA device: ON, OFF, or AUTO for where it can be built")
+set_property(CACHE RANVIER_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(RANVIER_PYTHON python3 CACHE STRING "Python whose nvidia-* packages may bring cuBLAS and NCCL")
+
+set(RANVIER_WITH_CUDA 0)
+set(RANVIER_WITH_NCCL 0)
+set(ranvier_oldest_cuda 12.4)
+
+# What stands in the way of the device: an error where it was asked for, a line where it was not.
+macro(ranvier_no_cuda reason)
+  if(RANVIER_CUDA STREQUAL "AUTO")
+    message(STATUS "CUDA device: no, ${reason}")
+  else()
+    message(FATAL_ERROR "RANVIER_CUDA=ON, but ${reason}; -DRANVIER_CUDA=OFF builds without it")
+  endif()
+endmacro()
+
+function(ranvier_find_cuda_compiler)
+  if(CMAKE_CUDA_COMPILER OR DEFINED ENV{CUDACXX})
+    return()
+  endif()
+  find_program(RANVIER_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(RANVIER_NVCC)
+    set(CMAKE_CUDA_COMPILER ${RANVIER_NVCC} CACHE FILEPATH "CUDA compiler")
+  endif()
+endfunction()
+
+# ranvier_vendor_library(<target> HEADER <file> LIBRARIES <name>...): an interface target for shared libraries that lie
+# where the toolkit, the system or a Python package puts them; a package has no name without a version. Absent if any
+# part is missing.
+function(ranvier_vendor_library target)
+  cmake_parse_arguments(arg "" "HEADER" "LIBRARIES" ${ARGN})
+  string(TOUPPER ${target} prefix)
+  find_path(${prefix}_INCLUDE ${arg_HEADER} HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ranvier_python_cuda} PATH_SUFFIXES include)
+  if(NOT ${prefix}_INCLUDE)
+    return()
+  endif()
+  set(found "")
+  foreach(name IN LISTS arg_LIBRARIES)
+    string(TOUPPER ${name} upper)
+    find_library(${prefix}_${upper} ${name} HINTS ${CUDAToolkit_LIBRARY_DIR} ${ranvier_python_cuda} PATH_SUFFIXES lib lib64)
+    if(NOT ${prefix}_${upper})
+      set(versions "")
+      foreach(root IN LISTS CUDAToolkit_LIBRARY_DIR ranvier_python_cuda)
+        file(GLOB here ${root}/lib${name}.so.* ${root}/lib/lib${name}.so.*)
+        list(APPEND versions ${here})
+      endforeach()
+      if(NOT versions)
+        return()
+      endif()
+      list(GET versions 0 first)
+      set(${prefix}_${upper} ${first} CACHE FILEPATH "" FORCE)
+    endif()
+    add_library(${target}_${name} SHARED IMPORTED GLOBAL)
+    set_target_properties(${target}_${name} PROPERTIES IMPORTED_LOCATION ${${prefix}_${upper}})
+    list(APPEND found ${target}_${name})
+  endforeach()
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${prefix}_INCLUDE})
+  target_link_libraries(${target} INTERFACE ${found} ranvier_cuda)
+endfunction()
+
+# Each folder of a Python environment's `nvidia` package that has libraries.
+function(ranvier_find_python_cuda)
+  execute_process(COMMAND ${RANVIER_PYTHON} -c "import nvidia; print(';'.join(nvidia.__path__))"
+                  OUTPUT_VARIABLE roots OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  set(folders "")
+  if(NOT failed)
+    foreach(root IN LISTS roots)
+      file(GLOB here ${root}/*/lib)
+      list(TRANSFORM here REPLACE "/lib$" "")
+      list(APPEND folders ${here})
+    endforeach()
+  endif()
+  set(ranvier_python_cuda "${folders}" PARENT_SCOPE)
+endfunction()
+
+# The sanitizers look at the host's code, and a second compiler would double their time.
+if(RANVIER_SANITIZE AND RANVIER_CUDA STREQUAL "AUTO")
+  set(ranvier_try_cuda OFF)
+else()
+  set(ranvier_try_cuda ${RANVIER_CUDA})  # AUTO counts as true
+endif()
+
+if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR ranvier_try_cuda))
+  ranvier_find_cuda_compiler()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    # Machine code of both, and PTX of the newer for what comes after it.
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    ranvier_no_cuda("no working CUDA compiler was found: put nvcc ${ranvier_oldest_cuda} or newer on the PATH, or set CUDACXX")
+  else()
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    enable_language(CUDA)
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 knows nvcc up to C++17
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    if(RANVIER_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${RANVIER_CCACHE})
+    endif()
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS ranvier_oldest_cuda)
+      ranvier_no_cuda("the CUDA compiler is ${CMAKE_CUDA_COMPILER_VERSION}: install ${ranvier_oldest_cuda} or newer")
+    else()
+      find_package(CUDAToolkit REQUIRED)
+      ranvier_find_python_cuda()
+      add_library(ranvier_cuda INTERFACE)
+      target_link_libraries(ranvier_cuda INTERFACE CUDA::cudart_static)
+      ranvier_vendor_library(ranvier_blas HEADER cublasLt.h LIBRARIES cublas cublasLt)
+      ranvier_vendor_library(ranvier_nccl HEADER nccl.h LIBRARIES nccl)
+      if(NOT TARGET ranvier_blas)
+        ranvier_no_cuda("cuBLAS was not found: install libcublas-dev or the Python package nvidia-cublas, or point CMAKE_PREFIX_PATH at it")
+      else()
+        set(RANVIER_WITH_CUDA 1)
+        if(TARGET ranvier_nccl)
+          set(RANVIER_WITH_NCCL 1)
+        endif()
+        message(STATUS "CUDA device: yes, ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, NCCL ${RANVIER_WITH_NCCL}")
+      endif()
+    endif()
+  endif()
+endif()
