@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 namespace ranvier::apps {
@@ -91,18 +90,6 @@ OptionBinding recompute(Recompute& field) {
               }};
 }
 
-OptionBinding number_or_all(int& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given == "all") {
-              field = 0;
-            } else if (whole(field, 1, most).read(given)) {
-              return "a number of buckets, or all";
-            }
-            return {};
-          },
-          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); }};
-}
-
 OptionBinding device(DeviceChoice& field) {
   auto binding = choice<DeviceChoice>(field, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
   return {.read = [read = binding.read](const std::string& given) -> std::optional<std::string> {
@@ -152,53 +139,6 @@ OptionBinding prefetch(std::optional<int>& field) {
             return {};
           },
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
-}
-
-OptionBinding tier(actors::TierKind& field) {
-  return choice<actors::TierKind>(field, {{"device", actors::TierKind::device},
-                                          {"host", actors::TierKind::host},
-                                          {"nvme", actors::TierKind::nvme}});
-}
-
-/// A name that people know and what it places where; checkpoints only if there are any.
-struct Offload {
-  std::string_view name;
-  actors::TierKind parameters = actors::TierKind::device;
-  actors::TierKind gradients = actors::TierKind::device;
-  actors::TierKind optimizer = actors::TierKind::device;
-  actors::TierKind activations = actors::TierKind::device;
-};
-
-/// Myelin §V-B; ZeRO-Infinity Table 2, whose checkpoints are in host memory (§5.1.2).
-std::span<const Offload> offloads() {
-  using enum actors::TierKind;
-  static constexpr std::array all{
-      Offload{.name = "none"},
-      Offload{.name = "myelin", .optimizer = host},
-      Offload{.name = "zero-offload", .gradients = host, .optimizer = host},
-      Offload{.name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
-      Offload{.name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
-  };
-  return all;
-}
-
-/// Sets all tiers, so it has to be read before those that override them.
-OptionBinding offload(TierOptions& field) {
-  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
-            std::string names;
-            for (const Offload& known : offloads()) {
-              names += (names.empty() ? "" : ", ") + std::string(known.name);
-              if (known.name != name) continue;
-              field.offload = name;
-              field.parameters = known.parameters;
-              field.gradients = known.gradients;
-              field.optimizer = known.optimizer;
-              field.activations = known.activations;
-              return {};
-            }
-            return "one of " + names;
-          },
-          .write = [&field] { return field.offload; }};
 }
 
 OptionTable declare(Asked& asked) {
@@ -319,32 +259,7 @@ OptionTable declare(Asked& asked) {
              {},
              true});
 
-  table.concern("Memory tiers");
-  table.add({"offload", "NAME",
-             "which states leave the device: none, myelin, zero-offload, infinity-cpu, infinity-nvme; the flags below "
-             "say otherwise for one of them",
-             offload(tiers)});
-  table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme",
-             tier(tiers.optimizer)});
-  table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
-             tier(tiers.parameters)});
-  table.add({"gradient-tier", "NAME",
-             "where gradients are accumulated over the microbatches of a step: device, host or nvme",
-             tier(tiers.gradients)});
-  table.add({"activation-tier", "NAME",
-             "where activation checkpoints (--recompute) live between passes: device, host or nvme",
-             tier(tiers.activations)});
-  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
-  table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
-             toggle(tiers.checksums)});
-  table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
-             whole(tiers.bucket_elements, 1, most)});
-  table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
-             number_or_all(tiers.chunk_buckets)});
-  table.add({"optimizer-step", "NAME",
-             "where AdamW computes on states that live off the device: device or host",
-             choice<actors::StepPlace>(tiers.step, {{"device", actors::StepPlace::device},
-                                                    {"host", actors::StepPlace::host}})});
+  declare_tiers(table, tiers);
   table.add({"tile", "N",
              "tiles of each large matrix, gathered and released one after another; divides --hidden",
              whole(gpt.tile, 1, most)});
@@ -416,28 +331,6 @@ int divisor_near(int wanted, int whole) {
 
 /// As many heads as divide the channels into 64 or more each.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
-
-void resolve_tiers(TierOptions& tiers, const Recompute& recompute, const OptionTable& table) {
-  if (recompute.mode == Recompute::Mode::off && !table.given("activation-tier"))
-    tiers.activations = actors::TierKind::device;
-  bool files = false;
-  for (const auto& [flag, kind] :
-       {std::pair{"parameter", tiers.parameters},
-        {"gradient", tiers.gradients},
-        {"optimizer", tiers.optimizer},
-        {"activation", tiers.activations}}) {
-    if (kind != actors::TierKind::nvme) continue;
-    files = true;
-    if (nvme_directories(tiers).empty())
-      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
-           table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag)
-                                                     : "--offload " + tiers.offload);
-  }
-  if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
-    fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
-  if (!files && !tiers.nvme.empty())
-    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
-}
 
 /// Sizes that no flag gives are those of the weights to start from, where a config.json beside them says so.
 void adopt_stored_sizes(ModelOptions& model, const RunOptions& run, const OptionTable& table) {
@@ -560,18 +453,8 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   options.model.gpt.precision = options.precision.types;
-  resolve_tiers(options.tiers, options.batch.recompute, table);
+  resolve_tiers(options.tiers, options.batch.recompute.mode != Recompute::Mode::off, table);
   return options;
-}
-
-std::vector<std::filesystem::path> nvme_directories(const TierOptions& options) {
-  std::vector<std::filesystem::path> directories;
-  for (std::size_t begin = 0; begin < options.nvme.size();) {
-    const std::size_t end = std::min(options.nvme.find(',', begin), options.nvme.size());
-    if (end > begin) directories.emplace_back(options.nvme.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return directories;
 }
 
 std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked) {

@@ -3,7 +3,7 @@
 // options_hash().
 #pragma once
 
-#include "actors/tier_options.hpp"
+#include "apps/tier_flags.hpp"
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
 #include "models/gpt.hpp"
@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,20 +100,6 @@ struct DeviceOptions {
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };
 
-/// Where states live; see actors/tier_options.hpp.
-struct TierOptions {
-  std::string offload = "none";  ///< a name for where all of them live, but for what was said of some
-  actors::TierKind optimizer = actors::TierKind::device;
-  actors::TierKind parameters = actors::TierKind::device;
-  actors::TierKind gradients = actors::TierKind::device;
-  actors::TierKind activations = actors::TierKind::device;
-  std::string nvme;                    ///< directories with commas between them; empty: none
-  bool checksums = false;              ///< of what is read back from there
-  int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
-  int chunk_buckets = 2;               ///< of a reduction; 0: all
-  actors::StepPlace step = actors::StepPlace::device;
-};
-
 enum class Request { train, dry_run, help, version };
 
 struct RunOptions {
@@ -152,9 +137,6 @@ struct TrainOptions {
 [[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
 
 /// Ranks of a group, where the rows of the grid are on these nodes (collectives::common_rows).
-/// The directories of --nvme.
-[[nodiscard]] std::vector<std::filesystem::path> nvme_directories(const TierOptions& options);
-
 [[nodiscard]] int group_size_of(const ShardOptions& options, std::span<const int> node_of_row);
 
 /// Every option with the value that the run uses, in the order of the help text.
