@@ -36,14 +36,22 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
   options.recompute = 2;
   const auto reference = tests::run_simulated(gpt, options, 1);
   const tests::TemporaryFolder folder;
-  options.tiers.files.directories = {folder.path()};
   using actors::TierKind;
-  for (const auto& [threads, parameters] :
-       {std::pair{1, TierKind::device}, {3, TierKind::device}, {1, TierKind::host}, {1, TierKind::nvme}}) {
+  const auto stepped_on_host = [](TierKind kind) {
+    return actors::TierOptions{.gradients = kind, .optimizer = kind, .step = actors::StepPlace::host};
+  };
+  for (const auto& [threads, tiers] : {std::pair{1, actors::TierOptions{}},
+                                       {3, {}},
+                                       {1, {.parameters = TierKind::host}},
+                                       {1, {.parameters = TierKind::nvme}},
+                                       {1, stepped_on_host(TierKind::host)},
+                                       {2, stepped_on_host(TierKind::nvme)}}) {
     CAPTURE(threads);
-    CAPTURE(to_string(parameters));
+    CAPTURE(to_string(tiers.parameters));
+    CAPTURE(to_string(tiers.gradients));
     options.threads = threads;
-    options.tiers.parameters = parameters;
+    options.tiers = tiers;
+    options.tiers.files.directories = {folder.path()};
     const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
     runtime::AsioLoop loop;

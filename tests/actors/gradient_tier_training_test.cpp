@@ -87,6 +87,35 @@ TEST_CASE("gradients in host memory are clipped, and dropped where they overflow
   }
 }
 
+TEST_CASE("gradients in host memory are stepped on the host to the bits of the device") {
+  std::uint64_t seed = 0;
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    auto gpt = small_gpt();
+    gpt.precision = {dtype, dtype};
+    for (const double clip : {0.0, 0.5}) {
+      for (const char* name : {"ddp", "zero2", "mics", "NGI"}) {
+        CAPTURE(std::string(name));
+        CAPTURE(clip);
+        auto options = small_run();
+        options.precision = gpt.precision;
+        options.clip = clip;
+        options.grid = {2, 2};
+        options.group_size = 2;
+        options.sharding = collectives::parse_sharding(name);
+        const auto on_device = run_simulated(gpt, options, 1);
+        for (const std::size_t bucket : {200, 1 << 20}) {
+          options.tiers = {.parameters = ++seed % 3 == 0 ? TierKind::host : TierKind::device,
+                           .gradients = TierKind::host,
+                           .optimizer = TierKind::host,
+                           .step = actors::StepPlace::host,
+                           .bucket_elements = bucket};
+          check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, tests::Devices::delayed));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk at a time and a few") {
   const auto architecture = models::make_gpt(small_gpt(12));
   const tests::RandomTokens tokens(8, 37);
