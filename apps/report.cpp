@@ -61,6 +61,27 @@ std::string answer_line(const TrainOptions& options, const std::vector<actors::R
                             : fmt::format(", with up to {} of states fetched meanwhile\n", runtime::format_bytes(most)));
 }
 
+/// What --bucket-size comes to: the units' own sizes may say less, and the granule of their pieces more.
+std::string bucket_line(const TrainOptions& options, const std::vector<actors::RankPlan>& stages) {
+  std::size_t elements = 0, pieces = 0;
+  bool used = false;
+  for (const actors::RankPlan& stage : stages) {
+    used = used || !stage.tiers.items().empty();
+    for (const actors::UnitState& unit : stage.states->all()) {
+      const std::size_t bucket = unit.cut.elements(unit.optimizer, 0);
+      if (bucket <= elements) continue;
+      elements = bucket;
+      pieces = unit.cut.pieces(unit.optimizer);
+    }
+  }
+  const bool more = elements > static_cast<std::size_t>(options.tiers.bucket_elements);
+  if (!used && !more) return {};
+  return fmt::format("buckets: up to {} elements of what a rank steps{}\n", elements,
+                     more ? fmt::format(", rounded up from --bucket-size {} to {} of each of its {} piece{}",
+                                        options.tiers.bucket_elements, elements / pieces, pieces, pieces > 1 ? "s" : "")
+                          : std::string());
+}
+
 }  // namespace
 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
@@ -99,11 +120,10 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
-      text += fmt::format("\noff the device: up to {} a rank in {}, in buckets of {} elements\n",
-                          runtime::format_bytes(most), where, options.tiers.bucket_elements);
+      text += fmt::format("\noff the device: up to {} a rank in {}\n", runtime::format_bytes(most), where);
     }
   }
-  return text;
+  return text + bucket_line(options, stages);
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {

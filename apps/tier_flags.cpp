@@ -99,7 +99,8 @@ void declare_tiers(OptionTable& table, TierOptions& tiers) {
   table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
   table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
              toggle(tiers.checksums)});
-  table.add({"bucket-size", "N", "elements of a unit's optimizer states that pass through the device at a time",
+  table.add({"bucket-size", "N",
+             "elements of a unit's optimizer states that pass through the device at a time; at least 512 of each piece",
              whole(tiers.bucket_elements, 1, most)});
   table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
              number_or_all(tiers.chunk_buckets)});
