@@ -18,9 +18,8 @@ elseif(RANVIER_NATIVE)
   ranvier_host_options(-mcpu=native)
 endif()
 target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-# nvcc cannot evaluate fmt's check of format strings; fmt 9 and fmt 11 name it differently.
-target_compile_definitions(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>
-                           $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEVAL=0>)
+# fmt 9 takes nvcc for a compiler without constexpr, and its check of format strings then fails.
+target_compile_definitions(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 target_compile_definitions(ranvier_flags INTERFACE RANVIER_WITH_CUDA=${RANVIER_WITH_CUDA}
                            RANVIER_WITH_NCCL=${RANVIER_WITH_NCCL})
 if(RANVIER_SANITIZE)

@@ -63,7 +63,8 @@ class Device {
   [[nodiscard]] virtual std::size_t used_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t budget_bytes() const noexcept = 0;
 
-  /// Zeroed, aligned to 4096 bytes, on huge pages where the system has them. Loop thread only.
+  /// Zeroed, aligned to 4096 bytes, on huge pages where the system has them. Loop thread only. The host reads and
+  /// writes all of it but MemorySpace::device of a `cuda` device.
   /// Throws ErrorCode::memory when the budget or the system has no room for it.
   [[nodiscard]] virtual Buffer allocate(std::size_t bytes, MemorySpace space) = 0;
 
@@ -80,5 +81,19 @@ struct CpuDeviceOptions {
 };
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
 [[nodiscard]] std::unique_ptr<Device> make_inline_device(const CpuDeviceOptions& options = {});
+
+// The next three are declared in every build and defined where with_cuda is true (cuda_build.hpp).
+struct CudaDeviceOptions {
+  int ordinal = 0;  ///< among the GPUs that CUDA_VISIBLE_DEVICES leaves
+  int sharers = 1;  ///< ranks that use this GPU
+  /// Of MemorySpace::device; none: this rank's share of what is free, but for what the driver and libraries need.
+  std::optional<std::size_t> budget_bytes = {};
+};
+
+/// How many GPUs this process sees. Throws ErrorCode::device where there is none, or no driver for them.
+[[nodiscard]] int cuda_device_count();
+
+/// Throws ErrorCode::device where cuda_device_count() does, and for an ordinal beyond it.
+[[nodiscard]] std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options = {});
 
 }  // namespace ranvier::runtime

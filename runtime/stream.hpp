@@ -6,8 +6,8 @@
 //   other.wait(*event);                 // other's later work starts after it
 //   stream.call_back([&] { loop.post(next); });
 //
-// Calls on a stream come from the loop thread. On the `cpu` device each stream has a thread of its own; on
-// `inline` everything has already happened when a call returns.
+// Calls on a stream come from the loop thread. On the `cpu` device each stream has a thread of its own, on `cuda` it
+// is a queue of the GPU's; on `inline` everything has already happened when a call returns.
 #pragma once
 
 #include <functional>
@@ -39,8 +39,9 @@ class Stream {
   /// An exception in it reaches Device::on_failure; from then on the device drops all work and callbacks.
   virtual void launch(Work work) = 0;
 
-  /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's.
-  /// It must be short and must not use the device: usually it posts to the loop.
+  /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's, in the order of
+  /// the calls. It must be short and must not use the device: usually it posts to the loop. What is queued after it
+  /// may not wait for it (on `cuda` it does not).
   virtual void call_back(std::function<void()> function) = 0;
 
   /// What is queued after this call starts after the last record of `event`.

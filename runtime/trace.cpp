@@ -89,7 +89,7 @@ void Trace::begin(StreamView stream, SpanKind kind, int index) {
     const std::lock_guard lock(mutex_);
     open_.push_back({stream, kind, index, began});
   }
-  stream.launch([began](ComputePool&) { *began = Clock::now(); });
+  stream.call_back([began] { *began = Clock::now(); });
 }
 
 void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
@@ -104,7 +104,7 @@ void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
     began = std::move(matching->began);
     open_.erase(std::next(matching).base());
   }
-  stream.launch([this, began, kind, lane, index](ComputePool&) { add(kind, lane, *began, Clock::now(), index); });
+  stream.call_back([this, began, kind, lane, index] { add(kind, lane, *began, Clock::now(), index); });
 }
 
 double Trace::seconds(SpanKind kind) const {

@@ -1,8 +1,11 @@
 #include "runtime/kernels/adamw.hpp"
 
 #include "runtime/compute_pool.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/adamw_cpu.hpp"
+#include "runtime/kernels/adamw_cuda.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
 
 #include <algorithm>
@@ -53,6 +56,9 @@ void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegmen
   if (elements == 0) return;
 
   const cpu::AdamWConstants constants(options);
+  if constexpr (with_cuda) {
+    if (stream.device().kind() == DeviceKind::cuda) return adamw_cuda(stream, arrays, segments, constants);
+  }
   stream.launch([=, segments = std::move(segments)](ComputePool& pool) {
     with_float_type(arrays.gradient_dtype, [&]<typename Gradient>(Gradient) {
       with_float_type(arrays.working_dtype, [&]<typename Working>(Working) {

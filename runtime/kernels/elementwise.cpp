@@ -1,8 +1,11 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include "runtime/compute_pool.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
+#include "runtime/kernels/elementwise_cuda.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +24,8 @@ void check_float(DType dtype, const char* kernel) {
   expect(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "{} does not take {}", kernel,
          to_string(dtype));
 }
+
+bool on_cuda(StreamView stream) { return stream.device().kind() == DeviceKind::cuda; }
 
 /// Calls part(begin, end) for parts of [0, items) on all threads that are worth waking.
 template <typename Part>
@@ -100,6 +105,9 @@ float block_sum_of_squares(const T* from, std::size_t n) {
 
 void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return copy_cuda(stream, to, from, bytes);
+  }
   stream.launch([=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
@@ -109,6 +117,9 @@ void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
 
 void fill_zero(StreamView stream, void* to, std::size_t bytes) {
   if (bytes == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return fill_zero_cuda(stream, to, bytes);
+  }
   stream.launch([=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memset(static_cast<std::byte*>(to) + begin, 0, end - begin);
@@ -120,6 +131,9 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
   check_float(to_dtype, "cast");
   check_float(from_dtype, "cast");
   if (n == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return cast_cuda(stream, to, to_dtype, from, from_dtype, n);
+  }
   stream.launch([=](ComputePool& pool) {
     with_float_type(to_dtype, [&]<typename To>(To) {
       with_float_type(from_dtype, [&]<typename From>(From) {
@@ -134,6 +148,9 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
 void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n) {
   check_float(dtype, "scale");
   if (n == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return scale_cuda(stream, to, dtype, factor, n);
+  }
   stream.launch([=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T),
@@ -145,6 +162,9 @@ void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n
 void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n) {
   if (dtype != DType::f64) check_float(dtype, "add");
   if (n == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return add_cuda(stream, to, from, dtype, n);
+  }
   stream.launch([=](ComputePool& pool) {
     const auto add_as = [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
@@ -161,6 +181,9 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
 void sums_of_squares(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n) {
   check_float(dtype, "sums_of_squares");
   if (n == 0) return;
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, from, dtype, n);
+  }
   stream.launch([=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       const auto* values = static_cast<const T*>(from);
@@ -177,6 +200,9 @@ void sums_of_squares(StreamView stream, float* sums, const void* from, DType dty
 }
 
 void sum(StreamView stream, double* total, const float* from, std::size_t n) {
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) return sum_cuda(stream, total, from, n);
+  }
   stream.launch([=](ComputePool&) {
     double sum = 0;
     for (std::size_t i = 0; i < n; ++i) sum += from[i];

@@ -1,5 +1,5 @@
 // Copies, conversions and sums over flat arrays of n elements. All return at once; the work runs on the
-// stream. Pointers are device memory, 64-byte aligned arrays or parts of them; n = 0 is allowed.
+// stream. Pointers are device or pinned memory, 64-byte aligned arrays or parts of them; n = 0 is allowed.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -9,6 +9,7 @@
 
 namespace ranvier::runtime {
 
+/// From and to any memory; on `cuda`, one that touches MemorySpace::host may keep its caller waiting.
 void copy(StreamView stream, void* to, const void* from, std::size_t bytes);
 void fill_zero(StreamView stream, void* to, std::size_t bytes);
 
@@ -26,7 +27,7 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
 inline constexpr std::size_t squares_block_elements = 512;
 void sums_of_squares(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n);
 
-/// *total = Σ from[i], added up in double in this order.
+/// *total = Σ from[i], added up in double, in an order that depends on n and the kind of device alone.
 void sum(StreamView stream, double* total, const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime

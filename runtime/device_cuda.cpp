@@ -1,0 +1,461 @@
+// A GPU as a device. Streams are CUDA's own, made not to wait for its default stream.
+//
+// Each stream has a thread that sleeps on an event per call_back, in the order of the calls. Host functions queued in
+// the stream itself (cudaLaunchHostFunc) would hold up the work behind them until they return, share one thread of the
+// driver among all streams, and never run once the GPU has failed; the thread finds the failure out instead and hands
+// it to on_failure.
+#include "runtime/arena.hpp"
+#include "runtime/cpu_memory.hpp"
+#include "runtime/cuda_native.hpp"
+#include "runtime/device.hpp"
+#include "runtime/failure_latch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+
+namespace ranvier::runtime {
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+
+/// What this process takes of a GPU beside its budget: the driver's context, code, libraries' workspaces.
+constexpr std::size_t reserve_bytes = std::size_t{1} << 30;
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+/// What may help, as the end of a sentence; empty where nothing general can be said.
+const char* remedy(cudaError_t result) {
+  switch (result) {
+    case cudaErrorNoKernelImageForDevice:
+      return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute capability>";
+    case cudaErrorMemoryAllocation:
+      return "; somebody else may use this GPU: plan for less, or lower --device-memory";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+      return "; CUDA_LAUNCH_BLOCKING=1 shows the call that started it, compute-sanitizer the kernel";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorNvlinkUncorrectable:
+      return "; the GPU itself has failed: take this machine out of the job";
+    case cudaErrorDevicesUnavailable:
+      return "; another process has this GPU for itself: see its compute mode in nvidia-smi";
+    case cudaErrorLaunchTimeout:
+      return "; a kernel ran for too long on a GPU that drives a display";
+    default:
+      return "";
+  }
+}
+
+/// `doing` says what this process did when it heard of the error.
+Error error_of(cudaError_t result, std::string_view doing) {
+  int ordinal = -1;
+  cudaGetDevice(&ordinal);
+  return Error(result == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::device,
+               fmt::format("cuda:{}: {}: {} ({}){}", ordinal, doing, cudaGetErrorString(result), cudaGetErrorName(result),
+                           remedy(result)));
+}
+
+class CudaStream;
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const CudaDeviceOptions& options);
+
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+  [[nodiscard]] std::string description() const override { return description_; }
+  [[nodiscard]] int threads() const noexcept override { return 1; }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return used_->load(); }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return budget_; }
+  [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
+  [[nodiscard]] std::unique_ptr<Event> make_event() override;
+  void on_failure(std::function<void(std::exception_ptr)> handler) override {
+    failure_.on_failure(std::move(handler));
+  }
+
+  [[nodiscard]] const cuda::Properties& properties() const noexcept { return properties_; }
+
+  /// The GPU becomes the calling thread's current one.
+  void make_current() const {
+    int current = -1;
+    if (cudaGetDevice(&current) == cudaSuccess && current == properties_.ordinal) return;
+    cuda::check(cudaSetDevice(properties_.ordinal), "cudaSetDevice");
+  }
+
+  /// Any thread.
+  void failed(cudaError_t result, std::string_view doing) {
+    failure_.set(std::make_exception_ptr(error_of(result, doing)));
+  }
+
+ private:
+  friend class CudaStream;
+  friend class CudaEvent;
+
+  [[nodiscard]] Buffer allocate_device(std::size_t bytes);
+  [[nodiscard]] Buffer allocate_pinned(std::size_t bytes);
+
+  cuda::Properties properties_;
+  std::string description_;
+  std::size_t budget_ = 0;
+  std::shared_ptr<std::atomic<std::size_t>> used_ = std::make_shared<std::atomic<std::size_t>>(0);
+  CpuMemory host_{std::nullopt};
+  FailureLatch failure_;
+  bool whole_taken_ = false;  // loop thread only
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(CudaDevice& device) : device_(device) {
+    device.make_current();
+    cuda::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(StreamView stream) override {
+    expect(&stream.device() == &device_, "an event of {} is recorded on stream {} of another device",
+           device_.description(), stream.name());
+    if (!device_.failure_.is_set()) cuda::check(cudaEventRecord(event_, cuda::native(stream)), "cudaEventRecord");
+  }
+
+  [[nodiscard]] bool reached() const override {
+    if (device_.failure_.is_set()) return true;
+    const cudaError_t result = cudaEventQuery(event_);
+    if (result == cudaErrorNotReady) return false;
+    if (result != cudaSuccess) device_.failed(result, "asking for an event");
+    return true;
+  }
+
+  [[nodiscard]] cudaEvent_t native() const noexcept { return event_; }
+  [[nodiscard]] const CudaDevice& device() const noexcept { return device_; }
+
+ private:
+  CudaDevice& device_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(CudaDevice& device, std::string name, StreamWidth width)
+      : device_(device), name_(std::move(name)), width_(width) {
+    expect(width != StreamWidth::whole || !device.whole_taken_,
+           "stream {}: the device has a stream of its whole width already", name_);
+    device.make_current();
+    // Copies and additions of chunks are short and somebody waits for them: before the wide stream's next blocks.
+    int lowest = 0, highest = 0;
+    cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    cuda::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                             width == StreamWidth::whole ? lowest : highest),
+                "cudaStreamCreateWithPriority");
+    if (width == StreamWidth::whole) device_.whole_taken_ = true;
+    thread_ = std::thread([this] { serve(); });
+    pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
+  }
+
+  /// What was queued still runs.
+  ~CudaStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    arrived_.notify_one();
+    thread_.join();
+    cudaStreamSynchronize(stream_);  // memory that it uses may go next
+    for (cudaEvent_t event : spare_) cudaEventDestroy(event);
+    cudaStreamDestroy(stream_);
+    if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
+  }
+
+  [[nodiscard]] Device& device() const noexcept override { return device_; }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+
+  void launch(Work) override {
+    fail(ErrorCode::internal, "stream {} of {}: work of the host's is queued, and a GPU runs none; what did this has no "
+         "CUDA kernel yet, so run it with --device cpu", name_, device_.description());
+  }
+
+  void call_back(std::function<void()> function) override { enqueue({nullptr, std::move(function), false}); }
+
+  void wait(const Event& event) override {
+    const auto* of_cuda = dynamic_cast<const CudaEvent*>(&event);
+    expect(of_cuda != nullptr, "stream {} waits for an event of another kind of device", name_);
+    if (device_.failure_.is_set()) return;
+    device_.make_current();
+    cuda::check(cudaStreamWaitEvent(stream_, of_cuda->native(), 0), "cudaStreamWaitEvent");
+  }
+
+  void synchronize() override {
+    const auto done = std::make_shared<std::promise<void>>();
+    enqueue({nullptr, [done] { done->set_value(); }, true});
+    done->get_future().wait();
+    device_.failure_.rethrow_if_set();
+  }
+
+  [[nodiscard]] cudaStream_t native() const {
+    device_.make_current();
+    return stream_;
+  }
+
+ private:
+  struct Item {
+    cudaEvent_t event = nullptr;  // none after a failure
+    std::function<void()> function;
+    bool after_failure = false;  // nobody waits for ever
+  };
+
+  void enqueue(Item item) {
+    if (!device_.failure_.is_set()) {
+      device_.make_current();
+      cudaError_t result = take_event(item.event);
+      if (result == cudaSuccess) result = cudaEventRecord(item.event, stream_);
+      if (result != cudaSuccess) device_.failed(result, fmt::format("recording an event on stream {}", name_));
+    }
+    bool was_empty = false;
+    {
+      const std::lock_guard lock(mutex_);
+      was_empty = queue_.empty();
+      queue_.push_back(std::move(item));
+    }
+    if (was_empty) arrived_.notify_one();
+  }
+
+  /// As many are made as callbacks are outstanding at a time.
+  cudaError_t take_event(cudaEvent_t& event) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!spare_.empty()) {
+        event = spare_.back();
+        spare_.pop_back();
+        return cudaSuccess;
+      }
+    }
+    return cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);
+  }
+
+  void serve() {
+    cudaSetDevice(device_.properties_.ordinal);
+    std::vector<Item> batch;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        arrived_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        batch.swap(queue_);
+      }
+      for (Item& item : batch) {
+        await(item);
+        if (!device_.failure_.is_set() || item.after_failure) run(item);
+        item.function = nullptr;  // what it holds is let go in order, too
+      }
+      const std::lock_guard lock(mutex_);
+      for (const Item& item : batch) {
+        if (item.event != nullptr) spare_.push_back(item.event);
+      }
+      batch.clear();
+    }
+  }
+
+  void await(const Item& item) {
+    if (item.event == nullptr || device_.failure_.is_set()) return;
+    const cudaError_t result = cudaEventSynchronize(item.event);
+    if (result != cudaSuccess) device_.failed(result, fmt::format("waiting for stream {}", name_));
+  }
+
+  void run(Item& item) noexcept {
+    try {
+      item.function();
+    } catch (...) {
+      device_.failure_.set(std::current_exception());
+    }
+  }
+
+  CudaDevice& device_;
+  const std::string name_;
+  const StreamWidth width_;
+  cudaStream_t stream_ = nullptr;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Item> queue_;
+  std::vector<cudaEvent_t> spare_;
+  bool closing_ = false;
+
+  std::thread thread_;
+};
+
+CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
+  const int count = cuda_device_count();
+  if (options.ordinal < 0 || options.ordinal >= count) {
+    fail(ErrorCode::device, "cuda:{}: this process sees {} GPU{}, numbered from 0{}", options.ordinal, count,
+         count == 1 ? "" : "s", std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
+  }
+  expect(options.sharers >= 1, "a GPU is shared by {} ranks", options.sharers);
+  cuda::check(cudaSetDevice(options.ordinal), "cudaSetDevice");
+  cudaDeviceProp of_driver{};
+  cuda::check(cudaGetDeviceProperties(&of_driver, options.ordinal), "cudaGetDeviceProperties");
+  properties_ = {.ordinal = options.ordinal,
+                 .major = of_driver.major,
+                 .minor = of_driver.minor,
+                 .multiprocessors = of_driver.multiProcessorCount,
+                 .block_shared_bytes = of_driver.sharedMemPerBlockOptin,
+                 .l2_bytes = static_cast<std::size_t>(of_driver.l2CacheSize)};
+  description_ = fmt::format("cuda:{}, {}", options.ordinal, of_driver.name);
+  if (options.budget_bytes) {
+    budget_ = *options.budget_bytes;
+    return;
+  }
+  std::size_t free_bytes = 0, total_bytes = 0;
+  cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  // Other ranks of this GPU may have taken their part already, or not yet.
+  const std::size_t share = std::min(free_bytes, total_bytes / static_cast<std::size_t>(options.sharers));
+  budget_ = share - std::min(share, reserve_bytes);
+}
+
+Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
+  if (bytes == 0) return {};
+  failure_.rethrow_if_set();
+  make_current();
+  switch (space) {
+    case MemorySpace::device:
+      return allocate_device(bytes);
+    case MemorySpace::pinned:
+      return allocate_pinned(bytes);
+    default:
+      return host_.allocate(bytes, space);
+  }
+}
+
+Buffer CudaDevice::allocate_device(std::size_t bytes) {
+  const std::size_t used = used_->load();
+  if (used > budget_ || bytes > budget_ - used) {
+    fail(ErrorCode::memory,
+         "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use: "
+         "raise --device-memory, or plan for less",
+         format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
+  }
+  const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0; };
+  void* taken = nullptr;
+  cudaError_t result = cudaMalloc(&taken, bytes);
+  if (result == cudaSuccess && !is_aligned(taken)) {  // small ones are aligned to 512 bytes
+    cudaFree(taken);
+    result = cudaMalloc(&taken, bytes + page_bytes);
+  }
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is answered here
+    std::size_t free_bytes = 0, total_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    fail(ErrorCode::memory,
+         "{} has no room for {} ({} bytes): {} of its {} are free, and this rank uses {} of its budget of {}; who else "
+         "uses this GPU, or lower --device-memory and plan for less",
+         description_, format_bytes(bytes), bytes, format_bytes(free_bytes), format_bytes(total_bytes),
+         format_bytes(used), format_bytes(budget_));
+  }
+  cuda::check(result, "cudaMalloc");
+  const auto address = reinterpret_cast<std::uintptr_t>(taken);
+  auto* data = reinterpret_cast<std::byte*>((address + page_bytes - 1) / page_bytes * page_bytes);
+  used_->fetch_add(bytes);
+  Buffer buffer(data, bytes, [taken, used_bytes = used_](std::byte*, std::size_t size) {
+    cudaFree(taken);
+    used_bytes->fetch_sub(size);
+  });
+  cuda::check(cudaMemset(data, 0, bytes), "cudaMemset");
+  cuda::check(cudaStreamSynchronize(nullptr), "cudaMemset");  // other streams do not wait for the default one
+  return buffer;
+}
+
+Buffer CudaDevice::allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+  if (result == cudaErrorMemoryAllocation || result == cudaErrorInvalidValue) {
+    cudaGetLastError();
+    fail(ErrorCode::memory,
+         "the system refused {} ({} bytes) of pinned memory: pinned memory cannot be swapped out, so plan for less "
+         "of it, or let fewer ranks share this machine",
+         format_bytes(bytes), bytes);
+  }
+  cuda::check(result, "cudaHostAlloc");
+  Buffer buffer(static_cast<std::byte*>(data), bytes, [](std::byte* released, std::size_t) { cudaFreeHost(released); });
+  expect(reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0, "pinned memory does not begin on a page");
+  std::memset(data, 0, bytes);
+  return buffer;
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamWidth width) {
+  return std::make_unique<CudaStream>(*this, std::move(name), width);
+}
+
+std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(*this); }
+
+}  // namespace
+
+namespace cuda {
+
+cudaStream_t native(StreamView stream) {
+  const auto* of_cuda = dynamic_cast<const CudaStream*>(&stream.stream());
+  expect(of_cuda != nullptr, "a CUDA kernel is launched on stream {} of another kind of device", stream.name());
+  return of_cuda->native();
+}
+
+const Properties& properties(const Device& device) {
+  const auto* of_cuda = dynamic_cast<const CudaDevice*>(&device);
+  expect(of_cuda != nullptr, "{} is asked for a GPU's properties", device.description());
+  return of_cuda->properties();
+}
+
+void check(cudaError_t result, const char* call) {
+  if (result != cudaSuccess) throw error_of(result, call);
+}
+
+void check_launch(const char* kernel) {
+  const cudaError_t result = cudaGetLastError();
+  if (result != cudaSuccess) throw error_of(result, fmt::format("launching {}", kernel));
+}
+
+}  // namespace cuda
+
+int cuda_device_count() {
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  if (result == cudaSuccess || result == cudaErrorNoDevice) {
+    fail(ErrorCode::device, "no GPU is visible to this process{}: run where there is one, or with --device cpu",
+         std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? " (see CUDA_VISIBLE_DEVICES)" : "");
+  }
+  int of_driver = 0, of_runtime = 0;
+  cudaDriverGetVersion(&of_driver);
+  cudaRuntimeGetVersion(&of_runtime);
+  if (of_driver == 0) {
+    fail(ErrorCode::device,
+         "this machine has no NVIDIA driver (libcuda.so.1 was not found): run where there is one, or with --device cpu");
+  }
+  if (result == cudaErrorInsufficientDriver || result == cudaErrorCompatNotSupportedOnDevice) {
+    fail(ErrorCode::device,
+         "the NVIDIA driver is for CUDA {} and this build for CUDA {}: install a newer driver, or build with an older "
+         "toolkit",
+         version_text(of_driver), version_text(of_runtime));
+  }
+  fail(ErrorCode::device, "the NVIDIA driver (for CUDA {}) does not start: {} ({})", version_text(of_driver),
+       cudaGetErrorString(result), cudaGetErrorName(result));
+}
+
+std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,20 @@
+// The kernels of elementwise.hpp on a GPU; their arguments have been checked, and n > 0.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::runtime {
+
+/// Between device, pinned and host memory, too.
+void copy_cuda(StreamView stream, void* to, const void* from, std::size_t bytes);
+void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes);
+void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n);
+void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::size_t n);
+void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n);
+void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n);
+void sum_cuda(StreamView stream, double* total, const float* from, std::size_t n);
+
+}  // namespace ranvier::runtime
