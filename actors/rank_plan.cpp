@@ -163,7 +163,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
                                           plan.tiers, plan.memory);
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
-  plan.tiers.finish(plan.memory);
+  plan.tiers.finish(options.tiers.files, plan.memory);
   return plan;
 }
 

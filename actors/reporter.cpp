@@ -53,7 +53,7 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory)
     const auto kind = static_cast<runtime::MemoryKind>(k);
     memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(runtime::MemorySpace::device, kind));
   }
-  for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::nvme}) {
+  for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::host, runtime::MemorySpace::nvme}) {
     memory_json_ += fmt::format(",\"{}\":{}", runtime::to_string(space), memory.bytes(space));
   }
   if (options_.metrics_path.empty()) return;

@@ -143,7 +143,8 @@ RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime:
           .gather = trace.seconds(SpanKind::gather),
           .reduce = trace.seconds(SpanKind::reduce),
           .send = trace.seconds(SpanKind::send),
-          .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned),
+          .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
+                           memory.bytes(MemorySpace::host),
           .peak_resident_bytes = runtime::peak_resident_bytes()};
 }
 

@@ -42,7 +42,7 @@ bool is_zero(const std::byte* data) {
 
 }  // namespace
 
-BlockSums::BlockSums(std::uint64_t file_bytes) : sums_((file_bytes + block_bytes - 1) / block_bytes, 0) {}
+std::size_t BlockSums::count(std::uint64_t file_bytes) { return (file_bytes + block_bytes - 1) / block_bytes; }
 
 void BlockSums::record(std::uint64_t offset, std::span<const std::byte> blocks) {
   for (std::size_t at = 0; at < blocks.size(); at += block_bytes) {

@@ -1,20 +1,22 @@
 // What the blocks of a file must hold, as one number of 64 bits each, so that damage is noticed when they are read
-// back: bits that changed, blocks that were lost, or that come from another place. Not against malice. It takes 0.2
-// % of the file's size in memory. One thread at a time.
+// back: bits that changed, blocks that were lost, or that come from another place. Not against malice. Their memory,
+// 0.2 % of the file's size, is planned with everything else. One thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 namespace ranvier::offload {
 
 class BlockSums {
  public:
-  /// Of a file that holds zeros.
-  explicit BlockSums(std::uint64_t file_bytes);
+  /// Numbers for so many bytes of a file.
+  [[nodiscard]] static std::size_t count(std::uint64_t file_bytes);
+
+  /// Of a file of zeros that has count() numbers in `sums`, zeros at first, which outlive this.
+  explicit BlockSums(std::span<std::uint64_t> sums) : sums_(sums) {}
 
   /// Whole blocks were written at `offset`.
   void record(std::uint64_t offset, std::span<const std::byte> blocks);
@@ -24,7 +26,7 @@ class BlockSums {
                                                            std::span<const std::byte> blocks) const;
 
  private:
-  std::vector<std::uint64_t> sums_;  ///< 0: never written
+  std::span<std::uint64_t> sums_;  ///< 0: never written
 };
 
 }  // namespace ranvier::offload

@@ -1,5 +1,6 @@
 #include "offload/file_tier.hpp"
 
+#include "offload/block_sums.hpp"
 #include "offload/job_directory.hpp"
 #include "offload/stripes.hpp"
 #include "offload/transfer_engine.hpp"
@@ -113,14 +114,39 @@ FileTier::FileTier(runtime::EventLoop& loop, FileTierOptions options, std::uniqu
 
 FileTier::~FileTier() = default;
 
+std::size_t FileTier::checksum_bytes(std::span<const std::size_t> regions, std::size_t request_bytes) {
+  // However many directories there are, their files have the blocks of the whole space.
+  return BlockSums::count(Stripes(1, request_bytes).begins(regions).back()) * sizeof(std::uint64_t);
+}
+
+std::vector<std::size_t> FileTier::region_bytes() const {
+  std::vector<std::size_t> sizes;
+  for (const Reserved& region : regions()) sizes.push_back(region.bytes);
+  return sizes;
+}
+
+void FileTier::plan(runtime::MemoryPlan& plan) {
+  if (!state_->options.checksums) return;
+  sums_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files",
+                    checksum_bytes(region_bytes(), state_->options.request_bytes), 1});
+}
+
+void FileTier::start(const runtime::Arena& arena, runtime::MemoryId sums) {
+  if (!state_->options.checksums) return start();
+  const std::size_t bytes = checksum_bytes(region_bytes(), state_->options.request_bytes);
+  start(std::span(arena.slot_as<std::uint64_t>(sums), bytes / sizeof(std::uint64_t)));
+}
+
 void FileTier::start() {
+  expect(!state_->options.checksums, "a file tier with checksums starts without memory for them");
+  start(std::span<std::uint64_t>());
+}
+
+void FileTier::start(std::span<std::uint64_t> sums) {
   close_reservations();
   State& state = *state_;
-  std::uint64_t end = 0;
-  for (const Reserved& region : regions()) {
-    state.begins.push_back(state.stripes.align(end, region.bytes));
-    end = state.begins.back() + region.bytes;
-  }
+  state.begins = state.stripes.begins(region_bytes());
+  const std::uint64_t end = state.begins.back();
   for (std::size_t i = 0; i < state.options.directories.size(); ++i)
     state.stores.push_back(state.make_store(state.options.directories[i], state.stripes.file_bytes(i, end)));
 
@@ -135,7 +161,10 @@ void FileTier::start() {
   std::vector<TransferEngine::File> files;
   for (const Store& store : state.stores) {
     files.push_back({store.file, store.folder->file(), {}});
-    if (state.options.checksums) files.back().sums.emplace(store.bytes);
+    if (!state.options.checksums) continue;
+    const std::size_t count = BlockSums::count(store.bytes);
+    files.back().sums.emplace(sums.first(count));
+    sums = sums.subspan(count);
   }
   state.engine = std::make_unique<TransferEngine>(state.loop, std::move(queue), std::move(files), state.stripes,
                                                   state.options.depth);

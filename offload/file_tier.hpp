@@ -13,8 +13,11 @@
 #include "offload/file_system.hpp"
 #include "offload/tier.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace ranvier::offload {
@@ -37,9 +40,16 @@ class FileTier final : public Tier {
   /// Waits for the requests in flight, drops the others, removes the folders.
   ~FileTier() override;
 
-  void plan(runtime::MemoryPlan&) override {}
+  /// What checksums of regions of these sizes take, whole blocks each, of an item of a plan.
+  [[nodiscard]] static std::size_t checksum_bytes(std::span<const std::size_t> regions,
+                                                  std::size_t request_bytes = FileTierOptions{}.request_bytes);
+
+  void plan(runtime::MemoryPlan& plan) override;
   /// Makes the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, when they do not fit.
-  void start(const runtime::Arena&) override { start(); }
+  void start(const runtime::Arena& arena) override { start(arena, sums_); }
+  /// Where checksums are an item of the plan that somebody else added.
+  void start(const runtime::Arena& arena, runtime::MemoryId sums);
+  /// Without checksums no memory is needed.
   void start();
 
   [[nodiscard]] std::string description() const override;
@@ -57,7 +67,11 @@ class FileTier final : public Tier {
 
  private:
   struct State;
+  [[nodiscard]] std::vector<std::size_t> region_bytes() const;
+  void start(std::span<std::uint64_t> sums);
+
   std::unique_ptr<State> state_;
+  runtime::MemoryId sums_;
 };
 
 }  // namespace ranvier::offload

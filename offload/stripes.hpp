@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace ranvier::offload {
 
@@ -36,6 +38,18 @@ class Stripes {
   /// Where a region of `bytes` begins at or after `address`: large ones on a stripe, so that they are cut least.
   [[nodiscard]] std::uint64_t align(std::uint64_t address, std::uint64_t bytes) const {
     return bytes < stripe_bytes_ ? address : (address + stripe_bytes_ - 1) / stripe_bytes_ * stripe_bytes_;
+  }
+
+  /// Where regions of these sizes begin, one behind the other; the last number is where they end.
+  [[nodiscard]] std::vector<std::uint64_t> begins(std::span<const std::size_t> regions) const {
+    std::vector<std::uint64_t> begins;
+    std::uint64_t end = 0;
+    for (const std::size_t bytes : regions) {
+      begins.push_back(align(end, bytes));
+      end = begins.back() + bytes;
+    }
+    begins.push_back(end);
+    return begins;
   }
 
  private:

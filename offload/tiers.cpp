@@ -43,10 +43,17 @@ TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, con
   return {items_.size() - 1};
 }
 
-void TierPlan::finish(runtime::MemoryPlan& plan) {
+void TierPlan::finish(const FileOptions& files, runtime::MemoryPlan& plan) {
   if (!uses(TierKind::nvme)) return;
   staging_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, "between device and files",
                        staging_slot_bytes, staging_slots});
+  if (!files.checksums) return;
+  std::vector<std::size_t> sizes;
+  for (const Item& item : items_) {
+    if (item.kind == TierKind::nvme) sizes.push_back(item.bytes);
+  }
+  checksums_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::host, "checksums of files",
+                         FileTier::checksum_bytes(sizes), 1});
 }
 
 bool TierPlan::uses(TierKind kind) const noexcept {
@@ -102,7 +109,7 @@ Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& 
       place.region = files_->reserve(item.memory_kind, item.name, item.bytes);
     }
   }
-  if (files_) files_->start(arena);
+  if (files_) files_->start(arena, plan.checksums());
 }
 
 Tiers::~Tiers() {

@@ -2,9 +2,11 @@
 // before anything exists (TierPlan), in the memory plan with everything else; files of all kinds of states lie in
 // one folder per disk.
 //
-//   const TierRegion moments = tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes,
-//   plan); tier_plan.finish(plan); Tiers tiers(loop, device, tier_plan, options, arena, rank); tiers.fetch(moments,
-//   0, {to_device, bytes}, [] { … });
+//   const TierRegion moments =
+//       tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes, plan);
+//   tier_plan.finish(files, plan);
+//   Tiers tiers(loop, device, tier_plan, files, arena, rank);
+//   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
 //
 // Offsets are multiples of Tier::block_bytes; lengths and addresses are not bound: what files cannot take as it is
 // passes through a few slots of pinned memory. A store of a length that is no multiple of a block may change what
@@ -32,6 +34,11 @@ struct TierRegion {
   std::size_t index = 0;
 };
 
+struct FileOptions {
+  std::vector<std::filesystem::path> directories;  ///< one for each disk
+  bool checksums = false;                          ///< of what is read back
+};
+
 class TierPlan {
  public:
   static constexpr std::size_t staging_slot_bytes = std::size_t{1} << 20;
@@ -48,22 +55,18 @@ class TierPlan {
   /// Space for a region, zero at first, in host memory or in files. Adds it to `plan`.
   TierRegion reserve(TierKind kind, runtime::MemoryKind memory_kind, const std::string& name, std::size_t bytes,
                      runtime::MemoryPlan& plan);
-  /// Adds what transfers need, once everything is reserved.
-  void finish(runtime::MemoryPlan& plan);
+  /// Adds what transfers and `files` need, once everything is reserved.
+  void finish(const FileOptions& files, runtime::MemoryPlan& plan);
 
   [[nodiscard]] const std::vector<Item>& items() const noexcept { return items_; }
   [[nodiscard]] bool uses(TierKind kind) const noexcept;
   [[nodiscard]] std::size_t bytes(TierKind kind) const noexcept;
   [[nodiscard]] runtime::MemoryId staging() const noexcept { return staging_; }
+  [[nodiscard]] runtime::MemoryId checksums() const noexcept { return checksums_; }
 
  private:
   std::vector<Item> items_;
-  runtime::MemoryId staging_;
-};
-
-struct FileOptions {
-  std::vector<std::filesystem::path> directories;  ///< one for each disk
-  bool checksums = false;                          ///< of what is read back
+  runtime::MemoryId staging_, checksums_;
 };
 
 class FileTier;
@@ -73,8 +76,8 @@ class Tiers {
   /// Runs of memory that a transfer fills, or takes, one after another.
   using Runs = std::vector<std::span<std::byte>>;
 
-  /// Takes the space of files, or throws ErrorCode::io. `arena` was made from the plan that `plan` is part of. All
-  /// but `plan` outlive this.
+  /// Takes the space of files, or throws ErrorCode::io. `plan` was finished for `files`; `arena` was made from the
+  /// plan that `plan` is part of. All but `plan` outlive this.
   Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
         const runtime::Arena& arena, int rank);
   ~Tiers();

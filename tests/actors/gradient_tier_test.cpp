@@ -45,7 +45,7 @@ class Batches {
         plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)),
         stream_(device.make_stream("accumulate", runtime::StreamWidth::one)) {
     const GradientTier::Memory memory = GradientTier::plan(*plan_.states, options.tiers, tier_plan_, memory_plan_);
-    tier_plan_.finish(memory_plan_);
+    tier_plan_.finish(options.tiers.files, memory_plan_);
     arena_ = std::make_unique<runtime::Arena>(device, memory_plan_);
     tiers_ = std::make_unique<offload::Tiers>(loop, device, tier_plan_, options.tiers.files, *arena_, 0);
     tier_ = std::make_unique<GradientTier>(loop, *tiers_, *stream_, *plan_.states, memory, *arena_);

@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(Fixture, "ranks whose states live in host memory or in files h
   const Flags sizes{"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8", "--steps", "2",
                     "--bucket-size", "100000", "--recompute", "1", "--policy", "gpipe"};
   for (const std::string kind : {"host", "nvme"}) {
-    const Flags where = kind == "nvme" ? Flags{"--nvme", disk} : Flags{};
+    const Flags where = kind == "nvme" ? Flags{"--nvme", disk, "--nvme-checksums", "on"} : Flags{};
     const Flags all = with({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
     check_near_plan(1, with(with(sizes, {"--optimizer-tier", kind}), where));
     check_near_plan(1, with(with(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));

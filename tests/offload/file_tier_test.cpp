@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <optional>
 #include <random>
 
 using namespace ranvier;
@@ -39,6 +40,22 @@ FileTierOptions small_requests(const TemporaryFolder& folder, int directories = 
 }
 
 std::unique_ptr<FileSystem> with(Faults faults) { return std::make_unique<FaultyFileSystem>(std::move(faults)); }
+
+/// A tier's own memory, which is for its checksums.
+class Planned {
+ public:
+  void start(FileTier& tier) {
+    tier.plan(plan_);
+    arena_.emplace(*device_, plan_);
+    tier.start(*arena_);
+  }
+  [[nodiscard]] const runtime::MemoryPlan& plan() const { return plan_; }
+
+ private:
+  std::unique_ptr<runtime::Device> device_ = runtime::make_inline_device();
+  runtime::MemoryPlan plan_;
+  std::optional<runtime::Arena> arena_;
+};
 
 /// What storing and fetching a region of 1 MiB ends with.
 Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
@@ -68,9 +85,10 @@ TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past t
           options.uring = uring;
           options.direct = direct;
           options.checksums = directories == 2;
+          Planned memory;
           FileTier tier(loop, options);
           keeps_what_was_stored(
-              loop, tier, [&] { tier.start(); }, seed);
+              loop, tier, [&] { memory.start(tier); }, seed);
         }
       }
     }
@@ -100,9 +118,10 @@ TEST_CASE("a file tier makes good short transfers, interruptions and refusals fo
               return {};
           }
         };
+        Planned memory;
         FileTier tier(loop, options, with({.on_request = fault, .log = &log}));
         keeps_what_was_stored(
-            loop, tier, [&] { tier.start(); }, seed);
+            loop, tier, [&] { memory.start(tier); }, seed);
       }
       CHECK(log.faults > 20);
       CHECK(log.outstanding == 0);
@@ -199,9 +218,10 @@ TEST_CASE("with checksums a damaged file is noticed before anybody uses what it 
     AsioLoop loop;
     FileTierOptions options = small_requests(folder);
     options.checksums = true;
+    Planned planned;
     FileTier tier(loop, options);
     const Region region = tier.reserve(MemoryKind::optimizer, "states", mib);
-    tier.start();
+    planned.start(tier);
     const Blocks memory = Blocks::random(mib, offset);
     run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
     run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.fetch(region, 0, memory.span(), done); });
@@ -214,6 +234,26 @@ TEST_CASE("with checksums a damaged file is noticed before anybody uses what it 
     CHECK(error.code() == ErrorCode::data);
     CHECK(says(error, tier.files().front().c_str()));
     CHECK(says(error, fmt::format("at offset {} are not what was written", offset / 4096 * 4096)));
+  }
+}
+
+TEST_CASE("checksums take eight bytes of planned memory for a block, however many directories there are") {
+  for (const bool checksums : {false, true}) {
+    for (const int directories : {1, 2, 3}) {
+      const TemporaryFolder folder;
+      AsioLoop loop;
+      FileTierOptions options = small_requests(folder, directories);
+      options.checksums = checksums;
+      Planned memory;
+      FileTier tier(loop, options);
+      tier.reserve(MemoryKind::optimizer, "small", 5 * 4096);
+      tier.reserve(MemoryKind::optimizer, "states", mib);  // on the next of the requests' 8 blocks
+      memory.start(tier);
+      std::uintmax_t file_bytes = 0;
+      for (const auto& file : tier.files()) file_bytes += std::filesystem::file_size(file);
+      CHECK(file_bytes == 8 * 4096 + mib);
+      CHECK(memory.plan().bytes(runtime::MemorySpace::host) == (checksums ? file_bytes / 4096 * 8 : 0));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 using namespace ranvier::offload;
 
@@ -41,4 +42,7 @@ TEST_CASE("large regions begin on a stripe, small ones where there is room") {
   CHECK(stripes.align(30, 500) == 100);
   CHECK(stripes.align(100, 100) == 100);
   CHECK(stripes.align(30, 99) == 30);
+  CHECK(stripes.begins(std::vector<std::size_t>{30, 99, 500, 0, 7}) ==
+        std::vector<std::uint64_t>{0, 30, 200, 700, 700, 707});
+  CHECK(stripes.begins({}) == std::vector<std::uint64_t>{0});
 }

@@ -52,14 +52,18 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
           regions.push_back(tier_plan.reserve(kind, MemoryKind::optimizer, "states", bytes, plan));
         }
       }
-      tier_plan.finish(plan);
+      const FileOptions files{.directories = {folder.path()}, .checksums = true};
+      tier_plan.finish(files, plan);
       CHECK(plan.bytes(MemorySpace::nvme) == tier_plan.bytes(TierKind::nvme));
       CHECK(plan.bytes(MemorySpace::pinned) ==
             tier_plan.bytes(TierKind::host) + TierPlan::staging_slots * TierPlan::staging_slot_bytes);
+      // Large regions begin on a MiB; items of a plan on 64 bytes.
+      CHECK(plan.bytes(MemorySpace::host) >= tier_plan.bytes(TierKind::nvme) / 4096 * 8);
+      CHECK(plan.bytes(MemorySpace::host) <= (tier_plan.bytes(TierKind::nvme) + (2 << 20)) / 4096 * 8 + 64);
 
       AsioLoop loop;
       const Arena arena(*device, plan);
-      Tiers tiers(loop, *device, tier_plan, {.directories = {folder.path()}, .checksums = true}, arena, 0);
+      Tiers tiers(loop, *device, tier_plan, files, arena, 0);
       std::vector<std::vector<std::byte>> expected;
       for (int round = 0; round < 2; ++round) {
         expected.clear();
@@ -124,7 +128,7 @@ TEST_CASE("whole blocks come to pinned memory straight from either tier") {
   const TierRegion host = tier_plan.reserve(TierKind::host, MemoryKind::parameters, "a", 12288, plan);
   const TierRegion file = tier_plan.reserve(TierKind::nvme, MemoryKind::parameters, "b", 12288, plan);
   const MemoryId ahead = plan.add({MemoryKind::workspace, MemorySpace::pinned, "read ahead", 8192, 2});
-  tier_plan.finish(plan);
+  tier_plan.finish({}, plan);
   AsioLoop loop;
   const Arena arena(*device, plan);
   Tiers tiers(loop, *device, tier_plan, {.directories = {folder.path()}}, arena, 0);
