@@ -53,15 +53,33 @@ elseif(RANVIER_SANITIZE)
   set(ranvier_test_prefix "asan ")
 endif()
 
-# ranvier_tests(<room> SOURCES ... LINK ...): a doctest program; each of its test cases is a ctest test.
+# ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... LINK ...): a doctest program; each of its test
+# cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built they make a
+# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(ranvier_${room}_tests ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_SOURCES})
+  cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;LINK" ${ARGN})
+  set(both ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_DEVICE_SOURCES})
+  if(RANVIER_WITH_CUDA AND arg_DEVICE_SOURCES)
+    add_library(ranvier_${room}_device_tests OBJECT ${both})
+    target_link_libraries(ranvier_${room}_device_tests PRIVATE ${arg_LINK} doctest::doctest)
+    set(both $<TARGET_OBJECTS:ranvier_${room}_device_tests>)
+    add_executable(ranvier_${room}_gpu_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp
+                   ${arg_CUDA_SOURCES})
+    target_link_libraries(ranvier_${room}_gpu_tests PRIVATE ${arg_LINK} doctest::doctest)
+    ranvier_gpu_test(${room} ranvier_${room}_gpu_tests)
+  endif()
+  add_executable(ranvier_${room}_tests ${both} ${PROJECT_SOURCE_DIR}/tests/device_under_test.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} doctest::doctest)
   doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${room}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit
                          ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=1)  # without MPI frame pointers suffice
+endfunction()
+
+# ranvier_gpu_test(<name> <target>): one ctest test that needs a GPU; exit code 77 says that there is none.
+function(ranvier_gpu_test name target)
+  add_test(NAME "gpu: ${name}" COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties("gpu: ${name}" PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 600)
 endfunction()
 
 # ranvier_mpi_tests(<room> RANKS <n>... SOURCES ... LINK ...): a doctest program that mpirun starts, once with

@@ -1,9 +1,11 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include "tests/device_under_test.hpp"
 #include "tests/random_seed.hpp"
 #include "tests/seeds.hpp"
 
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 #include <optional>
@@ -27,6 +29,11 @@ std::vector<std::uint64_t> ranvier::test::seeds(std::uint64_t count, std::uint64
 }
 
 int main(int argc, char** argv) {
+  constexpr int skipped = 77;
+  if (const auto reason = ranvier::tests::missing_device()) {
+    std::printf("skipped: %s\n", reason->c_str());
+    return skipped;
+  }
   constexpr std::string_view flag = "--seed=";
   drawn_seed = std::random_device{}();
   for (int i = 1; i < argc; ++i) {

@@ -1,6 +1,7 @@
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/adamw.hpp"
+#include "tests/device_under_test.hpp"
 #include "tests/random_seed.hpp"
 
 #include <doctest/doctest.h>
@@ -37,19 +38,26 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
   }
 }
 
-void step(Stream& stream, State& state, const void* gradient, DType gradient_dtype,
-          const std::vector<DecaySegment>& segments, const AdamWOptions& options, void* working = nullptr,
-          DType working_dtype = DType::f32) {
+/// A step on the device; the state and the working copy come back to the host.
+template <typename T = float>
+void step(Stream& stream, State& state, const std::vector<T>& gradient, const std::vector<DecaySegment>& segments,
+          const AdamWOptions& options, std::vector<T>* working = nullptr) {
+  const tests::OnDevice<float> weights(stream, state.weights), m(stream, state.m), v(stream, state.v);
+  const tests::OnDevice<T> of_loss(stream, gradient);
+  const tests::OnDevice<T> copy(stream, working != nullptr ? *working : std::vector<T>());
   adamw(stream,
-        {.weights = state.weights.data(),
-         .m = state.m.data(),
-         .v = state.v.data(),
-         .gradient = gradient,
-         .gradient_dtype = gradient_dtype,
-         .working = working,
-         .working_dtype = working_dtype},
+        {.weights = weights.data(),
+         .m = m.data(),
+         .v = v.data(),
+         .gradient = of_loss.data(),
+         .gradient_dtype = dtype_of<T>,
+         .working = copy.data(),
+         .working_dtype = dtype_of<T>},
         segments, options);
-  stream.synchronize();
+  state.weights = weights.read();
+  state.m = m.read();
+  state.v = v.read();
+  if (working != nullptr) *working = copy.read();
 }
 
 std::vector<float> normal_values(std::size_t n, std::mt19937_64& random, float scale) {
@@ -66,7 +74,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   std::mt19937_64 random(tests::random_seed());
   constexpr std::size_t n = 5003;
   const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
-  const auto device = make_inline_device({.threads = 2});
+  const auto device = tests::make_device({.threads = 2});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(n);
   state.weights = normal_values(n, random, 0.02f);
@@ -75,7 +83,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   for (int i = 1; i <= 20; ++i) {
     const auto gradient = normal_values(n, random, i % 2 == 0 ? 1e-3f : 10.0f);
     const AdamWOptions options{.learning_rate = 1e-3, .step = i, .gradient_scale = 0.25};
-    step(*stream, state, gradient.data(), DType::f32, segments, options);
+    step(*stream, state, gradient, segments, options);
     reference(w, m, v, gradient, segments, options);
   }
   double worst = 0;
@@ -86,21 +94,21 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
 }
 
 TEST_CASE("epsilon is added after the root of the bias-corrected second moment") {
-  const auto device = make_inline_device();
+  const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(1);
-  const float gradient = 1e-8f;
-  step(*stream, state, &gradient, DType::f32, {{0, 1, false}}, {.learning_rate = 1, .epsilon = 1e-8});
+  const std::vector<float> gradient = {1e-8f};
+  step(*stream, state, gradient, {{0, 1, false}}, {.learning_rate = 1, .epsilon = 1e-8});
   CHECK(state.weights[0] == doctest::Approx(-0.5).epsilon(1e-5));  // 1e-8 / (1e-8 + 1e-8)
 }
 
 TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
-  const auto device = make_inline_device();
+  const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(2);
   state.weights = {1.0f, 1.0f};
   const std::vector<float> gradient(2);
-  step(*stream, state, gradient.data(), DType::f32, {{0, 1, true}, {1, 2, false}},
+  step(*stream, state, gradient, {{0, 1, true}, {1, 2, false}},
        {.learning_rate = 0.5, .weight_decay = 0.1});
   CHECK(state.weights[0] == 0.95f);
   CHECK(state.weights[1] == 1.0f);
@@ -114,11 +122,11 @@ TEST_CASE("any number of threads and any split into segments gives the same bits
   initial.weights = normal_values(n, random, 0.02f);
   const auto gradient = normal_values(n, random, 1.0f);
   const auto after = [&](int threads, const std::vector<DecaySegment>& segments) {
-    const auto device = make_inline_device({.threads = threads});
+    const auto device = tests::make_device({.threads = threads});
     const auto stream = device->make_stream("test", StreamWidth::whole);
     State state = initial;
     for (int i = 1; i <= 3; ++i)
-      step(*stream, state, gradient.data(), DType::f32, segments, {.learning_rate = 1e-3, .step = i});
+      step(*stream, state, gradient, segments, {.learning_rate = 1e-3, .step = i});
     return state;
   };
   const State whole = after(1, {{0, n, true}});
@@ -141,7 +149,7 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
   std::mt19937_64 random(tests::random_seed());
   constexpr std::size_t n = 2100;
   const std::vector<DecaySegment> segments = {{3, 1500, true}, {1500, n, false}};
-  const auto device = make_inline_device({.threads = 2});
+  const auto device = tests::make_device({.threads = 2});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(n);
   state.weights = normal_values(n, random, 0.02f);
@@ -153,21 +161,21 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
     floats[i] = to_float(gradient[i]);
   }
   const AdamWOptions options{.learning_rate = 1e-2};
-  step(*stream, state, gradient.data(), dtype_of<T>, segments, options, working.data(), dtype_of<T>);
-  step(*stream, expected, floats.data(), DType::f32, segments, options);
+  step(*stream, state, gradient, segments, options, &working);
+  step(*stream, expected, floats, segments, options);
   CHECK(state == expected);
   for (std::size_t i = 0; i < n; ++i)
     CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
 }
 
 TEST_CASE("segments that overlap or go back, and a step before the first, are refused") {
-  const auto device = make_inline_device();
+  const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(10);
   const std::vector<float> gradient(10);
-  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{0, 5, true}, {4, 6, true}}, {}), Error);
-  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{5, 4, true}}, {}), Error);
-  CHECK_THROWS_AS(step(*stream, state, gradient.data(), DType::f32, {{0, 5, true}}, {.step = 0}), Error);
-  step(*stream, state, gradient.data(), DType::f32, {}, {});
+  CHECK_THROWS_AS(step(*stream, state, gradient, {{0, 5, true}, {4, 6, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*stream, state, gradient, {{5, 4, true}}, {}), Error);
+  CHECK_THROWS_AS(step(*stream, state, gradient, {{0, 5, true}}, {.step = 0}), Error);
+  step(*stream, state, gradient, {}, {});
   CHECK(state == State(10));
 }

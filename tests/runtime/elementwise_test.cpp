@@ -3,6 +3,7 @@
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "tests/device_under_test.hpp"
 #include "tests/random_seed.hpp"
 
 #include <doctest/doctest.h>
@@ -21,9 +22,14 @@ namespace {
 const std::vector<std::size_t> sizes = {0, 1, 7, 8, 31, 64, 1023, 1024, 1025, 4096, 4097, 100003};
 
 struct Bench {
-  explicit Bench(int threads) : device(make_inline_device({.threads = threads})) {}
+  explicit Bench(int threads) : device(tests::make_device({.threads = threads})) {}
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream = device->make_stream("test", StreamWidth::whole);
+
+  template <typename T>
+  tests::OnDevice<T> place(const std::vector<T>& values) {
+    return {*stream, values};
+  }
 };
 
 /// Any bit pattern now and then, mostly values of ordinary size.
@@ -79,13 +85,14 @@ TEST_CASE("copy and fill_zero touch their bytes and no others") {
   for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
     std::vector<std::uint8_t> from(n + 2), to(n + 2, 9);
     for (auto& byte : from) byte = static_cast<std::uint8_t>(random());
-    copy(*bench.stream, to.data() + 1, from.data() + 1, n);
-    bench.stream->synchronize();
+    const auto source = bench.place(from), there = bench.place(to);
+    copy(*bench.stream, there.data() + 1, source.data() + 1, n);
+    to = there.read();
     CHECK(std::memcmp(to.data() + 1, from.data() + 1, n) == 0);
     CHECK(to.front() == 9);
     CHECK(to.back() == 9);
-    fill_zero(*bench.stream, to.data() + 1, n);
-    bench.stream->synchronize();
+    fill_zero(*bench.stream, there.data() + 1, n);
+    to = there.read();
     CHECK(std::count(to.begin(), to.end(), 0) == static_cast<std::ptrdiff_t>(n));
   });
 }
@@ -94,11 +101,12 @@ TEST_CASE_TEMPLATE("cast to any type is from_float of to_float", From, float, Bf
   for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
     const auto from = random_values<From>(n, random);
     const auto check_to = [&]<typename To>(To) {
-      std::vector<To> to(n), expected(n);
+      std::vector<To> expected(n);
       for (std::size_t i = 0; i < n; ++i) expected[i] = from_float<To>(to_float(from[i]));
-      cast(*bench.stream, to.data(), dtype_of<To>, from.data(), dtype_of<From>, n);
-      bench.stream->synchronize();
-      CHECK(differences(to, expected) == 0);
+      const auto source = bench.place(from);
+      const auto to = bench.place(std::vector<To>(n));
+      cast(*bench.stream, to.data(), dtype_of<To>, source.data(), dtype_of<From>, n);
+      CHECK(differences(to.read(), expected) == 0);
     };
     check_to(float{});
     check_to(Bf16{});
@@ -108,42 +116,41 @@ TEST_CASE_TEMPLATE("cast to any type is from_float of to_float", From, float, Bf
 
 TEST_CASE_TEMPLATE("every half-precision pattern casts to float and back", T, Bf16, F16) {
   Bench bench(2);
-  std::vector<T> all(1 << 16), back(1 << 16);
+  std::vector<T> all(1 << 16);
   for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
-  std::vector<float> floats(all.size()), expected(all.size());
+  std::vector<float> expected(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) expected[i] = to_float(all[i]);
-  cast(*bench.stream, floats.data(), DType::f32, all.data(), dtype_of<T>, all.size());
+  const auto patterns = bench.place(all), back = bench.place(std::vector<T>(all.size()));
+  const auto floats = bench.place(std::vector<float>(all.size()));
+  cast(*bench.stream, floats.data(), DType::f32, patterns.data(), dtype_of<T>, all.size());
   cast(*bench.stream, back.data(), dtype_of<T>, floats.data(), DType::f32, all.size());
-  bench.stream->synchronize();
-  CHECK(differences(floats, expected) == 0);
-  CHECK(differences(back, all) == 0);
+  CHECK(differences(floats.read(), expected) == 0);
+  CHECK(differences(back.read(), all) == 0);
 }
 
 TEST_CASE_TEMPLATE("scale multiplies in float and rounds once", T, float, Bf16, F16) {
   for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
-    auto values = random_values<T>(n, random);
-    auto expected = values;
+    auto expected = random_values<T>(n, random);
+    const auto values = bench.place(expected);
     for (T& value : expected) value = from_float<T>(to_float(value) * 0.3f);
     scale(*bench.stream, values.data(), dtype_of<T>, 0.3f, n);
-    bench.stream->synchronize();
-    CHECK(differences(values, expected) == 0);
+    CHECK(differences(values.read(), expected) == 0);
   });
 }
 
 TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, double) {
   for_all_sizes([](Bench& bench, std::size_t n, std::mt19937_64& random) {
-    auto sums = random_values<T>(n, random);
+    auto expected = random_values<T>(n, random);
     const auto terms = random_values<T>(n, random);
-    auto expected = sums;
+    const auto sums = bench.place(expected), added = bench.place(terms);
     for (std::size_t i = 0; i < n; ++i) {
       if constexpr (std::is_same_v<T, double>)
         expected[i] += terms[i];
       else
         expected[i] = from_float<T>(to_float(expected[i]) + to_float(terms[i]));
     }
-    add(*bench.stream, sums.data(), terms.data(), dtype_of<T>, n);
-    bench.stream->synchronize();
-    CHECK(differences(sums, expected) == 0);
+    add(*bench.stream, sums.data(), added.data(), dtype_of<T>, n);
+    CHECK(differences(sums.read(), expected) == 0);
   });
 }
 
@@ -164,20 +171,55 @@ TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any num
     std::vector<float> first(blocks);
     for (const int threads : {1, 2, 3, 5}) {
       Bench bench(threads);
-      std::vector<float> sums(blocks);
+      const auto placed = bench.place(values);
+      const auto sums = bench.place(std::vector<float>(blocks));
+      const auto total = bench.place(std::vector<double>{-1});
       // All at once, or so many blocks at a time.
       const std::size_t at_a_time = threads == 1 ? n : static_cast<std::size_t>(threads) * squares_block_elements;
       for (std::size_t begin = 0; begin < n; begin += at_a_time) {
-        sums_of_squares(*bench.stream, sums.data() + begin / squares_block_elements, values.data() + begin,
+        sums_of_squares(*bench.stream, sums.data() + begin / squares_block_elements, placed.data() + begin,
                         dtype_of<T>, std::min(at_a_time, n - begin));
       }
-      double total = -1;
-      sum(*bench.stream, &total, sums.data(), blocks);
-      bench.stream->synchronize();
-      CHECK(total == doctest::Approx(expected).epsilon(1e-5));
-      if (threads == 1) first = sums;
-      CHECK(sums == first);
+      sum(*bench.stream, total.data(), sums.data(), blocks);
+      CHECK(total.read()[0] == doctest::Approx(expected).epsilon(1e-5));
+      if (threads == 1) first = sums.read();
+      CHECK(sums.read() == first);
     }
+  }
+}
+
+TEST_CASE_TEMPLATE("parts of arrays that begin anywhere are computed as those that begin on a line", T, float, Bf16,
+                   F16) {
+  CAPTURE(tests::random_seed());
+  std::mt19937_64 random(tests::random_seed());
+  constexpr std::size_t n = 1030;
+  Bench bench(2);
+  const auto values = random_values<T>(n + 8, random), terms = random_values<T>(n + 8, random);
+  for (const std::size_t offset : {1, 2, 3, 4, 7}) {
+    CAPTURE(offset);
+    const auto part = [&](const std::vector<T>& all) {
+      return std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(offset),
+                            all.begin() + static_cast<std::ptrdiff_t>(offset + n));
+    };
+    const auto anywhere = bench.place(values), on_line = bench.place(part(values));
+    const auto added = bench.place(terms), added_on_line = bench.place(part(terms));
+    const auto sums = bench.place(std::vector<float>(3)), sums_on_line = bench.place(std::vector<float>(3));
+    const auto floats = bench.place(std::vector<float>(n + 8)), floats_on_line = bench.place(std::vector<float>(n));
+    scale(*bench.stream, anywhere.data() + offset, dtype_of<T>, 0.7f, n);
+    scale(*bench.stream, on_line.data(), dtype_of<T>, 0.7f, n);
+    add(*bench.stream, anywhere.data() + offset, added.data() + offset, dtype_of<T>, n);
+    add(*bench.stream, on_line.data(), added_on_line.data(), dtype_of<T>, n);
+    CHECK(differences(part(anywhere.read()), on_line.read()) == 0);
+    sums_of_squares(*bench.stream, sums.data(), anywhere.data() + offset, dtype_of<T>, n);
+    sums_of_squares(*bench.stream, sums_on_line.data(), on_line.data(), dtype_of<T>, n);
+    CHECK(differences(sums.read(), sums_on_line.read()) == 0);
+    cast(*bench.stream, floats.data() + offset, DType::f32, anywhere.data() + offset, dtype_of<T>, n);
+    cast(*bench.stream, floats_on_line.data(), DType::f32, on_line.data(), dtype_of<T>, n);
+    const auto all = floats.read();
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(offset);
+    CHECK(differences(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)), floats_on_line.read()) == 0);
+    CHECK(differences(std::vector<T>{anywhere.read()[offset - 1], anywhere.read()[offset + n]},
+                      std::vector<T>{values[offset - 1], values[offset + n]}) == 0);
   }
 }
 
@@ -188,11 +230,12 @@ TEST_CASE_TEMPLATE("infinity and NaN show in the sum of squares wherever they ar
                             std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<T> values(10000, from_float<T>(1.0f));
       values[at] = from_float<T>(bad);
-      std::vector<float> sums(20);
-      double total = 0;
-      sums_of_squares(*bench.stream, sums.data(), values.data(), dtype_of<T>, values.size());
-      sum(*bench.stream, &total, sums.data(), sums.size());
-      bench.stream->synchronize();
+      const auto placed = bench.place(values);
+      const auto sums = bench.place(std::vector<float>(20));
+      const auto sum_of_all = bench.place(std::vector<double>(1));
+      sums_of_squares(*bench.stream, sums.data(), placed.data(), dtype_of<T>, values.size());
+      sum(*bench.stream, sum_of_all.data(), sums.data(), 20);
+      const double total = sum_of_all.read()[0];
       CHECK(std::isnan(total) == std::isnan(bad));
       CHECK(std::isinf(total) == std::isinf(bad));
     }
