@@ -513,7 +513,7 @@ void GradientSync::submit(std::size_t chunk) {
 void GradientSync::reduced(std::size_t chunk) {
   if (tier_ != nullptr) {
     for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) { take_squares(bucket, at); });
-    return after(compute_, [this, chunk] { keep(chunk); });
+    return after(compute_, [this, chunk] { options_.every_step_counts ? lend(chunk) : keep(chunk); });
   }
   for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) take_squares(bucket, nullptr);
   after(compute_, [this] { chunk_over(); });
@@ -541,6 +541,23 @@ void GradientSync::keep(std::size_t chunk) {
       chunk_over();
     });
   });
+}
+
+/// What is left of a chunk stays where it is until the optimizer took it.
+void GradientSync::lend(std::size_t chunk) {
+  // The next batch may have started when the last ones are returned.
+  const auto missing = std::make_shared<std::size_t>(chunks_->buckets(chunks_->chunks[chunk]).size());
+  const auto returned = [this, missing, place = loaded_[chunk].place] {
+    if (--*missing > 0) return;
+    free_places_.push_back(place);
+    reduce_ready();
+  };
+  for_loaded(chunk, [&](const ChunkSchedule::Bucket& bucket, std::byte* at) {
+    const std::size_t width = runtime::size_of(states_->precision().gradient);
+    tier_->lend_reduced(bucket.unit, bucket.index, at + before_reduced(bucket) * width, returned);
+  });
+  if (chunk_reduced_) chunk_reduced_(chunk);
+  chunk_over();
 }
 
 /// Elements of a record of the range of gradients before those of the range `reduced`.

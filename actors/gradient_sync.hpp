@@ -7,7 +7,8 @@
 //
 // Where sums live off the device (gradient_tier.hpp) this rank's piece is accumulated there; and where it is the whole
 // unit, the sum so far is brought to the place before the layer adds to it. At the batch's end each chunk passes
-// through one of a few places on the device, and what is left of it goes back to the tier.
+// through one of a few places on the device, and what is left of it goes back to the tier; where every step counts it
+// stays there until the optimizer took it.
 //
 // At the batch's end the uses of a unit are summed, and chunk by chunk (chunk_schedule.hpp) the second hop or the
 // all-reduce of the flow follows, as soon as the last backward pass has left the chunk's units. Sums of squares of what
@@ -44,6 +45,7 @@ class GradientSync {
     /// By unit of the stage: the rank of this row that holds the unit too.
     std::vector<std::optional<int>> partners;
     bool in_tier = false;                 ///< sums are not on the device
+    bool every_step_counts = false;       ///< the optimizer takes chunks as they are reduced
     int prefetch = 2;                     ///< steps whose reduction the backward pass may be ahead of
     std::size_t message_bytes = 1 << 20;  ///< of the exchange between stages
     int depth = 4;                        ///< of them at a time, over all tied units, and one of each
@@ -167,6 +169,7 @@ class GradientSync {
   void for_loaded(std::size_t chunk, F f);
   void load(std::size_t chunk);
   void keep(std::size_t chunk);
+  void lend(std::size_t chunk);
   void chunk_over();
   /// `record`: the bucket of a range of gradients, where it comes from a tier; otherwise null.
   void take_squares(const ChunkSchedule::Bucket& bucket, const std::byte* record);

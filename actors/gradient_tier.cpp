@@ -215,10 +215,30 @@ void GradientTier::store_reduced(std::size_t unit, std::size_t bucket, std::byte
                 {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
 }
 
+void GradientTier::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
+                                runtime::Handler returned) {
+  const bool is_first = lent_.try_emplace({unit, bucket}, Lent{from, std::move(returned)}).second;
+  expect(is_first, "bucket {} of {} is lent before the last one was fetched", bucket,
+         states_->all()[unit].spec->name);
+}
+
 void GradientTier::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
   const UnitState& state = states_->all()[unit];
-  tiers_->fetch(memory_.regions[unit][0], layouts_[unit].record_offset(bucket),
-                {to, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+  const std::size_t bytes = state.cut.elements(state.reduced, bucket) * width_;
+  auto lent = lent_.extract({unit, bucket});
+  if (lent.empty()) {
+    return tiers_->fetch(memory_.regions[unit][0], layouts_[unit].record_offset(bucket), {to, bytes},
+                         std::move(done));
+  }
+  runtime::copy(stream_, to, lent.mapped().from, bytes);
+  ++adding_;
+  stream_.call_back([this, returned = std::move(lent.mapped().returned), done = std::move(done)] {
+    loop_->post([this, returned, done] {
+      --adding_;
+      returned();
+      done();
+    });
+  });
 }
 
 }  // namespace ranvier::actors

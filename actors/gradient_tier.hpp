@@ -14,8 +14,8 @@
 //     tier.bring(unit, use, place, [] { … });                        // layers add to the place
 //     tier.keep(unit, use, place, [] { … });                         // they may write to it again
 //
-// After the batch's last microbatch buckets go through the device once more, and what is left of them after the
-// reduction may wait here until the step counts.
+// After the batch's last microbatch buckets go through the device once more. What is left of them after the reduction
+// waits here until the step counts; where every step does, it waits on the device for the optimizer to take it.
 //
 // Loop thread only; handlers run on the loop, after the call returned.
 #pragma once
@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -75,9 +76,11 @@ class GradientTier {
   /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
   /// the bucket of use 0 was, which is of no more worth.
   void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
+  /// Leaves it on the device for the next fetch_reduced() of that bucket, at `from` until `returned` runs.
+  void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
 
-  /// Whether the stream has additions to do. Transfers are counted by Tiers.
+  /// Whether the stream has additions or copies to do. Transfers are counted by Tiers.
   [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
 
  private:
@@ -92,6 +95,10 @@ class GradientTier {
   struct Piece {
     std::size_t unit = 0, use = 0;
     Stretch part;
+  };
+  struct Lent {
+    const std::byte* from = nullptr;
+    runtime::Handler returned;
   };
 
   [[nodiscard]] collectives::Range range(std::size_t unit) const;
@@ -114,7 +121,8 @@ class GradientTier {
   std::vector<std::byte*> free_slots_;
   std::deque<Piece> waiting_;                         // for a slot
   std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
-  int adding_ = 0;                                    // pieces on the stream
+  std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
+  int adding_ = 0;                                            // pieces on the stream
 };
 
 }  // namespace ranvier::actors

@@ -138,6 +138,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                           plan.tiers, plan.memory);
   plan.gradient_memory = GradientTier::plan(*plan.states, options.tiers, plan.tiers, plan.memory);
   plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
+  plan.sync_options.every_step_counts = every_step_counts(options);
   plan.sync_options.prefetch = options.prefetch;
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;

@@ -191,12 +191,22 @@ class Batches {
   void park(std::size_t u, std::size_t bucket) {
     const Use& use = uses_[u];
     auto reduced = std::make_shared<Bytes>(random_values(unit(use).cut.elements(unit(use).reduced, bucket)));
-    tier_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] {
-      auto arrived = std::make_shared<Bytes>(reduced->size());
-      tier_->fetch_reduced(uses_[u].unit, bucket, arrived->data(), [this, u, bucket, reduced, arrived] {
-        CHECK(*arrived == *reduced);
-        compare(u, bucket + 1);
-      });
+    if (random_() % 2 == 0) {
+      tier_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] { take(u, bucket, *reduced); });
+      return;
+    }
+    const auto expected = *reduced;
+    tier_->lend_reduced(use.unit, bucket, reduced->data(), [this, reduced] {
+      for (std::byte& byte : *reduced) byte = static_cast<std::byte>(random_());
+    });
+    take(u, bucket, expected);
+  }
+
+  void take(std::size_t u, std::size_t bucket, const Bytes& expected) {
+    auto arrived = std::make_shared<Bytes>(expected.size());
+    tier_->fetch_reduced(uses_[u].unit, bucket, arrived->data(), [this, u, bucket, expected, arrived] {
+      CHECK(*arrived == expected);
+      compare(u, bucket + 1);
     });
   }
 
