@@ -1,4 +1,4 @@
-// Seeds of random tests. Each test runs with many; `<program> --seed=N` runs it with the one that failed.
+// Seeds of random tests, and how much a test tries where each try takes ten times as long.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,24 @@
 
 namespace ranvier::test {
 
-/// first, first + 1, … `count` of them; or the one that the command line names.
+/// Whether a sanitizer watches this program.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// Of a test that runs with many seeds: first, first + 1, … `count` of them, sanitized an eighth of many; or the one
+/// that `<program> --seed=N` names, to repeat what failed.
 [[nodiscard]] std::vector<std::uint64_t> seeds(std::uint64_t count, std::uint64_t first = 0);
+
+/// Of a test that draws one: anew in every run, or N. Print it where a check fails: CAPTURE(random_seed()).
+[[nodiscard]] std::uint64_t random_seed() noexcept;
+
+/// Of a test that tries every combination: whether to leave out the one of this number, sanitized six of seven.
+[[nodiscard]] constexpr bool left_out(int number) noexcept { return sanitized && number % 7 != 0; }
+
+/// Ranks that a test of all numbers of them goes up to.
+inline constexpr int most_ranks = sanitized ? 6 : 9;
 
 }  // namespace ranvier::test

@@ -167,7 +167,8 @@ bool same_result(const Reduction& reduction, const std::vector<Units>& some, con
 
 TEST_CASE("a reduction in slices of every finest piece gives the bits of the reduction at once") {
   int two_hops = 0;
-  for (const std::uint64_t seed : seeds(600)) {
+  const auto all_seeds = seeds(600);
+  for (const std::uint64_t seed : all_seeds) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const auto up_to = [&](std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); };
@@ -200,7 +201,7 @@ TEST_CASE("a reduction in slices of every finest piece gives the bits of the red
     CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, false, seed + 1)));
     CHECK(same_result(reduction, at_once, reduce(reduction, units, slice, true, seed + 2)));
   }
-  CHECK((two_hops > 20 || seeds(600).size() == 1));
+  CHECK(two_hops >= static_cast<int>(all_seeds.size() / 30));
 }
 
 TEST_CASE("a slice longer than a finest piece is refused") {

@@ -2,7 +2,7 @@
 #include "actors/parameter_tier.hpp"
 #include "runtime/asio_loop.hpp"
 #include "tests/actors/same_bits.hpp"
-#include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -207,7 +207,7 @@ class Driven {
 }  // namespace
 
 TEST_CASE("a tier brings and lends what was stored last, in any order of answers, ahead or not") {
-  const std::uint64_t seed = tests::random_seed();
+  const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
   for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
     for (const char* sharding : {"zero3", "mics", "zero++"}) {

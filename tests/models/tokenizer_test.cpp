@@ -1,7 +1,7 @@
 #include "models/text/bpe_encoder.hpp"
 #include "models/text/bpe_files.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -101,8 +101,8 @@ TEST_CASE("text is cut into words as GPT-2 cuts it") {
 }
 
 TEST_CASE("words of random text are those that a plain reading of the expression finds") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   for (int i = 0; i < 200; ++i) {
     const std::string text = random_text(random, 1 + random() % 60);
     CAPTURE(text);
@@ -112,8 +112,8 @@ TEST_CASE("words of random text are those that a plain reading of the expression
 
 TEST_CASE_FIXTURE(Fixture,
                   "random bytes and characters become the tokens of a plain encoder, and themselves again") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   const BpeVocabulary vocabulary = openai();
   CHECK(vocabulary.size() == small.end_of_text() + 1);
   BpeEncoder encoder(vocabulary);
@@ -172,8 +172,8 @@ TEST_CASE_FIXTURE(Fixture, "spelling the end of text gives its token where that 
 }
 
 TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   const BpeVocabulary vocabulary = openai();
   std::string text = random_text(random, 60'000);
   text += std::string(200'000, 'a') + " " + std::string(200'000, ' ') + "b";  // no place to cut for long
@@ -195,8 +195,8 @@ TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
 }
 
 TEST_CASE("cutting a text where that is allowed never changes a word") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   for (int i = 0; i < 50; ++i) {
     const std::string text = random_text(random, 40);
     const Words whole = words_of(text);

@@ -2,7 +2,7 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "tests/device_under_test.hpp"
-#include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -70,8 +70,8 @@ std::vector<float> normal_values(std::size_t n, std::mt19937_64& random, float s
 }  // namespace
 
 TEST_CASE("20 steps of AdamW follow the formula in double, with and without decay") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 5003;
   const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
   const auto device = tests::make_device({.threads = 2});
@@ -115,8 +115,8 @@ TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
 }
 
 TEST_CASE("any number of threads and any split into segments gives the same bits") {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 9001;
   State initial(n);
   initial.weights = normal_values(n, random, 0.02f);
@@ -145,8 +145,8 @@ TEST_CASE("any number of threads and any split into segments gives the same bits
 
 TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and the copy is the rounded weight", T,
                    float, Bf16, F16) {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 2100;
   const std::vector<DecaySegment> segments = {{3, 1500, true}, {1500, n, false}};
   const auto device = tests::make_device({.threads = 2});

@@ -1,5 +1,5 @@
 #include "runtime/dtype.hpp"
-#include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -70,8 +70,8 @@ TEST_CASE("what is too large becomes infinity only from half a step beyond the l
 }
 
 TEST_CASE("NaN stays NaN whatever its payload") {
-  std::mt19937_64 random(ranvier::tests::random_seed());
-  CAPTURE(ranvier::tests::random_seed());
+  std::mt19937_64 random(ranvier::test::random_seed());
+  CAPTURE(ranvier::test::random_seed());
   for (int i = 0; i < 1000; ++i) {
     const auto bits = static_cast<std::uint32_t>(random()) | 0x7f800000u;
     if ((bits & 0x7fffffu) == 0) continue;

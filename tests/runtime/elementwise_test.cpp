@@ -4,7 +4,7 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
-#include "tests/random_seed.hpp"
+#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -67,8 +67,8 @@ std::size_t differences(const std::vector<T>& left, const std::vector<T>& right)
 /// Calls check(Bench&, n, random) for sizes and thread counts.
 template <typename Check>
 void for_all_sizes(Check&& check) {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   for (const int threads : {1, 2, 3}) {
     CAPTURE(threads);
     Bench bench(threads);
@@ -156,8 +156,8 @@ TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, dou
 
 TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any cut", T, float,
                    Bf16, F16) {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   std::normal_distribution<float> normal;
   for (const std::size_t n : sizes) {
     CAPTURE(n);
@@ -190,8 +190,8 @@ TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any num
 
 TEST_CASE_TEMPLATE("parts of arrays that begin anywhere are computed as those that begin on a line", T, float, Bf16,
                    F16) {
-  CAPTURE(tests::random_seed());
-  std::mt19937_64 random(tests::random_seed());
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 1030;
   Bench bench(2);
   const auto values = random_values<T>(n + 8, random), terms = random_values<T>(n + 8, random);
