@@ -1,24 +1,49 @@
 #include "actors/loader.hpp"
 
+#include "runtime/kernels/elementwise.hpp"
+
+#include <utility>
+
 namespace ranvier::actors {
 
 void Loader::load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_inputs, first, count, to, std::move(done));
+  load(&models::SampleSource::read_inputs, first, count, static_cast<std::size_t>(count) * source_->input_bytes(), to,
+       std::move(done));
 }
 
 void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
-  load(&models::SampleSource::read_targets, first, count, to, std::move(done));
+  load(&models::SampleSource::read_targets, first, count, static_cast<std::size_t>(count) * source_->target_bytes(), to,
+       std::move(done));
 }
 
-void Loader::load(Read read, std::int64_t first, int count, std::byte* to, runtime::Handler done) {
+void Loader::load(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to, runtime::Handler done) {
+  ++reads_;
+  runtime::Handler loaded = [this, done = std::move(done)] {
+    --reads_;
+    done();
+  };
+  if (!stream_.device().host_reaches(to)) return read_and_copy(read, first, count, bytes, to, std::move(loaded));
   stream_.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
     (source->*read)(first, count, to);
   });
-  ++reads_;
-  stream_.call_back([this, done = std::move(done)] {
-    loop_->post([this, done] {
-      --reads_;
-      done();
+  stream_.call_back([this, loaded = std::move(loaded)] { loop_->post(loaded); });
+}
+
+void Loader::read_and_copy(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to,
+                           runtime::Handler done) {
+  if (!reader_) {
+    host_ = runtime::make_cpu_device({.threads = 1});
+    host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(std::move(error)); });
+    reader_ = host_->make_stream("reader", runtime::StreamWidth::one);
+  }
+  const auto place = pinned_.take(bytes);
+  reader_->launch([source = source_, read, first, count, place](runtime::ComputePool&) {
+    (source->*read)(first, count, place.get());
+  });
+  reader_->call_back([this, place, bytes, to, done = std::move(done)] {
+    loop_->post([this, place, bytes, to, done] {
+      runtime::copy(stream_, to, place.get(), bytes);
+      stream_.call_back([this, place, done] { loop_->post(done); });
     });
   });
 }

@@ -1,13 +1,17 @@
 // Brings samples from the source to the stages that need them: inputs to the first, targets to the last.
 // Reading happens on a stream of its own, ahead of the computation, so that a page fault never holds up the
-// loop or a kernel. Loop thread only.
+// loop or a kernel. Where the host does not reach the device's memory, a thread reads into pinned memory and the stream
+// copies from there. Loop thread only.
 #pragma once
 
 #include "models/sample_source.hpp"
+#include "runtime/device.hpp"
 #include "runtime/event_loop.hpp"
+#include "runtime/pinned_pool.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstdint>
+#include <memory>
 
 namespace ranvier::actors {
 
@@ -15,7 +19,7 @@ class Loader {
  public:
   /// `stream` is narrow. All outlive the loader.
   Loader(runtime::EventLoop& loop, runtime::StreamView stream, const models::SampleSource& source)
-      : loop_(&loop), stream_(stream), source_(&source) {}
+      : loop_(&loop), stream_(stream), source_(&source), pinned_(stream.device()) {}
 
   /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
@@ -26,12 +30,17 @@ class Loader {
 
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
-  void load(Read read, std::int64_t first, int count, std::byte* to, runtime::Handler done);
+  void load(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to, runtime::Handler done);
+  void read_and_copy(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to,
+                     runtime::Handler done);
 
   runtime::EventLoop* loop_;
   runtime::StreamView stream_;
   const models::SampleSource* source_;
-  int reads_ = 0;  // on the stream
+  runtime::PinnedPool pinned_;
+  std::unique_ptr<runtime::Device> host_;  ///< made when it is needed
+  std::unique_ptr<runtime::Stream> reader_;
+  int reads_ = 0;  // on the streams
 };
 
 }  // namespace ranvier::actors

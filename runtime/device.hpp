@@ -63,10 +63,12 @@ class Device {
   [[nodiscard]] virtual std::size_t used_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::size_t budget_bytes() const noexcept = 0;
 
-  /// Zeroed, aligned to 4096 bytes, on huge pages where the system has them. Loop thread only. The host reads and
-  /// writes all of it but MemorySpace::device of a `cuda` device.
+  /// Zeroed, aligned to 4096 bytes, on huge pages where the system has them. Loop thread only.
   /// Throws ErrorCode::memory when the budget or the system has no room for it.
   [[nodiscard]] virtual Buffer allocate(std::size_t bytes, MemorySpace space) = 0;
+
+  /// Whether the host reads and writes what lies at `address`; not so in MemorySpace::device of a `cuda` device.
+  [[nodiscard]] virtual bool host_reaches([[maybe_unused]] const void* address) const { return true; }
 
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;

@@ -11,12 +11,12 @@
 #include "runtime/failure_latch.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -69,6 +69,38 @@ Error error_of(cudaError_t result, std::string_view doing) {
                            remedy(result)));
 }
 
+/// The device memory that is in use. Buffers may outlive the device. Any thread.
+class DeviceMemory {
+ public:
+  void add(const std::byte* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    sizes_.emplace(data, bytes);
+    used_bytes_ += bytes;
+  }
+  void remove(const std::byte* data) {
+    const std::lock_guard lock(mutex_);
+    const auto here = sizes_.find(data);
+    used_bytes_ -= here->second;
+    sizes_.erase(here);
+  }
+  [[nodiscard]] bool holds(const void* address) const {
+    const std::lock_guard lock(mutex_);
+    auto after = sizes_.upper_bound(static_cast<const std::byte*>(address));
+    if (after == sizes_.begin()) return false;
+    --after;
+    return static_cast<const std::byte*>(address) < after->first + after->second;
+  }
+  [[nodiscard]] std::size_t used_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return used_bytes_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::size_t> sizes_;
+  std::size_t used_bytes_ = 0;
+};
+
 class CudaStream;
 
 class CudaDevice final : public Device {
@@ -78,9 +110,10 @@ class CudaDevice final : public Device {
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
   [[nodiscard]] std::string description() const override { return description_; }
   [[nodiscard]] int threads() const noexcept override { return 1; }
-  [[nodiscard]] std::size_t used_bytes() const noexcept override { return used_->load(); }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return memory_->used_bytes(); }
   [[nodiscard]] std::size_t budget_bytes() const noexcept override { return budget_; }
   [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) override;
+  [[nodiscard]] bool host_reaches(const void* address) const override { return !memory_->holds(address); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
   void on_failure(std::function<void(std::exception_ptr)> handler) override {
@@ -111,7 +144,7 @@ class CudaDevice final : public Device {
   cuda::Properties properties_;
   std::string description_;
   std::size_t budget_ = 0;
-  std::shared_ptr<std::atomic<std::size_t>> used_ = std::make_shared<std::atomic<std::size_t>>(0);
+  std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>();
   CpuMemory host_{std::nullopt};
   FailureLatch failure_;
   bool whole_taken_ = false;  // loop thread only
@@ -341,7 +374,7 @@ Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
 }
 
 Buffer CudaDevice::allocate_device(std::size_t bytes) {
-  const std::size_t used = used_->load();
+  const std::size_t used = used_bytes();
   if (used > budget_ || bytes > budget_ - used) {
     fail(ErrorCode::memory,
          "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use: "
@@ -368,10 +401,10 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   cuda::check(result, "cudaMalloc");
   const auto address = reinterpret_cast<std::uintptr_t>(taken);
   auto* data = reinterpret_cast<std::byte*>((address + page_bytes - 1) / page_bytes * page_bytes);
-  used_->fetch_add(bytes);
-  Buffer buffer(data, bytes, [taken, used_bytes = used_](std::byte*, std::size_t size) {
+  memory_->add(data, bytes);
+  Buffer buffer(data, bytes, [taken, memory = memory_](std::byte* released, std::size_t) {
     cudaFree(taken);
-    used_bytes->fetch_sub(size);
+    memory->remove(released);
   });
   cuda::check(cudaMemset(data, 0, bytes), "cudaMemset");
   cuda::check(cudaStreamSynchronize(nullptr), "cudaMemset");  // other streams do not wait for the default one

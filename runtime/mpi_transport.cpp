@@ -4,6 +4,9 @@
 #include "runtime/mpi_error.hpp"
 
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <algorithm>
 #include <climits>
@@ -106,6 +109,18 @@ class Message {
 };
 
 }  // namespace
+
+bool mpi_reaches_gpus() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT)  // Open MPI
+  return MPIX_Query_cuda_support() == 1;
+#elif defined(MPIX_GPU_SUPPORT_CUDA)  // MPICH
+  int supported = 0;
+  check_mpi(MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &supported), "MPIX_GPU_query_support");
+  return supported != 0;
+#else
+  return false;
+#endif
+}
 
 MpiSession::MpiSession(int& argc, char**& argv) {
   // mpirun makes Open MPI yield inside every poll where ranks outnumber cores, which can take a time slice of

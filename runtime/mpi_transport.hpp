@@ -11,6 +11,9 @@
 
 namespace ranvier::runtime {
 
+/// Whether this MPI says that it sends and receives a GPU's memory itself. After MpiSession is made.
+[[nodiscard]] bool mpi_reaches_gpus();
+
 /// MPI_Init_thread and MPI_Finalize as an object; one per process, made first in main.
 class MpiSession {
  public:

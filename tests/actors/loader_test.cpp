@@ -1,0 +1,88 @@
+#include "actors/loader.hpp"
+
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "tests/far_device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+/// Sample n's input is n, its target 1000 + n. Samples below 0 cannot be read.
+class Numbers final : public models::SampleSource {
+ public:
+  std::int64_t samples() const override { return 1000; }
+  std::size_t input_bytes() const override { return sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return sizeof(std::int32_t); }
+  std::int64_t losses_per_sample() const override { return 1; }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override { write(first, count, to); }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override { write(1000 + first, count, to); }
+
+ private:
+  static void write(std::int64_t first, int count, std::byte* to) {
+    if (first < 0) fail(ErrorCode::io, "sample {} cannot be read", first);
+    for (int i = 0; i < count; ++i) {
+      const auto value = static_cast<std::int32_t>(first + i);
+      std::memcpy(to + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+    }
+  }
+};
+
+std::vector<std::unique_ptr<Device>> devices() {
+  std::vector<std::unique_ptr<Device>> all;
+  all.push_back(make_cpu_device({}));
+  all.push_back(std::make_unique<tests::FarDevice>(make_cpu_device({})));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("samples are loaded to memory of the device, whether the host reaches it or not") {
+  for (const auto& device : devices()) {
+    CAPTURE(device->description());
+    AsioLoop loop;
+    const auto stream = device->make_stream("load", StreamWidth::one);
+    const Numbers source;
+    actors::Loader loader(loop, *stream, source);
+    constexpr int loads = 20, samples = 3;
+    const Buffer buffer = device->allocate(2 * loads * samples * sizeof(std::int32_t), MemorySpace::device);
+    auto* values = reinterpret_cast<std::int32_t*>(buffer.data());
+    int done = 0;
+    const auto count = [&] {
+      if (++done == 2 * loads) loop.stop();
+    };
+    for (int i = 0; i < loads; ++i) {
+      loader.load_inputs(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i), count);
+      loader.load_targets(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i + samples), count);
+    }
+    CHECK(loader.loading());
+    loop.run();
+    CHECK_FALSE(loader.loading());
+    for (int i = 0; i < loads; ++i) {
+      for (int s = 0; s < samples; ++s) {
+        CHECK(values[2 * samples * i + s] == 10 * i + s);
+        CHECK(values[2 * samples * i + samples + s] == 1000 + 10 * i + s);
+      }
+    }
+  }
+}
+
+TEST_CASE("a sample that cannot be read ends the loop with its message") {
+  for (const auto& device : devices()) {
+    AsioLoop loop;
+    device->on_failure([&](std::exception_ptr error) { loop.stop(std::move(error)); });
+    const auto stream = device->make_stream("load", StreamWidth::one);
+    const Numbers source;
+    actors::Loader loader(loop, *stream, source);
+    const Buffer buffer = device->allocate(100, MemorySpace::device);
+    loader.load_inputs(-5, 1, buffer.data(), [] {});
+    CHECK_THROWS_WITH(loop.run(), "sample -5 cannot be read");
+  }
+}

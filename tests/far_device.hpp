@@ -1,0 +1,61 @@
+// A device of the host's that says of its device memory what a GPU says: the host does not reach it. So what has to go
+// by way of pinned memory is tested where no GPU is.
+#pragma once
+
+#include "runtime/device.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::tests {
+
+class FarDevice final : public runtime::Device {
+ public:
+  /// Streams and events are those of `near`.
+  explicit FarDevice(std::unique_ptr<runtime::Device> near) : near_(std::move(near)) {}
+
+  runtime::DeviceKind kind() const noexcept override { return near_->kind(); }
+  std::string description() const override { return "far " + near_->description(); }
+  int threads() const noexcept override { return near_->threads(); }
+  std::size_t used_bytes() const noexcept override { return near_->used_bytes(); }
+  std::size_t budget_bytes() const noexcept override { return near_->budget_bytes(); }
+  runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
+    auto buffer = near_->allocate(bytes, space);
+    if (space == runtime::MemorySpace::device) far_.emplace_back(buffer.data(), bytes);
+    return buffer;
+  }
+  bool host_reaches(const void* address) const override {
+    for (const auto& [begin, bytes] : far_) {
+      if (address >= begin && address < begin + bytes) return false;
+    }
+    return true;
+  }
+  std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override {
+    return std::make_unique<FarStream>(*this, near_->make_stream(std::move(name), width));
+  }
+  std::unique_ptr<runtime::Event> make_event() override { return near_->make_event(); }
+  void on_failure(std::function<void(std::exception_ptr)> handler) override { near_->on_failure(std::move(handler)); }
+
+ private:
+  class FarStream final : public runtime::Stream {
+   public:
+    FarStream(FarDevice& device, std::unique_ptr<runtime::Stream> near) : device_(&device), near_(std::move(near)) {}
+    runtime::Device& device() const noexcept override { return *device_; }
+    const std::string& name() const noexcept override { return near_->name(); }
+    void launch(Work work) override { near_->launch(std::move(work)); }
+    void call_back(std::function<void()> function) override { near_->call_back(std::move(function)); }
+    void wait(const runtime::Event& event) override { near_->wait(event); }
+    void synchronize() override { near_->synchronize(); }
+
+   private:
+    FarDevice* device_;
+    std::unique_ptr<runtime::Stream> near_;
+  };
+
+  std::unique_ptr<runtime::Device> near_;
+  std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as it
+};
+
+}  // namespace ranvier::tests

@@ -1,0 +1,127 @@
+#include "runtime/staged_transport.hpp"
+
+#include "runtime/simulation.hpp"
+#include "tests/far_device.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+
+namespace {
+
+/// Over a simulated transport; counts messages, and those that touch memory which the host does not reach.
+class HostOnly final : public Transport {
+ public:
+  HostOnly(Transport& simulated, const Device& device) : simulated_(&simulated), device_(&device) {}
+
+  int rank() const noexcept override { return simulated_->rank(); }
+  int ranks() const noexcept override { return simulated_->ranks(); }
+  void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override {
+    count(ranges);
+    simulated_->send(peer, tag, ranges, std::move(done));
+  }
+  void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override {
+    count(ranges);
+    simulated_->receive(peer, tag, ranges, std::move(done));
+  }
+  std::vector<Pending> pending() const override { return simulated_->pending(); }
+
+  int messages = 0;
+  int out_of_reach = 0;
+
+ private:
+  void count(auto ranges) {
+    ++messages;
+    for (const auto& range : ranges) out_of_reach += !device_->host_reaches(range.data());
+  }
+
+  Transport* simulated_;
+  const Device* device_;
+};
+
+struct Rank {
+  Rank(Simulation& simulation, int rank, std::size_t piece_bytes)
+      : host(simulation.transport(rank), device), transport(simulation.loop(rank), host, device, piece_bytes) {}
+
+  tests::FarDevice device{make_inline_device()};
+  HostOnly host;
+  StagedTransport transport;
+};
+
+std::vector<std::byte> noise(std::size_t bytes, std::mt19937_64& random) {
+  std::vector<std::byte> values(bytes);
+  for (std::byte& value : values) value = static_cast<std::byte>(random());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("messages between memory that the host does not reach arrive in order by way of pieces that it does") {
+  for (const std::uint64_t seed : test::seeds(20)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    constexpr std::size_t piece_bytes = 100, messages = 12;
+    Simulation simulation(2, {.seed = seed});
+    Rank left(simulation, 0, piece_bytes), right(simulation, 1, piece_bytes);
+    std::vector<std::vector<std::byte>> sent;
+    std::vector<Buffer> from, to;
+    std::size_t done = 0, pieces = 0;
+    const auto count = [&] {
+      if (++done == 2 * messages) {
+        simulation.loop(0).stop();
+        simulation.loop(1).stop();
+      }
+    };
+    for (std::size_t i = 0; i < messages; ++i) {
+      const std::size_t bytes = i == 0 ? 0 : i == 1 ? piece_bytes : random() % 450;
+      pieces += std::max<std::size_t>(1, (bytes + piece_bytes - 1) / piece_bytes);
+      sent.push_back(noise(bytes, random));
+      // Host memory now and then, on either side.
+      const auto anywhere = [&] { return random() % 3 == 0 ? MemorySpace::host : MemorySpace::device; };
+      from.push_back(left.device.allocate(bytes + 1, anywhere()));
+      to.push_back(right.device.allocate(bytes + 1, anywhere()));
+      if (bytes != 0) std::memcpy(from.back().data(), sent.back().data(), bytes);
+      const Tag tag{Channel::user, static_cast<std::uint32_t>(i % 2)};
+      const std::size_t cut = bytes == 0 ? 0 : random() % bytes;
+      const std::vector<ConstBytes> parts = {{from.back().data(), cut}, {from.back().data() + cut, bytes - cut}};
+      left.transport.send(1, tag, parts, count);
+      const std::size_t other_cut = bytes == 0 ? 0 : random() % bytes;
+      const std::vector<Bytes> places = {{to.back().data(), other_cut}, {to.back().data() + other_cut, bytes - other_cut}};
+      right.transport.receive(0, tag, places, count);
+    }
+    simulation.run();
+    for (std::size_t i = 0; i < messages; ++i) {
+      CAPTURE(i);
+      CHECK(std::equal(sent[i].begin(), sent[i].end(), to[i].data()));
+    }
+    for (const Rank* rank : {&left, &right}) {
+      CHECK(rank->host.out_of_reach == 0);
+      CHECK(rank->host.messages == static_cast<int>(pieces));
+    }
+  }
+}
+
+TEST_CASE("staging memory is taken again once messages are done") {
+  Simulation simulation(2, {.seed = 1});
+  Rank left(simulation, 0, 4096), right(simulation, 1, 4096);
+  const Buffer from = left.device.allocate(10000, MemorySpace::device);
+  const Buffer to = right.device.allocate(10000, MemorySpace::device);
+  std::size_t after_first = 0;
+  for (int round = 0; round < 5; ++round) {
+    left.transport.send(1, {}, ConstBytes(from.data(), 10000), [&] { simulation.loop(0).stop(); });
+    right.transport.receive(0, {}, Bytes(to.data(), 10000), [&] { simulation.loop(1).stop(); });
+    simulation.run();
+    if (round == 0) after_first = left.transport.staging_bytes();
+    CHECK(left.transport.staging_bytes() == after_first);
+  }
+  CHECK(after_first == 3 * 4096);
+  CHECK(right.transport.staging_bytes() == 3 * 4096);
+}
