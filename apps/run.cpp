@@ -11,6 +11,8 @@
 #include "models/ops/matmul.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/atomic_file.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/ranges.h>
 
@@ -95,19 +97,32 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
   fail(ErrorCode::usage, "RANVIER_FAULT={}: write rank:step:throw, rank:step:fp16-overflow or rank:step:hang", text);
 }
 
-/// A rank's share of the cores of its node, unless --threads says otherwise.
+/// A rank's share of the cores of its node, unless --threads says otherwise. The host's threads mean nothing to a GPU.
 int device_threads(const TrainOptions& options, const runtime::MpiSession& session) {
+  if (options.device.device == DeviceChoice::cuda) return 1;
   if (options.device.threads > 0) return options.device.threads;
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::max(1, cores / session.local_ranks());
 }
 
-std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int threads, int local_ranks) {
+std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int threads,
+                                             const runtime::MpiSession& session) {
+  if constexpr (runtime::with_cuda) {
+    if (options.device.device == DeviceChoice::cuda) {
+      const int gpus = runtime::cuda_device_count();
+      const bool in_turn = !options.device.gpu;
+      return runtime::make_cuda_device(
+          {.ordinal = in_turn ? session.local_rank() % gpus : *options.device.gpu,
+           .sharers = in_turn ? (session.local_ranks() + gpus - 1) / gpus : session.local_ranks(),
+           .budget_bytes = options.device.memory_bytes});
+    }
+  }
   // Ranks of one node share its memory as they share its cores.
   const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  const std::size_t share = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / static_cast<std::size_t>(local_ranks);
+  const std::size_t share = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) /
+                            static_cast<std::size_t>(session.local_ranks());
   const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes.value_or(share)};
-  return options.device.device == DeviceChoice::cpu ? runtime::make_cpu_device(cpu) : runtime::make_inline_device(cpu);
+  return options.device.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
 }
 
 /// A path without an extension, or of a folder, means that folder's model.safetensors.
@@ -243,17 +258,29 @@ void Run::build() {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());
     };
   }
-  device_ = make_device(options_, trainer_options_.threads, session_.local_ranks());
+  device_ = make_device(options_, trainer_options_.threads, session_);
   host_ = runtime::make_cpu_device({.threads = 1});
   for (runtime::Device* device : {device_.get(), host_.get()}) {
     device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
   }
   files_ = host_->make_stream("files", runtime::StreamWidth::one);
-  trainer_.emplace(loop_, transport_, *device_, job_.architecture, *job_.source, job_.validation.get(),
+  trainer_.emplace(loop_, transport_of_actors(), *device_, job_.architecture, *job_.source, job_.validation.get(),
                    trainer_options_,
                    actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank()));
   trainer_->load_weights(weights);
   if (speaks_) make_reporter();
+}
+
+runtime::Transport& Run::transport_of_actors() {
+  if (options_.device.device != DeviceChoice::cuda) return transport_;
+  const PointToPoint wanted = options_.device.point_to_point;
+  const bool direct = runtime::mpi_reaches_gpus();
+  if (wanted == PointToPoint::direct && !direct) {
+    fail(ErrorCode::usage, "--p2p direct, but this MPI says that it does not reach a GPU's memory: use --p2p staged, or an "
+         "MPI that was built with CUDA");
+  }
+  if (direct && wanted != PointToPoint::staged) return transport_;
+  return staged_.emplace(loop_, transport_, *device_);
 }
 
 void Run::make_reporter() {
@@ -400,21 +427,42 @@ void Run::conclude() const {
 }
 
 double Run::measure_peak_flops() {
-  constexpr std::size_t n = 768;
-  constexpr std::size_t bytes = n * n * sizeof(float);
+  // A GPU fills up with larger matrices, and is asked for several before it is waited for.
+  const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
+  const std::size_t n = gpu ? 4096 : 768;
+  const int at_a_time = gpu ? 20 : 1;
   const runtime::DType dtype = trainer_options_.precision.compute;
-  const auto buffer = device_->allocate(3 * bytes, runtime::MemorySpace::host);
-  std::memset(buffer.data(), 0x3c, 2 * bytes);  // about 0.01 in fp32 and bf16, about 1 in fp16
+  const std::size_t elements = n * n, bytes = elements * runtime::size_of(dtype);
+  const auto numbers = device_->allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
+  runtime::Buffer buffer;
+  try {
+    buffer = device_->allocate(3 * bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::memory) throw;  // the plan takes all: no rate is known then
+  }
+  std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
+  for (std::size_t i = 0; i < elements; ++i) {
+    state = state * 1664525u + 1013904223u;
+    reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
+  }
   double best = 0;
   session_.barrier();
+  if (buffer.data() == nullptr) return 0;
+  for (int i = 0; i < 2; ++i) {
+    runtime::cast(trainer_->compute(), buffer.data() + static_cast<std::size_t>(i) * bytes, dtype, numbers.data(),
+                  runtime::DType::f32, elements);
+  }
+  trainer_->compute().synchronize();
   for (int i = 0; i < 8; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    models::matmul(trainer_->compute(), {.m = n, .n = n, .k = n},
-                   {.c = buffer.data() + 2 * bytes, .c_dtype = dtype, .a = buffer.data(), .b = buffer.data() + bytes,
-                    .dtype = dtype});
+    for (int j = 0; j < at_a_time; ++j) {
+      models::matmul(trainer_->compute(), {.m = n, .n = n, .k = n},
+                     {.c = buffer.data() + 2 * bytes, .c_dtype = dtype, .a = buffer.data(), .b = buffer.data() + bytes,
+                      .dtype = dtype});
+    }
     trainer_->compute().synchronize();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    best = std::max(best, 2.0 * n * n * n / seconds);
+    best = std::max(best, at_a_time * 2.0 * static_cast<double>(elements) * static_cast<double>(n) / seconds);
   }
   return best;
 }

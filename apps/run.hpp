@@ -9,6 +9,7 @@
 #include "models/weights/safetensors_writer.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
+#include "runtime/staged_transport.hpp"
 
 #include <chrono>
 #include <optional>
@@ -31,6 +32,8 @@ class Run {
   void plan_stages();
   void build();
   void make_reporter();
+  /// What actors send with.
+  [[nodiscard]] runtime::Transport& transport_of_actors();
   void train();
   void save();
   void commit_weights();
@@ -57,6 +60,7 @@ class Run {
   runtime::MpiTransport transport_{session_, loop_};
   std::vector<actors::RankPlan> stages_;
   std::unique_ptr<runtime::Device> device_, host_;
+  std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the device's memory
   std::optional<actors::Trainer> trainer_;
   std::optional<actors::Reporter> reporter_;
   std::optional<models::SafetensorsWriter> writer_;

@@ -2,6 +2,7 @@
 
 #include "collectives/algorithms.hpp"
 #include "models/weights/gpt_config.hpp"
+#include "runtime/cuda_build.hpp"
 
 #include <fmt/ranges.h>
 
@@ -90,13 +91,27 @@ OptionBinding recompute(Recompute& field) {
               }};
 }
 
-OptionBinding device(DeviceChoice& field) {
-  auto binding = choice<DeviceChoice>(field, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
-  return {.read = [read = binding.read](const std::string& given) -> std::optional<std::string> {
-            if (given.starts_with("cuda")) return "cpu: this build has no CUDA device";
-            return read(given);
+OptionBinding device(DeviceOptions& field) {
+  const auto hosts = choice<DeviceChoice>(field.device, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
+  return {.read = [&field, read = hosts.read](const std::string& given) -> std::optional<std::string> {
+            field.gpu.reset();
+            if (!given.starts_with("cuda")) {
+              if (read(given)) return runtime::with_cuda ? "cpu, inline, cuda or cuda:N" : "cpu or inline";
+              return {};
+            }
+            if (!runtime::with_cuda) return "cpu: this build has no CUDA device (-DRANVIER_CUDA=ON)";
+            int gpu = 0;
+            if (given != "cuda") {
+              if (!given.starts_with("cuda:") || whole(gpu, 0, 1024).read(given.substr(5))) return "cuda or cuda:N";
+              field.gpu = gpu;
+            }
+            field.device = DeviceChoice::cuda;
+            return {};
           },
-          .write = binding.write};
+          .write = [&field, write = hosts.write] {
+            if (field.device != DeviceChoice::cuda) return write();
+            return field.gpu ? fmt::format("cuda:{}", *field.gpu) : std::string("cuda");
+          }};
 }
 
 OptionBinding sharding(collectives::Sharding& field) {
@@ -249,7 +264,14 @@ OptionTable declare(Asked& asked) {
       {"loss-scale", "X", "the first loss scale of fp16", real(precision.loss_scale, 1), "65536 for fp16, else 1"});
 
   table.concern("Device");
-  table.add({"device", "NAME", "cpu; inline computes on the calling thread", device(device_options.device)});
+  table.add({"device", "NAME",
+             "cpu; inline computes on the calling thread; cuda: this rank's GPU, in turn, or cuda:N for all",
+             device(device_options)});
+  table.add({"p2p", "WAY",
+             "messages from and to a GPU's memory: staged through pinned memory, direct (MPI does it), auto: what MPI can",
+             choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
+                                                                  {"staged", PointToPoint::staged},
+                                                                  {"direct", PointToPoint::direct}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",

@@ -92,10 +92,18 @@ struct PrecisionOptions {
   double loss_scale = 1;  ///< the first one; adapted in fp16 only
 };
 
-enum class DeviceChoice { cpu, inline_ };
+enum class DeviceChoice { cpu, inline_, cuda };
+/// How messages between ranks leave and reach a GPU's memory.
+enum class PointToPoint {
+  automatic,  ///< directly where MPI can
+  staged,     ///< by way of pinned memory
+  direct,
+};
 
 struct DeviceOptions {
   DeviceChoice device = DeviceChoice::cpu;
+  std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
+  PointToPoint point_to_point = PointToPoint::automatic;
   std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };

@@ -1,5 +1,6 @@
 #include "apps/train_options.hpp"
 
+#include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -217,8 +218,28 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe");
   refused({"--recompute", "0"}, "a number of layers, auto or off");
   refused({"--model", "gpt3"}, "gpt2-small");
-  refused({"--device", "cuda"}, "this build has no CUDA device");
   refused({"--stpes", "3"}, "did you mean --steps?");
+}
+
+TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the device") {
+  if constexpr (runtime::with_cuda) {
+    CHECK(parse({"--data", "a"}).device.device == DeviceChoice::cpu);
+    const auto in_turn = parse({"--data", "a", "--device", "cuda"}).device;
+    CHECK(in_turn.device == DeviceChoice::cuda);
+    CHECK_FALSE(in_turn.gpu.has_value());
+    CHECK(in_turn.point_to_point == PointToPoint::automatic);
+    const auto third = parse({"--data", "a", "--device", "cuda:3", "--p2p", "staged"}).device;
+    CHECK(third.gpu == 3);
+    CHECK(third.point_to_point == PointToPoint::staged);
+    refused({"--device", "cuda:"}, "cuda or cuda:N");
+    refused({"--device", "cuda:-1"}, "cuda or cuda:N");
+    refused({"--device", "cuda0"}, "cuda or cuda:N");
+    refused({"--device", "gpu"}, "cpu, inline, cuda or cuda:N");
+  } else {
+    refused({"--device", "cuda"}, "this build has no CUDA device");
+    refused({"--device", "gpu"}, "cpu or inline");
+  }
+  refused({"--p2p", "pigeon"}, "auto, staged, direct");
 }
 
 TEST_CASE("rates outside their ranges are refused") {
