@@ -8,22 +8,9 @@
 # bf16, every layer computed again in the backward pass. The plan says what fits, `--dry-run` prints it; n grows until
 # it does not. One JSON line per case: parameters, what they are of plain data parallelism at 20 bytes a parameter
 # (Myelin §V-B), bytes planned on the device, host and files, and the seconds of a step.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/measuring.sh"
 memory=256MiB steps=2 most=40 build=build/release nvme=
-while (($# > 0)); do
-  case $1 in
-    --memory) memory=$2 ;;
-    --steps) steps=$2 ;;
-    --most) most=$2 ;;
-    --nvme) nvme=$2 ;;
-    --build) build=$2 ;;
-    *) echo "usage: $0 [--memory SIZE] [--steps N] [--most N] [--nvme FOLDER] [--build FOLDER]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+read_flags memory steps most nvme build -- "$@"
 : "${nvme:=$folder}"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 unset "${!OMPI_@}" 2>/dev/null || true
@@ -69,7 +56,7 @@ for case in "${cases[@]}"; do
   # shellcheck disable=SC2046
   "$build/apps/ranvier-train" $(flags "$best" "$words") --metrics "$folder/metrics" >"$folder/log" 2>&1 ||
     { tail -5 "$folder/log" >&2; exit 1; }
-  seconds=$(sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$folder/metrics" | tail -1)
+  seconds=$(value seconds "$folder/metrics" | tail -1)
   awk -v name="$name" -v n="$best" -v p="$(parameters)" -v budget="$budget" -v device="$(planned device)" \
     -v host="$(planned pinned)" -v nvme="$(planned nvme)" -v s="$seconds" 'BEGIN {
     printf "{\"placement\": \"%s\", \"layers\": %d, \"hidden\": %d, \"parameters\": %.4g, \"of_20_bytes\": %.2f, ", name, n, 64 * n, p, p / (budget / 20)

@@ -6,22 +6,9 @@
 # The three kinds of run take turns. A figure is the median of all steady steps of a kind; a pipeline's is then
 # divided by its theoretical bubble, (m + p - 1) / m, and by the imbalance of its stages' costs. Prints one JSON line
 # per kind; `ratio` is to the single rank.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
-repeats=3 steps=9 precisions="fp32 bf16" build=build/release
-while (($# > 0)); do
-  case $1 in
-    --repeats) repeats=$2 ;;
-    --steps) steps=$2 ;;
-    --precision) precisions=$2 ;;
-    --build) build=$2 ;;
-    *) echo "usage: $0 [--repeats N] [--steps N] [--precision \"fp32 bf16\"] [--build FOLDER]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+source "$(dirname "$0")/measuring.sh"
+repeats=3 steps=9 precision="fp32 bf16" build=build/release
+read_flags repeats steps precision build -- "$@"
 
 train() {  # <name> <ranks> <flags…>
   local name=$1 ranks=$2
@@ -33,11 +20,11 @@ train() {  # <name> <ranks> <flags…>
     cat "$folder/$name.log" >&2
     exit 1
   }
-  sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$folder/metrics" | tail -n +4 >>"$folder/$name"
+  value seconds "$folder/metrics" | tail -n +4 >>"$folder/$name"
 }
 
-median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
 
+precisions=$precision
 for precision in $precisions; do
   rm -f "$folder"/{single,pipeline,data}
   for ((r = 0; r < repeats; ++r)); do

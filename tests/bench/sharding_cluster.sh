@@ -11,28 +11,15 @@
 # and of the unlimited seconds, over the seconds, which is 1 where the link and the processors always work at the same
 # time; `memory`, what --dry-run says a rank holds in parameters, gradients and optimizer states; `loss` after the last
 # step.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/measuring.sh"
 rate=200 steps=4 repeats=1 build=build/release
 shards="ddp zero1 zero2 zero3 mics paro-igg paro-iig paro-nig zero++"
-while (($# > 0)); do
-  case $1 in
-    --rate) rate=${2%mbit} ;;
-    --steps) steps=$2 ;;
-    --repeats) repeats=$2 ;;
-    --shards) shards=$2 ;;
-    --build) build=$2 ;;
-    --) shift; break ;;
-    *) echo "usage: $0 [--rate MBIT] [--steps N] [--repeats N] [--shards LIST] [--build FOLDER] [-- FLAGS]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+read_flags rate steps repeats shards build -- "$@"
+rate=${rate%mbit}
 free_steps=3  # their bytes are taken off, so that what only the start sends is not counted
 
 train=("$build/apps/ranvier-train" --data models --g-data 4 --layers 6 --hidden 384 --heads 6 --sequence-length 256
-       --batch-size 16 --microbatch-size 1 --threads 1 "$@")
+       --batch-size 16 --microbatch-size 1 --threads 1 "${more[@]}")
 
 on_cluster() {  # <name> <flags of run.sh> <flags of ranvier-train…>
   local name=$1 limit=$2
@@ -47,8 +34,6 @@ on_cluster() {  # <name> <flags of run.sh> <flags of ranvier-train…>
   value seconds "$folder/metrics" | tail -n +2 >>"$folder/$name.seconds"  # the first step warms up
 }
 
-value() { sed 's/.*"'"$1"'":\s*\([0-9.e+-]*\).*/\1/' "$2"; }  # of each step
-median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
 out() { sed -n 's/.*"bytes_out": \([0-9]*\).*/\1/p' "$1"; }  # of each host
 
 # What --dry-run's table says of each sharding: its name, bytes held, bytes between nodes.

@@ -8,24 +8,9 @@
 # One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first), `over_device` and,
 # for what is in files, `over_host`, the bytes planned in files, and `disk_seconds`: those of the optimizer's states once
 # read and once written at the rates that file_bench reaches.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 layers=6 hidden=384 nvme= build=build/release
-while (($# > 0)); do
-  case $1 in
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --layers) layers=$2 ;;
-    --hidden) hidden=$2 ;;
-    --nvme) nvme=$2 ;;
-    --build) build=$2 ;;
-    --) shift; break ;;
-    *) echo "usage: $0 [--rounds N] [--steps N] [--layers N] [--hidden N] [--nvme FOLDER] [-- FLAGS]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+read_flags rounds steps layers hidden nvme build -- "$@"
 : "${nvme:=$folder}"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 "$build/tests/bench/file_bench" "$nvme" 512 32 3 >"$folder/disk"
@@ -52,14 +37,13 @@ for ((round = 0; round < rounds; ++round)); do
     [[ $words == *nvme* ]] && words="$words --nvme $nvme"
     # shellcheck disable=SC2086  # a case is words
     "$build/apps/ranvier-train" --data "$folder/text" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) \
-      --sequence-length 256 --batch-size 64 --microbatch-size 4 --steps "$steps" --precision bf16 $words "$@" \
+      --sequence-length 256 --batch-size 64 --microbatch-size 4 --steps "$steps" --precision bf16 $words "${more[@]}" \
       --metrics "$folder/metrics" >"$folder/log" 2>&1 || { tail -5 "$folder/log" >&2; exit 1; }
-    sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$folder/metrics" | tail -n +2 >>"$folder/$i"
+    value seconds "$folder/metrics" | tail -n +2 >>"$folder/$i"
     sed -n 's/.*"nvme":\([0-9]*\).*/\1/p' "$folder/metrics" | head -1 >"$folder/$i.nvme"
     rm "$folder/metrics"
   done
 done
-median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
 device=$(median "$folder/0")
 host=0
 for i in "${!cases[@]}"; do

@@ -6,36 +6,22 @@
 #
 # One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first), `over_whole`, and as
 # planned the bytes of places for `gathered` parameters, for a microbatch's `gradients`, and of all on the `device`.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 build=build/release
-while (($# > 0)); do
-  case $1 in
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --build) build=$2 ;;
-    --) shift; break ;;
-    *) echo "usage: $0 [--rounds N] [--steps N] [--build FOLDER] [-- FLAGS]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-[ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+read_flags rounds steps build -- "$@"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 
 flags=(--data "$folder/text" --g-data 2 --shard zero3 --layers 6 --hidden 384 --heads 6 --sequence-length 256
-  --batch-size 32 --microbatch-size 4 --threads 1 --steps "$steps" --validation-split 0 "$@")
+  --batch-size 32 --microbatch-size 4 --threads 1 --steps "$steps" --validation-split 0 "${more[@]}")
 cases=(1 2 4 8)
 for ((round = 0; round < rounds; ++round)); do
   for tile in "${cases[@]}"; do
     mpirun --oversubscribe --bind-to none -n 2 "$build/apps/ranvier-train" "${flags[@]}" --tile "$tile" \
       --metrics "$folder/metrics" >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
-    sed 's/.*"seconds":\s*\([0-9.e+-]*\).*/\1/' "$folder/metrics" | tail -n +2 >>"$folder/$tile"
+    value seconds "$folder/metrics" | tail -n +2 >>"$folder/$tile"
     rm "$folder/metrics"
   done
 done
-median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
 whole=$(median "$folder/1")
 for tile in "${cases[@]}"; do
   "$build/apps/ranvier-train" "${flags[@]}" --tile "$tile" --dry-run --world 2 >"$folder/plan"

@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# What the scripts of this folder share; sourced, not run:
+#
+#   source "$(dirname "$0")/measuring.sh"  # goes to the repository's root; $folder is there until the script ends
+#   rounds=3 build=build/release
+#   read_flags rounds build -- "$@"        # --rounds N and --build FOLDER; what follows a -- is the array `more`
+set -euo pipefail
+script=$(realpath "$0")
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+[ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+read_flags() {  # <variables…> -- <arguments…>: `bucket_size` is the flag --bucket-size
+  local names=" " name
+  while [ "$1" != -- ]; do
+    names+="$1 "
+    shift
+  done
+  shift
+  more=()
+  while (($# > 0)); do
+    if [ "$1" = -- ]; then
+      more=("${@:2}")
+      return
+    fi
+    name=${1#--} name=${name//-/_}
+    if [ "$1" = "$name" ] || [[ $names != *" $name "* ]] || (($# < 2)); then
+      awk '/^#   / { print; found = 1; next } found { exit }' "$script" | sed 's/^#  */usage: /; 2,$s/^usage: /       /' >&2
+      exit 2
+    fi
+    printf -v "$name" %s "$2"
+    shift 2
+  done
+}
+
+value() { sed 's/.*"'"$1"'":\s*\([0-9.e+-]*\).*/\1/' "$2"; }  # <key> <metrics>: of each step
+median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
