@@ -1,14 +1,18 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_cpu.hpp"
-#include "runtime/device.hpp"
+#include "models/ops/attention_cuda.hpp"
+#include "models/ops/expect_kernel.hpp"
+#include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
+
+#include <algorithm>
 
 namespace ranvier::models {
 namespace {
 
-void check(runtime::StreamView stream, const AttentionShape& shape) {
-  expect(stream.device().kind() != runtime::DeviceKind::cuda, "attention has no kernel for this device");
+void check(runtime::DType dtype, const AttentionShape& shape) {
+  expect_kernel(dtype, "attention");
   expect(shape.samples >= 0 && shape.positions >= 1 && shape.heads >= 1 && shape.channels >= 1,
          "attention over {} samples, {} positions, {} heads of {} channels", shape.samples, shape.positions,
          shape.heads, shape.channels);
@@ -17,12 +21,17 @@ void check(runtime::StreamView stream, const AttentionShape& shape) {
 }  // namespace
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads) {
-  return attention_cpu_workspace_bytes(shape, dtype, threads);
+  const std::size_t of_cpu = attention_cpu_workspace_bytes(shape, dtype, threads);
+  if constexpr (runtime::with_cuda) return std::max(of_cpu, attention_cuda_workspace_bytes(shape));
+  return of_cpu;
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
                        float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace) {
-  check(stream, shape);
+  check(dtype, shape);
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace);
   });
@@ -31,7 +40,11 @@ void attention_forward(runtime::StreamView stream, const AttentionShape& shape, 
 void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
                         const void* d_out, const void* qkv, const void* out, const float* logsumexp,
                         const Dropout& dropout, std::byte* workspace) {
-  check(stream, shape);
+  check(dtype, shape);
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream))
+      return attention_backward_cuda(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace);
   });

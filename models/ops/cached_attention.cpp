@@ -1,7 +1,9 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "models/ops/cached_attention_cpu.hpp"
+#include "models/ops/cached_attention_cuda.hpp"
 #include "models/ops/expect_kernel.hpp"
+#include "runtime/cuda_build.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -15,8 +17,11 @@ void expect_room(const CachedAttentionShape& shape) {
 
 void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                      void* keys, void* values, const void* qkv) {
-  expect_kernel(stream, dtype, "append_to_cache");
+  expect_kernel(dtype, "append_to_cache");
   expect_room(shape);
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return append_to_cache_cuda(stream, shape, dtype, keys, values, qkv);
+  }
   stream.launch([=](runtime::ComputePool&) { append_to_cache_cpu(shape, dtype, keys, values, qkv); });
 }
 
@@ -26,8 +31,11 @@ std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, 
 
 void cached_attention(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                       void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
-  expect_kernel(stream, dtype, "cached_attention");
+  expect_kernel(dtype, "cached_attention");
   expect_room(shape);
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return cached_attention_cuda(stream, shape, dtype, out, keys, values, qkv);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     cached_attention_cpu(pool, shape, dtype, out, keys, values, qkv, workspace);
   });

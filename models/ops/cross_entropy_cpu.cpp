@@ -1,7 +1,7 @@
 #include "models/ops/cross_entropy_cpu.hpp"
 
+#include "models/ops/bad_token.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -79,10 +79,7 @@ void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shap
       for (std::size_t i = share.begin; i < share.end; ++i) {
         const std::int32_t target = arrays.targets[i];
         if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
-          fail(ErrorCode::data,
-               "target token {} (number {} of the microbatch) is outside the vocabulary of {}: use "
-               "the tokenizer that the data was made with, or a larger --vocab-size",
-               target, i, shape.vocab_size);
+          fail_bad_target(target, i, shape.vocab_size);
         }
         arrays.row_losses[i] =
             row(static_cast<T*>(arrays.logits) + i * shape.stride, exponentials, target, shape, arrays);

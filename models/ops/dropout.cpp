@@ -1,7 +1,9 @@
 #include "models/ops/dropout.hpp"
 
 #include "models/ops/dropout_cpu.hpp"
+#include "models/ops/dropout_cuda.hpp"
 #include "models/ops/expect_kernel.hpp"
+#include "runtime/cuda_build.hpp"
 
 namespace ranvier::models {
 
@@ -16,8 +18,11 @@ Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uin
 
 void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
              std::size_t elements_per_sample, const Dropout& options) {
-  expect_kernel(stream, dtype, "dropout");
+  expect_kernel(dtype, "dropout");
   if (options.rate <= 0) return;
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return dropout_cuda(stream, x, dtype, samples, elements_per_sample, options);
+  }
   stream.launch(
       [=](runtime::ComputePool& pool) { dropout_cpu(pool, x, dtype, samples, elements_per_sample, options); });
 }

@@ -1,13 +1,19 @@
 #include "models/ops/embedding.hpp"
 
 #include "models/ops/embedding_cpu.hpp"
+#include "models/ops/embedding_cuda.hpp"
 #include "models/ops/expect_kernel.hpp"
+#include "runtime/cuda_build.hpp"
 
 namespace ranvier::models {
 
 void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
                        const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
-  expect_kernel(stream, dtype, "embedding");
+  expect_kernel(dtype, "embedding");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream))
+      return embedding_forward_cuda(stream, shape, dtype, out, tokens, tokens_table, positions_table);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     embedding_forward_cpu(pool, shape, dtype, out, tokens, tokens_table, positions_table);
   });
@@ -16,7 +22,11 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                               void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
                               std::size_t rows) {
-  expect_kernel(stream, dtype, "embedding");
+  expect_kernel(dtype, "embedding");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream))
+      return embedding_tokens_forward_cuda(stream, shape, dtype, out, tokens, table, first_row, rows);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     embedding_tokens_forward_cpu(pool, shape, dtype, out, tokens, table, first_row, rows);
   });
@@ -24,7 +34,10 @@ void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& 
 
 void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                                  void* out, const void* positions_table) {
-  expect_kernel(stream, dtype, "embedding");
+  expect_kernel(dtype, "embedding");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return embedding_positions_forward_cuda(stream, shape, dtype, out, positions_table);
+  }
   stream.launch([=](runtime::ComputePool& pool) {
     embedding_positions_forward_cpu(pool, shape, dtype, out, positions_table);
   });
@@ -32,7 +45,10 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
 
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays) {
-  expect_kernel(stream, dtype, "embedding");
+  expect_kernel(dtype, "embedding");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return embedding_backward_cuda(stream, shape, dtype, arrays);
+  }
   stream.launch([=](runtime::ComputePool& pool) { embedding_backward_cpu(pool, shape, dtype, arrays); });
 }
 

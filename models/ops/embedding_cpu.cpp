@@ -1,7 +1,7 @@
 #include "models/ops/embedding_cpu.hpp"
 
+#include "models/ops/bad_token.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -76,10 +76,7 @@ void zero(runtime::ComputePool& pool, G* gradient, std::size_t begin, std::size_
 std::size_t row_of(const EmbeddingShape& shape, const std::int32_t* tokens, std::size_t i) {
   const std::int32_t token = tokens[i];
   if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
-    fail(ErrorCode::data,
-         "token {} at position {} of sample {} of the microbatch is outside the vocabulary "
-         "of {}: use the tokenizer that the data was made with, or a larger --vocab-size",
-         token, i % shape.positions, i / shape.positions, shape.vocab_size);
+    fail_bad_token(token, i, shape);
   }
   return static_cast<std::size_t>(token);
 }

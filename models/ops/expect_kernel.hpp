@@ -1,4 +1,4 @@
-// What every operation checks before it launches.
+// What every operation asks before it launches.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -8,12 +8,17 @@
 
 namespace ranvier::models {
 
-/// Throws ErrorCode::internal unless `operation` has a kernel for the stream's device and for `dtype`.
-inline void expect_kernel(runtime::StreamView stream, runtime::DType dtype, const char* operation) {
+/// Throws ErrorCode::internal unless `operation` has kernels for `dtype`.
+inline void expect_kernel(runtime::DType dtype, const char* operation) {
   using runtime::DType;
-  expect(stream.device().kind() != runtime::DeviceKind::cuda, "{} has no kernel for this device", operation);
   expect(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "{} of {}", operation,
          to_string(dtype));
+}
+
+/// Whether x_cuda is to compute (there are such streams only where runtime/cuda_build.hpp says with_cuda), not
+/// x_cpu.
+[[nodiscard]] inline bool on_gpu(runtime::StreamView stream) {
+  return stream.device().kind() == runtime::DeviceKind::cuda;
 }
 
 }  // namespace ranvier::models

@@ -1,7 +1,9 @@
 #include "models/ops/matmul.hpp"
 
+#include "models/ops/expect_kernel.hpp"
 #include "models/ops/matmul_cpu.hpp"
-#include "runtime/device.hpp"
+#include "models/ops/matmul_cuda.hpp"
+#include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 
 namespace ranvier::models {
@@ -11,14 +13,9 @@ using runtime::DType;
 
 bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
-void expect_cpu(runtime::StreamView stream, const char* operation) {
-  expect(stream.device().kind() != runtime::DeviceKind::cuda, "{} has no kernel for this device", operation);
-}
-
 }  // namespace
 
 void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
-  expect_cpu(stream, "matmul");
   expect(is_float(arrays.dtype) && (arrays.c_dtype == DType::f32 || arrays.c_dtype == arrays.dtype),
          "matmul of {} to {}", to_string(arrays.dtype), to_string(arrays.c_dtype));
   expect(arrays.bias == nullptr || !arrays.accumulate, "matmul that accumulates takes no bias");
@@ -28,15 +25,20 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
          "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
          shape.a_stride, shape.b_stride, shape.c_stride);
   if (shape.m == 0 || shape.n == 0) return;
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return matmul_cuda(stream, shape, arrays);
+  }
   stream.launch([shape, arrays](runtime::ComputePool& pool) { matmul_cpu(pool, shape, arrays); });
 }
 
 void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
                  std::size_t m, std::size_t n, bool accumulate) {
-  expect_cpu(stream, "column_sums");
   expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
          to_string(sums_dtype));
   if (n == 0) return;
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return column_sums_cuda(stream, sums, sums_dtype, dy, dtype, m, n, accumulate);
+  }
   stream.launch(
       [=](runtime::ComputePool& pool) { column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate); });
 }

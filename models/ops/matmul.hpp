@@ -1,4 +1,5 @@
-// Matrix products, all row-major, through a library (oneDNN on the CPU). Letters: M, N, K as usual.
+// Matrix products, all row-major, through a library (oneDNN on the CPU, cuBLASLt on a GPU). Letters: M, N, K as
+// usual.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -33,7 +34,8 @@ struct MatmulArrays {
 };
 
 /// Sums in float and rounds once to c_dtype, which is f32 or `dtype`. The order of sums does not depend on
-/// the number of threads or on how many rows there are in the same call.
+/// the number of threads or on how many rows there are in the same call; on a GPU it depends on shape, strides and
+/// the arrays' alignment alone.
 void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays);
 
 /// sums[N] (+)= Σ_m dy[M, N]: the gradient of a bias, summed in float in an order that is the same for any

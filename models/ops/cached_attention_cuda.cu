@@ -1,0 +1,128 @@
+#include "models/ops/cached_attention_cuda.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+#include "runtime/error.hpp"
+
+#include <cfloat>
+#include <cmath>
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 128;
+constexpr int warps = threads / 32;
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    append_kernel(CachedAttentionShape shape, T* keys, T* values, const T* qkv) {
+  const std::size_t H = shape.heads, D = shape.channels, C = H * D;
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= static_cast<std::size_t>(shape.queries) * C) return;
+  const std::size_t i = at / C, h = at % C / D, d = at % D;
+  const std::size_t place = (h * shape.capacity + shape.past + i) * D + d;
+  keys[place] = qkv[3 * i * C + C + h * D + d];
+  values[place] = qkv[3 * i * C + 2 * C + h * D + d];
+}
+
+/// A block has a query of a head; warp w takes keys w, w + warps, …, with channels lane, lane + 32, … in each lane.
+template <int parts, typename T>
+__global__ void __launch_bounds__(threads)
+    attend_kernel(CachedAttentionShape shape, T* out, const T* keys, const T* values, const T* qkv, float scale) {
+  __shared__ float maxima[warps], totals[warps], sums[warps][32 * parts];
+  const int D = shape.channels, i = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const std::size_t C = static_cast<std::size_t>(shape.heads) * D;
+  const T* const query = qkv + 3 * static_cast<std::size_t>(i) * C + static_cast<std::size_t>(h) * D;
+  const std::size_t head = static_cast<std::size_t>(h) * shape.capacity * D;
+  float q[parts], sum[parts] = {};
+#pragma unroll
+  for (int p = 0; p < parts; ++p) q[p] = lane + 32 * p < D ? cuda::to_float(query[lane + 32 * p]) * scale : 0.0f;
+
+  float max = -FLT_MAX, total = 0;
+  for (int j = warp; j <= shape.past + i; j += warps) {
+    const std::size_t row = head + static_cast<std::size_t>(j) * D;
+    float score = 0, value[parts];
+#pragma unroll
+    for (int p = 0; p < parts; ++p) {
+      const bool present = lane + 32 * p < D;
+      score += present ? cuda::to_float(keys[row + lane + 32 * p]) * q[p] : 0.0f;
+      value[p] = present ? cuda::to_float(values[row + lane + 32 * p]) : 0.0f;
+    }
+    score = cuda::warp_sum(score);
+    const float greatest = fmaxf(max, score);
+    const float kept = expf(max - greatest), weight = expf(score - greatest);
+    max = greatest;
+    total = total * kept + weight;
+#pragma unroll
+    for (int p = 0; p < parts; ++p) sum[p] = sum[p] * kept + weight * value[p];
+  }
+  if (lane == 0) {
+    maxima[warp] = max;
+    totals[warp] = total;
+  }
+#pragma unroll
+  for (int p = 0; p < parts; ++p) sums[warp][lane + 32 * p] = sum[p];
+  __syncthreads();
+  if (warp != 0) return;
+#pragma unroll
+  for (int w = 1; w < warps; ++w) max = fmaxf(max, maxima[w]);
+  total = 0;
+#pragma unroll
+  for (int p = 0; p < parts; ++p) sum[p] = 0;
+#pragma unroll
+  for (int w = 0; w < warps; ++w) {
+    const float weight = expf(maxima[w] - max);
+    total += totals[w] * weight;
+#pragma unroll
+    for (int p = 0; p < parts; ++p) sum[p] += sums[w][lane + 32 * p] * weight;
+  }
+#pragma unroll
+  for (int p = 0; p < parts; ++p) {
+    if (lane + 32 * p < D)
+      out[static_cast<std::size_t>(i) * C + static_cast<std::size_t>(h) * D + lane + 32 * p] =
+          cuda::from_float<T>(sum[p] / total);
+  }
+}
+
+}  // namespace
+
+void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+                          void* keys, void* values, const void* qkv) {
+  const std::size_t elements = static_cast<std::size_t>(shape.queries) * static_cast<std::size_t>(shape.heads) *
+                               static_cast<std::size_t>(shape.channels);
+  if (elements == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    append_kernel<<<cuda::blocks_of(elements, threads), threads, 0, runtime::cuda::native(stream)>>>(
+        shape, static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
+  });
+  runtime::cuda::check_launch("append_to_cache");
+}
+
+void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
+                           void* out, const void* keys, const void* values, const void* qkv) {
+  if (shape.queries == 0) return;
+  expect(shape.channels <= 256, "cached attention with heads of {} channels: a GPU's kernel takes 256",
+         shape.channels);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.channels));
+  const dim3 grid(static_cast<unsigned>(shape.queries), static_cast<unsigned>(shape.heads));
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto run = [&](auto parts) {
+      attend_kernel<parts()><<<grid, threads, 0, runtime::cuda::native(stream)>>>(
+          shape, static_cast<T*>(out), static_cast<const T*>(keys), static_cast<const T*>(values),
+          static_cast<const T*>(qkv), scale);
+    };
+    if (shape.channels <= 64) {
+      run(std::integral_constant<int, 2>{});
+    } else if (shape.channels <= 128) {
+      run(std::integral_constant<int, 4>{});
+    } else {
+      run(std::integral_constant<int, 8>{});
+    }
+  });
+  runtime::cuda::check_launch("cached_attention");
+}
+
+}  // namespace ranvier::models

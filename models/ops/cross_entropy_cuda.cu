@@ -1,0 +1,156 @@
+// A block has a row. Its threads keep a running maximum and the sum of exponentials relative to it (Milakov and
+// Gimelshein 2018); the second reading, for the gradient, finds the row in the second-level cache.
+#include "models/ops/cross_entropy_cuda.hpp"
+
+#include "models/ops/bad_token.hpp"
+#include "models/ops/bad_token_cuda.hpp"
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+
+#include <cfloat>
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 1024;
+constexpr int warps = threads / 32;
+
+/// e^(x - max)
+__device__ float exponential(float x, float max) { return exp2f((x - max) * cuda::log2_e); }
+
+/// Σ e^(x - max) of some elements. It begins at the least float, not at -∞, whose difference to itself is no
+/// number.
+struct RunningSum {
+  float max = -FLT_MAX;
+  float sum = 0;
+
+  template <int width>
+  __device__ void add(const float (&x)[width]) {
+    float greatest = max;
+#pragma unroll
+    for (int i = 0; i < width; ++i) greatest = fmaxf(greatest, x[i]);
+    if (greatest > max) {
+      sum *= exponential(max, greatest);
+      max = greatest;
+    }
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum += exponential(x[i], max);
+  }
+};
+
+struct Total {
+  float max;
+  double sum;
+};
+
+/// Of all threads of the block, the same in each.
+__device__ Total total_of_block(RunningSum own) {
+  __shared__ float maxima[warps];
+  __shared__ double sums[warps];
+  __shared__ Total total;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const float warp_max = cuda::warp_max(own.max);
+  const double warp_sum = cuda::warp_sum(static_cast<double>(own.sum * exponential(own.max, warp_max)));
+  if (lane == 0) {
+    maxima[warp] = warp_max;
+    sums[warp] = warp_sum;
+  }
+  __syncthreads();
+  if (warp == 0) {
+    static_assert(warps == 32, "a lane for each warp");
+    const float max = cuda::warp_max(maxima[lane]);
+    const double sum = cuda::warp_sum(sums[lane] * static_cast<double>(exponential(maxima[lane], max)));
+    if (lane == 0) total = {max, sum};
+  }
+  __syncthreads();
+  return total;
+}
+
+/// x[begin … begin + width), -∞ from V on: nothing is added for those.
+template <int width, typename T>
+__device__ void load_logits(float (&x)[width], const T* logits, std::size_t begin, std::size_t V) {
+  cuda::load(x, logits + begin);
+#pragma unroll
+  for (int i = 0; i < width; ++i)
+    if (begin + i >= V) x[i] = -INFINITY;
+}
+
+template <int width, typename T>
+__global__ void __launch_bounds__(threads)
+    row_kernel(CrossEntropyShape shape, CrossEntropyArrays arrays, volatile unsigned long long* bad_place) {
+  const std::size_t row = blockIdx.x, V = shape.vocab_size;
+  const std::int32_t target = arrays.targets[row];
+  if (target < 0 || static_cast<std::size_t>(target) >= V) {
+    if (threadIdx.x == 0) {
+      *bad_place = cuda::bad_token(row, target);
+      arrays.row_losses[row] = 0;
+    }
+    return;
+  }
+  T* const logits = static_cast<T*>(arrays.logits) + row * shape.stride;
+  const float at_target = cuda::to_float(logits[target]);  // before anybody writes
+  RunningSum own;
+  for (std::size_t i = std::size_t{threadIdx.x} * width; i < V; i += std::size_t{threads} * width) {
+    float x[width];
+    load_logits(x, logits, i, V);
+    own.add(x);
+  }
+  const Total total = total_of_block(own);
+  if (threadIdx.x == 0)
+    arrays.row_losses[row] = log(total.sum) + (static_cast<double>(total.max) - static_cast<double>(at_target));
+  if (!arrays.gradient) return;
+
+  const auto probability = static_cast<float>(1.0 / total.sum);
+  const float scale = probability * arrays.gradient_factor;
+  for (std::size_t i = std::size_t{threadIdx.x} * width; i < shape.stride; i += std::size_t{threads} * width) {
+    float x[width];
+    load_logits(x, logits, i, V);
+#pragma unroll
+    for (int e = 0; e < width; ++e) {
+      const float value = exponential(x[e], total.max);  // 0 of -∞, so that the padding becomes zero
+      x[e] = value * scale;
+      if (i + e == static_cast<std::size_t>(target)) x[e] = (value * probability - 1.0f) * arrays.gradient_factor;
+      if (i + e >= V) x[e] = 0;
+    }
+    cuda::store(logits + i, x);
+  }
+}
+
+/// *loss = factor · Σ losses[rows], in an order that depends on `rows` alone.
+__global__ void __launch_bounds__(threads)
+    sum_kernel(double* loss, double factor, const double* losses, std::size_t rows) {
+  __shared__ double sums[warps];
+  double total = 0;
+  for (std::size_t row = threadIdx.x; row < rows; row += threads) total += losses[row];
+  total = cuda::warp_sum(total);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = total;
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  total = cuda::warp_sum(sums[threadIdx.x]);
+  if (threadIdx.x == 0) *loss = factor * total;
+}
+
+}  // namespace
+
+void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                        const CrossEntropyArrays& arrays) {
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  if (shape.rows != 0) {
+    auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
+    cuda::with_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      cuda::with_width<T>(shape.stride % cuda::full_width<T> == 0 && cuda::aligned(arrays.logits), [&](auto width) {
+        row_kernel<width(), T><<<static_cast<unsigned>(shape.rows), threads, 0, queue>>>(shape, arrays, bad_place);
+      });
+    });
+    runtime::cuda::check_launch("cross_entropy");
+  }
+  sum_kernel<<<1, threads, 0, queue>>>(arrays.loss, arrays.loss_factor, arrays.row_losses, shape.rows);
+  runtime::cuda::check_launch("cross_entropy's sum");
+  cuda::expect_no_bad_token(stream, cuda::TokenUse::target,
+                            [vocab_size = shape.vocab_size](std::int32_t token, std::size_t index) {
+                              fail_bad_target(token, index, vocab_size);
+                            });
+}
+
+}  // namespace ranvier::models

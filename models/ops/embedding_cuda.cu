@@ -1,0 +1,275 @@
+// Forward, a row of blockDim.x threads writes one position. Backward, positions are put in the order of their
+// tokens by counting (each counts those that come before it: 16384 positions take 268 million comparisons, a matter
+// of microseconds), and the first position of each token sums the rows of them all.
+#include "models/ops/embedding_cuda.hpp"
+
+#include "models/ops/bad_token.hpp"
+#include "models/ops/bad_token_cuda.hpp"
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 256;
+constexpr int order_tile = 1024;  // tokens in shared memory at a time
+
+/// The table's row of a token; a bad one is reported and counts as row 0.
+__device__ std::size_t row_of(std::int32_t token, std::size_t index, std::size_t vocab_size,
+                              volatile unsigned long long* bad_place) {
+  if (token >= 0 && static_cast<std::size_t>(token) < vocab_size) return static_cast<std::size_t>(token);
+  *bad_place = cuda::bad_token(index, token);
+  return 0;
+}
+
+template <int width, typename T>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* out, const std::int32_t* tokens, const T* words, const T* places, EmbeddingShape shape,
+                   volatile unsigned long long* bad_place) {
+  const std::size_t packs = shape.channels / width;
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  const std::size_t i = at / packs, c = at % packs * width;
+  if (i >= shape.samples * shape.positions) return;
+  float word[width], place[width];
+  cuda::load(word, words + row_of(tokens[i], i, shape.vocab_size, bad_place) * shape.channels + c);
+  cuda::load(place, places + i % shape.positions * shape.channels + c);
+#pragma unroll
+  for (int e = 0; e < width; ++e) word[e] += place[e];
+  cuda::store(out + i * shape.channels + c, word);
+}
+
+template <int width, typename T>
+__global__ void __launch_bounds__(threads)
+    tokens_kernel(T* out, const std::int32_t* tokens, const T* table, EmbeddingShape shape, std::size_t first_row,
+                  std::size_t rows, volatile unsigned long long* bad_place) {
+  const std::size_t packs = shape.channels / width;
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  const std::size_t i = at / packs, c = at % packs * width;
+  if (i >= shape.samples * shape.positions) return;
+  const std::size_t row = row_of(tokens[i], i, shape.vocab_size, bad_place);
+  if (row < first_row || row - first_row >= rows) return;
+  using Words = cuda::Pack<T, width>;
+  *reinterpret_cast<Words*>(out + i * shape.channels + c) =
+      *reinterpret_cast<const Words*>(table + (row - first_row) * shape.channels + c);
+}
+
+template <int width, typename T>
+__global__ void __launch_bounds__(threads) positions_kernel(T* out, const T* places, EmbeddingShape shape) {
+  const std::size_t packs = shape.channels / width;
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  const std::size_t i = at / packs, c = at % packs * width;
+  if (i >= shape.samples * shape.positions) return;
+  float value[width], place[width];
+  cuda::load(value, out + i * shape.channels + c);
+  cuda::load(place, places + i % shape.positions * shape.channels + c);
+#pragma unroll
+  for (int e = 0; e < width; ++e) value[e] += place[e];
+  cuda::store(out + i * shape.channels + c, value);
+}
+
+/// order[number of positions that come before i] = i, sorted by token, then by position.
+__global__ void __launch_bounds__(threads)
+    order_kernel(std::int32_t* order, const std::int32_t* tokens, int count) {
+  __shared__ __align__(16) std::int32_t tile[order_tile];
+  const int i = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+  const std::int32_t token = i < count ? tokens[i] : 0;
+  int before = 0;
+  for (int first = 0; first < count; first += order_tile) {
+    for (int at = static_cast<int>(threadIdx.x); at < order_tile && first + at < count; at += threads)
+      tile[at] = tokens[first + at];
+    __syncthreads();
+    const int in_tile = min(order_tile, count - first);
+    const int earlier = min(max(i - first, 0), in_tile);  // those in this tile that come before i if equal
+    int at = 0;
+    for (; at < earlier; ++at) before += tile[at] <= token ? 1 : 0;
+    for (; at < in_tile; ++at) before += tile[at] < token ? 1 : 0;
+    __syncthreads();
+  }
+  if (i < count) order[before] = i;
+}
+
+/// to[width] (+)= the sum.
+template <int width, typename G>
+__device__ void put(G* to, float (&total)[width], bool accumulate) {
+  if (accumulate) {
+    float before[width];
+    cuda::load(before, to);
+#pragma unroll
+    for (int e = 0; e < width; ++e) total[e] = before[e] + total[e];
+  }
+  cuda::store(to, total);
+}
+
+/// Block (x, y): the token of position order[x], if it is the token's first, and channels from y on.
+template <int width, typename T, typename G>
+__global__ void __launch_bounds__(threads)
+    tokens_gradient_kernel(EmbeddingShape shape, EmbeddingBackward arrays, int count) {
+  const int first = static_cast<int>(blockIdx.x);
+  const std::int32_t token = arrays.tokens[arrays.order[first]];
+  if (token < 0 || (first > 0 && arrays.tokens[arrays.order[first - 1]] == token)) return;
+  const auto row = static_cast<std::size_t>(token);
+  if (row < arrays.first_row || row - arrays.first_row >= arrays.token_rows) return;
+  const std::size_t C = shape.channels;
+  const std::size_t c = (std::size_t{blockIdx.y} * blockDim.x + threadIdx.x) * width;
+  if (c >= C) return;
+  const T* const d_out = static_cast<const T*>(arrays.d_out);
+  float total[width] = {};
+  constexpr int together = 4;  // loads that do not wait for each other
+  for (int next = first; next < count; next += together) {
+    float values[together][width];
+    int there = 0;
+#pragma unroll
+    for (int k = 0; k < together; ++k) {
+      if (there != k || next + k >= count) continue;
+      const std::int32_t i = arrays.order[next + k];
+      if (arrays.tokens[i] != token) continue;
+      cuda::load(values[k], d_out + static_cast<std::size_t>(i) * C + c);
+      ++there;
+    }
+#pragma unroll
+    for (int k = 0; k < together; ++k)
+      if (k < there) {
+#pragma unroll
+        for (int e = 0; e < width; ++e) total[e] += values[k][e];
+      }
+    if (there < together) break;
+  }
+  put(static_cast<G*>(arrays.tokens_gradient) + (row - arrays.first_row) * C + c, total, arrays.accumulate);
+}
+
+template <int width, typename T, typename G>
+__global__ void __launch_bounds__(threads)
+    positions_gradient_kernel(EmbeddingShape shape, EmbeddingBackward arrays) {
+  const std::size_t packs = shape.channels / width;
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  const std::size_t t = at / packs, c = at % packs * width;
+  if (t >= shape.positions) return;
+  const T* const d_out = static_cast<const T*>(arrays.d_out);
+  float total[width] = {};
+#pragma unroll 4
+  for (std::size_t b = 0; b < shape.samples; ++b) {
+    float values[width];
+    cuda::load(values, d_out + (b * shape.positions + t) * shape.channels + c);
+#pragma unroll
+    for (int e = 0; e < width; ++e) total[e] += values[e];
+  }
+  put(static_cast<G*>(arrays.positions_gradient) + t * shape.channels + c, total, arrays.accumulate);
+}
+
+/// Calls f(type, width) with the width that channels and arrays (null: not used) allow.
+template <typename F>
+void dispatch(const EmbeddingShape& shape, runtime::DType dtype, std::initializer_list<const void*> arrays,
+              const F& f) {
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const bool wide =
+        shape.channels % cuda::full_width<T> == 0 &&
+        std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return cuda::aligned(array); });
+    cuda::with_width<T>(wide, [&](auto width) { f(type, width); });
+  });
+}
+
+unsigned blocks_for(std::size_t rows, const EmbeddingShape& shape, int width) {
+  return cuda::blocks_of(rows * (shape.channels / static_cast<std::size_t>(width)), threads);
+}
+
+void expect_good_tokens(runtime::StreamView stream, const EmbeddingShape& shape) {
+  cuda::expect_no_bad_token(stream, cuda::TokenUse::input, [shape](std::int32_t token, std::size_t index) {
+    fail_bad_token(token, index, shape);
+  });
+}
+
+}  // namespace
+
+void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                            void* out, const std::int32_t* tokens, const void* tokens_table,
+                            const void* positions_table) {
+  const std::size_t rows = shape.samples * shape.positions;
+  if (rows == 0 || shape.channels == 0) return;
+  auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
+  dispatch(shape, dtype, {out, tokens_table, positions_table}, [&](auto type, auto width) {
+    using T = decltype(type);
+    forward_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
+        static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table), static_cast<const T*>(positions_table),
+        shape, bad_place);
+  });
+  runtime::cuda::check_launch("embedding_forward");
+  expect_good_tokens(stream, shape);
+}
+
+void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                                   void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
+                                   std::size_t rows) {
+  const std::size_t out_rows = shape.samples * shape.positions;
+  if (out_rows == 0 || shape.channels == 0) return;
+  auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
+  dispatch(shape, dtype, {out, table}, [&](auto type, auto width) {
+    using T = decltype(type);
+    tokens_kernel<width()><<<blocks_for(out_rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
+        static_cast<T*>(out), tokens, static_cast<const T*>(table), shape, first_row, rows, bad_place);
+  });
+  runtime::cuda::check_launch("embedding_tokens_forward");
+  expect_good_tokens(stream, shape);
+}
+
+void embedding_positions_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                                      void* out, const void* positions_table) {
+  const std::size_t rows = shape.samples * shape.positions;
+  if (rows == 0 || shape.channels == 0) return;
+  dispatch(shape, dtype, {out, positions_table}, [&](auto type, auto width) {
+    using T = decltype(type);
+    positions_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
+        static_cast<T*>(out), static_cast<const T*>(positions_table), shape);
+  });
+  runtime::cuda::check_launch("embedding_positions_forward");
+}
+
+void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
+                             const EmbeddingBackward& arrays) {
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  const std::size_t positions = shape.samples * shape.positions, element = size_of(arrays.gradient_dtype);
+  expect(positions < std::size_t{1} << 30, "the embedding's gradient of {} positions at a time", positions);
+  const auto count = static_cast<int>(positions);
+  if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
+    runtime::cuda::check(
+        cudaMemsetAsync(arrays.tokens_gradient, 0, arrays.token_rows * shape.channels * element, queue),
+        "cudaMemsetAsync");
+  }
+  if (!arrays.accumulate && arrays.positions_gradient != nullptr) {
+    runtime::cuda::check(
+        cudaMemsetAsync(
+            static_cast<std::byte*>(arrays.positions_gradient) + shape.positions * shape.channels * element, 0,
+            (arrays.position_rows - shape.positions) * shape.channels * element, queue),
+        "cudaMemsetAsync");
+  }
+  if (count == 0 || shape.channels == 0) return;
+  if (!arrays.in_order) {
+    order_kernel<<<cuda::blocks_of(positions, threads), threads, 0, queue>>>(arrays.order, arrays.tokens, count);
+    runtime::cuda::check_launch("embedding_backward's order");
+  }
+  dispatch(shape, dtype, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
+           [&](auto type, auto width) {
+             cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
+               using T = decltype(type);
+               using G = decltype(gradient_type);
+               const std::size_t packs = shape.channels / static_cast<std::size_t>(width());
+               if (arrays.tokens_gradient != nullptr) {
+                 const auto across =
+                     static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
+                 tokens_gradient_kernel<width(), T, G>
+                     <<<dim3(static_cast<unsigned>(count), cuda::blocks_of(packs, across)), across, 0, queue>>>(
+                         shape, arrays, count);
+               }
+               if (arrays.positions_gradient != nullptr) {
+                 positions_gradient_kernel<width(), T, G>
+                     <<<blocks_for(shape.positions, shape, width()), threads, 0, queue>>>(shape, arrays);
+               }
+             });
+           });
+  runtime::cuda::check_launch("embedding_backward");
+}
+
+}  // namespace ranvier::models

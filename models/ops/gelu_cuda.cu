@@ -1,0 +1,101 @@
+#include "models/ops/gelu_cuda.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+
+namespace ranvier::models {
+namespace {
+
+constexpr float twice_root = 1.5957691216f;  // 2√(2/π)
+constexpr float cubic = 0.044715f;
+constexpr int threads = 256;
+
+struct Sigmoid {
+  float s;
+  float rest;  ///< 1 - s
+};
+
+// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x. Each
+// operation is named, so that forward and backward round alike.
+__device__ Sigmoid sigmoid(float x) {
+  const float exponent =
+      __fmul_rn(x, __fmaf_rn(-twice_root * cubic * cuda::log2_e, __fmul_rn(x, x), -twice_root * cuda::log2_e));
+  const float e = exp2f(fmaxf(fminf(exponent, 125.0f), -125.0f));  // e^-2u = 2^exponent
+  const float s = __frcp_rn(__fadd_rn(1.0f, e));
+  return {s, __fmul_rn(e, s)};
+}
+
+__device__ float forward(float x) { return __fmul_rn(x, sigmoid(x).s); }
+
+/// gelu'(x), and in `value` gelu(x).
+__device__ float derivative(float x, float& value) {
+  const auto [s, rest] = sigmoid(x);
+  const float slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // of 2u
+  value = __fmul_rn(x, s);
+  return s + x * slope * (s * rest);
+}
+
+/// Each thread takes `width` elements; those of the last one may be fewer.
+template <int width, typename T>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, std::size_t n) {
+  const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
+  if (i + width <= n) {
+    float values[width];
+    cuda::load(values, x + i);
+#pragma unroll
+    for (float& value : values) value = forward(value);
+    cuda::store(y + i, values);
+  } else {
+    for (std::size_t at = i; at < n; ++at) y[at] = cuda::from_float<T>(forward(cuda::to_float(x[at])));
+  }
+}
+
+template <int width, typename T>
+__global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::size_t n) {
+  const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
+  if (i + width <= n) {
+    float values[width], gradients[width];
+    cuda::load(values, x + i);
+    cuda::load(gradients, d + i);
+#pragma unroll
+    for (int e = 0; e < width; ++e) gradients[e] *= derivative(values[e], values[e]);
+    cuda::store(d + i, gradients);
+    cuda::store(x + i, values);
+  } else {
+    for (std::size_t at = i; at < n; ++at) {
+      float value = 0;
+      const float slope = derivative(cuda::to_float(x[at]), value);
+      d[at] = cuda::from_float<T>(cuda::to_float(d[at]) * slope);
+      x[at] = cuda::from_float<T>(value);
+    }
+  }
+}
+
+}  // namespace
+
+void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
+      forward_kernel<width()><<<cuda::blocks_of(n, threads * width()), threads, 0, runtime::cuda::native(stream)>>>(
+          static_cast<T*>(y), static_cast<const T*>(x), n);
+    });
+  });
+  runtime::cuda::check_launch("gelu_forward");
+}
+
+void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n) {
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x), [&](auto width) {
+      backward_kernel<width()>
+          <<<cuda::blocks_of(n, threads * width()), threads, 0, runtime::cuda::native(stream)>>>(
+              static_cast<T*>(d), static_cast<T*>(x), n);
+    });
+  });
+  runtime::cuda::check_launch("gelu_backward");
+}
+
+}  // namespace ranvier::models

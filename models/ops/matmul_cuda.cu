@@ -1,0 +1,227 @@
+#include "models/ops/matmul_cuda.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "models/ops/library_matmul_cuda.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
+#include "runtime/cuda_native.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+namespace {
+
+using runtime::DType;
+
+// Products -----------------------------------------------------------------------------------------------
+
+constexpr int tile = 64;   // rows and columns of c of a block
+constexpr int depth = 16;  // of a and b in shared memory at a time
+constexpr int each = 4;    // rows and columns of a thread
+constexpr int threads = tile / each * (tile / each);
+
+/// Element (i, p) of a is a[i · row + p · column], and so on.
+struct Strides {
+  explicit Strides(const MatmulShape& s) : c(s.c_stride != 0 ? s.c_stride : s.n) {
+    const std::size_t a = s.a_stride != 0 ? s.a_stride : s.transpose_a ? s.m : s.k;
+    const std::size_t b = s.b_stride != 0 ? s.b_stride : s.transpose_b ? s.k : s.n;
+    a_row = s.transpose_a ? 1 : a;
+    a_column = s.transpose_a ? a : 1;
+    b_row = s.transpose_b ? 1 : b;
+    b_column = s.transpose_b ? b : 1;
+  }
+
+  std::size_t a_row, a_column, b_row, b_column, c;
+};
+
+template <typename T, typename C>
+__global__ void __launch_bounds__(threads)
+    plain_kernel(C* c, const T* a, const T* b, const T* bias, std::size_t m, std::size_t n, std::size_t k,
+                 Strides strides, bool accumulate) {
+  __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];
+  const std::size_t i0 = std::size_t{blockIdx.y} * tile, j0 = std::size_t{blockIdx.x} * tile;
+  const int row = static_cast<int>(threadIdx.x) / (tile / each),
+            column = static_cast<int>(threadIdx.x) % (tile / each);
+  float sums[each][each] = {};
+  for (std::size_t p0 = 0; p0 < k; p0 += depth) {
+    for (int at = static_cast<int>(threadIdx.x); at < tile * depth; at += threads) {
+      // Neighbouring threads read neighbouring elements where that is possible.
+      const bool a_along_k = strides.a_column == 1, b_along_k = strides.b_row == 1;
+      const int ai = a_along_k ? at / depth : at % tile, ap = a_along_k ? at % depth : at / tile;
+      const int bj = b_along_k ? at / depth : at % tile, bp = b_along_k ? at % depth : at / tile;
+      a_tile[ap][ai] = i0 + ai < m && p0 + ap < k
+                           ? cuda::to_float(a[(i0 + ai) * strides.a_row + (p0 + ap) * strides.a_column])
+                           : 0.0f;
+      b_tile[bp][bj] = j0 + bj < n && p0 + bp < k
+                           ? cuda::to_float(b[(p0 + bp) * strides.b_row + (j0 + bj) * strides.b_column])
+                           : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < depth; ++p) {
+      float left[each], right[each];
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        left[e] = a_tile[p][row * each + e];
+        right[e] = b_tile[p][column + e * (tile / each)];
+      }
+#pragma unroll
+      for (int r = 0; r < each; ++r)
+#pragma unroll
+        for (int s = 0; s < each; ++s) sums[r][s] = fmaf(left[r], right[s], sums[r][s]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int r = 0; r < each; ++r)
+#pragma unroll
+    for (int s = 0; s < each; ++s) {
+      const std::size_t i = i0 + row * each + r, j = j0 + column + s * (tile / each);
+      if (i >= m || j >= n) continue;
+      C& place = c[i * strides.c + j];
+      const float before = accumulate ? cuda::to_float(place) : bias != nullptr ? cuda::to_float(bias[j]) : 0.0f;
+      place = cuda::from_float<C>(before + sums[r][s]);
+    }
+}
+
+/// c[M, N] = bias[N]
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    bias_kernel(float* c, const T* bias, std::size_t m, std::size_t n, std::size_t stride) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at < m * n) c[at / n * stride + at % n] = cuda::to_float(bias[at % n]);
+}
+
+// Column sums --------------------------------------------------------------------------------------------
+
+constexpr int across = 4;  // threads side by side: 64 bytes of a row
+constexpr int down = 64;
+constexpr int sum_threads = across * down;
+constexpr std::size_t most_parts = 64;
+constexpr std::size_t least_rows = 128;  // of a part
+
+/// How rows are cut into parts: by their number alone.
+struct Parts {
+  explicit Parts(std::size_t m)
+      : rows(std::max(least_rows, cuda::ceil_divide(m, most_parts))),
+        count(std::max<std::size_t>(1, cuda::ceil_divide(m, rows))) {}
+
+  std::size_t rows, count;
+};
+
+/// sums[blockIdx.y][columns] of rows blockIdx.y · rows …: each thread sums every down-th row, then threads are
+/// summed. Columns are counted from the first of dy.
+template <int width, typename T>
+__global__ void __launch_bounds__(sum_threads)
+    part_kernel(float* sums, const T* dy, std::size_t m, std::size_t columns, std::size_t n, std::size_t rows) {
+  __shared__ float parts[sum_threads / 32][across][width];
+  const int x = static_cast<int>(threadIdx.x) % across, y = static_cast<int>(threadIdx.x) / across;
+  const std::size_t column = (std::size_t{blockIdx.x} * across + static_cast<std::size_t>(x)) * width;
+  const std::size_t first = std::size_t{blockIdx.y} * rows, end = min(m, first + rows);
+  float total[width] = {};
+  if (column < columns) {
+#pragma unroll 4
+    for (std::size_t i = first + static_cast<std::size_t>(y); i < end; i += down) {
+      float values[width];
+      cuda::load(values, dy + i * n + column);
+#pragma unroll
+      for (int e = 0; e < width; ++e) total[e] += values[e];
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < width; ++e) {
+#pragma unroll
+    for (int distance = 16; distance >= across; distance /= 2)
+      total[e] += __shfl_xor_sync(0xffffffffu, total[e], distance);
+  }
+  if (threadIdx.x % 32 < across) {
+#pragma unroll
+    for (int e = 0; e < width; ++e) parts[threadIdx.x / 32][x][e] = total[e];
+  }
+  __syncthreads();
+  if (threadIdx.x >= across || column >= columns) return;
+  for (int warp = 1; warp < sum_threads / 32; ++warp)
+#pragma unroll
+    for (int e = 0; e < width; ++e) total[e] += parts[warp][x][e];
+  cuda::store(sums + std::size_t{blockIdx.y} * columns + column, total);
+}
+
+/// sums[columns] (+)= Σ parts[count][columns]
+template <typename S>
+__global__ void __launch_bounds__(sum_threads)
+    total_kernel(S* sums, const float* parts, std::size_t count, std::size_t columns, bool accumulate) {
+  const std::size_t column = std::size_t{blockIdx.x} * sum_threads + threadIdx.x;
+  if (column >= columns) return;
+  float total = 0;
+#pragma unroll 8
+  for (std::size_t part = 0; part < count; ++part) total += parts[part * columns + column];
+  sums[column] = cuda::from_float<S>(accumulate ? cuda::to_float(sums[column]) + total : total);
+}
+
+}  // namespace
+
+void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  cuda::with_type(arrays.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto run = [&](auto c_type) {
+      using C = decltype(c_type);
+      const dim3 grid(cuda::blocks_of(shape.n, tile), cuda::blocks_of(shape.m, tile));
+      plain_kernel<<<grid, threads, 0, runtime::cuda::native(stream)>>>(
+          static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b),
+          static_cast<const T*>(arrays.bias), shape.m, shape.n, shape.k, Strides(shape), arrays.accumulate);
+    };
+    if (arrays.c_dtype == DType::f32) {
+      run(float{});
+    } else {
+      run(type);  // the only other type that matmul() lets through
+    }
+  });
+  runtime::cuda::check_launch("matmul");
+}
+
+void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  if (shape.k == 0) return matmul_cuda_plain(stream, shape, arrays);
+  if (arrays.bias == nullptr || arrays.c_dtype == arrays.dtype) {
+    if (!library_matmul_cuda(stream, shape, arrays)) matmul_cuda_plain(stream, shape, arrays);
+    return;
+  }
+  // The library adds a bias of the result's type only: this one is there before the product.
+  cuda::with_type(arrays.dtype, [&](auto type) {
+    bias_kernel<<<cuda::blocks_of(shape.m * shape.n, threads), threads, 0, runtime::cuda::native(stream)>>>(
+        static_cast<float*>(arrays.c), static_cast<const decltype(type)*>(arrays.bias), shape.m, shape.n,
+        Strides(shape).c);
+  });
+  runtime::cuda::check_launch("matmul's bias");
+  MatmulArrays added = arrays;
+  added.bias = nullptr;
+  added.accumulate = true;
+  if (!library_matmul_cuda(stream, shape, added)) matmul_cuda_plain(stream, shape, added);
+}
+
+void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
+                      std::size_t m, std::size_t n, bool accumulate) {
+  const Parts parts(m);
+  auto* const partial = reinterpret_cast<float*>(cuda::stream_workspace(stream));
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  // As many columns at a time as the workspace has room for: 131072.
+  const std::size_t most_columns = cuda::stream_workspace_bytes / sizeof(float) / most_parts;
+  for (std::size_t first = 0; first < n; first += most_columns) {
+    const std::size_t columns = std::min(most_columns, n - first);
+    cuda::with_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      const T* const from = static_cast<const T*>(dy) + first;
+      cuda::with_width<T>(n % cuda::full_width<T> == 0 && cuda::aligned(from), [&](auto width) {
+        const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
+        part_kernel<width()><<<grid, sum_threads, 0, queue>>>(partial, from, m, columns, n, parts.rows);
+      });
+    });
+    cuda::with_type(sums_dtype, [&](auto type) {
+      using S = decltype(type);
+      total_kernel<<<cuda::blocks_of(columns, sum_threads), sum_threads, 0, queue>>>(
+          static_cast<S*>(sums) + first, partial, parts.count, columns, accumulate);
+    });
+  }
+  runtime::cuda::check_launch("column_sums");
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,55 @@
+#include "models/ops/matrix_vector_cuda.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 128;
+
+/// A warp has a row.
+template <int width, typename T, typename Y>
+__global__ void __launch_bounds__(threads)
+    row_kernel(Y* y, const T* a, const T* x, const T* bias, std::size_t n, std::size_t k) {
+  const std::size_t row = std::size_t{blockIdx.x} * (threads / 32) + threadIdx.x / 32;
+  if (row >= n) return;
+  const std::size_t lane = threadIdx.x % 32;
+  float sum = 0;
+#pragma unroll 4
+  for (std::size_t p = lane * width; p < k; p += 32 * width) {
+    float left[width], right[width];
+    cuda::load(left, a + row * k + p);
+    cuda::load(right, x + p);
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum = fmaf(left[i], right[i], sum);
+  }
+  sum = cuda::warp_sum(sum);
+  if (lane == 0) y[row] = cuda::from_float<Y>(bias == nullptr ? sum : sum + cuda::to_float(bias[row]));
+}
+
+}  // namespace
+
+void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& shape,
+                        const MatrixVectorArrays& arrays) {
+  cuda::with_type(arrays.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto run = [&](auto y_type) {
+      using Y = decltype(y_type);
+      const bool wide = shape.k % cuda::full_width<T> == 0 && cuda::aligned(arrays.a) && cuda::aligned(arrays.x);
+      cuda::with_width<T>(wide, [&](auto width) {
+        row_kernel<width()><<<cuda::blocks_of(shape.n, threads / 32), threads, 0, runtime::cuda::native(stream)>>>(
+            static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.x),
+            static_cast<const T*>(arrays.bias), shape.n, shape.k);
+      });
+    };
+    if (arrays.y_dtype == runtime::DType::f32) {
+      run(float{});
+    } else {
+      run(type);  // the only other type that matrix_vector() lets through
+    }
+  });
+  runtime::cuda::check_launch("matrix_vector");
+}
+
+}  // namespace ranvier::models

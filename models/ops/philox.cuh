@@ -1,0 +1,66 @@
+// The numbers of runtime/philox.hpp and the decisions of dropout.hpp, drawn in a kernel. Only .cu files include
+// this.
+#pragma once
+
+#include "models/ops/dropout.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace ranvier::models::cuda {
+
+/// A Dropout as kernels take it.
+struct DropoutRule {
+  DropoutRule() = default;
+  explicit DropoutRule(const Dropout& dropout)
+      : on(dropout.rate > 0),
+        threshold(static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24f))),
+        scale(on ? dropout.kept_scale() : 1.0f),
+        key_low(dropout.key.low),
+        key_high(dropout.key.high),
+        first_sample(dropout.first_sample) {}
+
+  bool on = false;
+  std::uint32_t threshold = 0;  ///< kept if the 24 high bits are at least this, as uniform(bits) >= rate says
+  float scale = 1;
+  std::uint32_t key_low = 0, key_high = 0;
+  std::int64_t first_sample = 0;
+};
+
+__host__ __device__ inline uint4 philox(std::uint32_t low, std::uint32_t high, uint4 counter) {
+  constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+  constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{multiplier0} * counter.x;
+    const std::uint64_t product1 = std::uint64_t{multiplier1} * counter.z;
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter.y ^ low, static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter.w ^ high, static_cast<std::uint32_t>(product0)};
+    low += weyl0;
+    high += weyl1;
+  }
+  return counter;
+}
+
+/// Which of elements 4·quad … 4·quad+3 of sample first_sample + b are kept: bits 0 … 3.
+__host__ __device__ inline std::uint32_t kept_of_quad(const DropoutRule& rule, std::int64_t b, std::uint64_t quad) {
+  const auto sample = static_cast<std::uint64_t>(rule.first_sample + b);
+  const uint4 bits = philox(rule.key_low, rule.key_high,
+                            {static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(quad >> 32),
+                             static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)});
+  return ((bits.x >> 8) >= rule.threshold ? 1u : 0u) | ((bits.y >> 8) >= rule.threshold ? 2u : 0u) |
+         ((bits.z >> 8) >= rule.threshold ? 4u : 0u) | ((bits.w >> 8) >= rule.threshold ? 8u : 0u);
+}
+
+/// The same for four elements from any on.
+__host__ __device__ inline std::uint32_t kept_of_four(const DropoutRule& rule, std::int64_t b,
+                                                      std::uint64_t element) {
+  const auto offset = static_cast<std::uint32_t>(element & 3);
+  std::uint32_t bits = kept_of_quad(rule, b, element / 4);
+  if (offset != 0) bits = (bits | kept_of_quad(rule, b, element / 4 + 1) << 4) >> offset;
+  return bits & 15u;
+}
+
+}  // namespace ranvier::models::cuda

@@ -1,0 +1,289 @@
+// Attention in floats: blocks of 32 queries and 32 keys in shared memory. A warp has four rows of one kind, its
+// lanes the 32 rows of the other, so that a row's softmax stays within the warp. For f32, and for heads too wide
+// for tensor cores.
+#include "models/ops/attention_arrays.cuh"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+
+#include <algorithm>
+#include <cfloat>
+
+namespace ranvier::models::cuda {
+namespace {
+
+constexpr int block = 32;  // rows of a tile
+constexpr int own = 4;     // of a warp
+constexpr int warps = block / own, threads = 32 * warps;
+
+/// 32 rows of D floats in shared memory. The gap puts the rows' elements of one column on all banks.
+struct Rows {
+  float* data;
+  int stride;
+
+  __device__ Rows(float* memory, int number, int D) : data(memory + number * block * (D + 1)), stride(D + 1) {}
+
+  __device__ float at(int row, int column) const { return data[row * stride + column]; }
+
+  /// Zeros for rows that are not there. By all threads.
+  template <typename T>
+  __device__ void fetch(const T* array, std::size_t row_stride, int first, int count, int D) const {
+    for (int element = static_cast<int>(threadIdx.x); element < block * D; element += threads) {
+      const int row = element / D, column = element % D;
+      data[row * stride + column] =
+          first + row < count ? to_float(array[static_cast<std::size_t>(first + row) * row_stride + column]) : 0.0f;
+    }
+  }
+};
+
+/// Of the calling thread.
+struct Place {
+  int lane = static_cast<int>(threadIdx.x) % 32;
+  int row = static_cast<int>(threadIdx.x) / 32 * own;  ///< the warp's first
+};
+
+/// sums[r] = row `first + r` of a · row `lane` of b
+__device__ void multiply_rows(float (&sums)[own], const Rows& a, const Rows& b, const Place& place, int D) {
+#pragma unroll
+  for (int r = 0; r < own; ++r) sums[r] = 0;
+#pragma unroll 4
+  for (int d = 0; d < D; ++d) {
+    const float right = b.at(place.lane, d);
+#pragma unroll
+    for (int r = 0; r < own; ++r) sums[r] = fmaf(a.at(place.row + r, d), right, sums[r]);
+  }
+}
+
+/// sums[r][p] += Σ_j weights[r] of lane j · b[j][lane + 32 p]
+template <int parts>
+__device__ void multiply_weights(float (&sums)[own][parts], const float (&weights)[own], const Rows& b,
+                                 const Place& place, int D) {
+#pragma unroll 4
+  for (int j = 0; j < block; ++j) {
+    float factors[own];
+#pragma unroll
+    for (int r = 0; r < own; ++r) factors[r] = __shfl_sync(0xffffffffu, weights[r], j);
+#pragma unroll
+    for (int p = 0; p < parts; ++p) {
+      const int d = place.lane + 32 * p;
+      const float right = d < D ? b.at(j, d) : 0.0f;
+#pragma unroll
+      for (int r = 0; r < own; ++r) sums[r][p] = fmaf(factors[r], right, sums[r][p]);
+    }
+  }
+}
+
+/// factor · sums to rows first + r of an array, as far as they are there.
+template <int parts, typename T>
+__device__ void put(T* array, std::size_t row_stride, int first, int count, int D, const float (&factors)[own],
+                    const float (&sums)[own][parts], const Place& place) {
+#pragma unroll
+  for (int r = 0; r < own; ++r)
+#pragma unroll
+    for (int p = 0; p < parts; ++p) {
+      const int d = place.lane + 32 * p;
+      if (first + r < count && d < D)
+        array[static_cast<std::size_t>(first + r) * row_stride + d] = from_float<T>(sums[r][p] * factors[r]);
+    }
+}
+
+__device__ bool kept(const AttentionArrays& arrays, int b, int h, int i, int j) {
+  if (!arrays.dropout.on) return true;
+  const std::uint64_t element = arrays.element(h, i, j);
+  return (kept_of_quad(arrays.dropout, b, element / 4) >> (element % 4) & 1) != 0;
+}
+
+/// A block has 32 queries of a head.
+template <int parts, typename T>
+__global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays) {
+  extern __shared__ float memory[];
+  const int D = arrays.D, count = arrays.T;
+  const Rows q(memory, 0, D), k(memory, 1, D), v(memory, 2, D);
+  const Place place;
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;  // those with most to do first
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+
+  q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
+  float maxima[own], totals[own] = {}, sums[own][parts] = {};
+#pragma unroll
+  for (int r = 0; r < own; ++r) maxima[r] = -FLT_MAX;
+  for (int j0 = 0; j0 <= i0; j0 += block) {
+    __syncthreads();
+    k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
+    v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+    __syncthreads();
+    float weights[own];
+    multiply_rows(weights, q, k, place, D);
+    const int j = j0 + place.lane;
+#pragma unroll
+    for (int r = 0; r < own; ++r) {
+      const int i = i0 + place.row + r;
+      const float score = j <= i ? weights[r] * arrays.scale : -INFINITY;
+      const float max = fmaxf(maxima[r], warp_max(score));
+      const float before = expf(maxima[r] - max), weight = expf(score - max);
+      maxima[r] = max;
+      totals[r] = fmaf(totals[r], before, warp_sum(weight));
+#pragma unroll
+      for (int p = 0; p < parts; ++p) sums[r][p] *= before;
+      weights[r] = kept(arrays, b, h, i, j) ? weight : 0.0f;
+    }
+    multiply_weights(sums, weights, v, place, D);
+  }
+  float factors[own];
+#pragma unroll
+  for (int r = 0; r < own; ++r) {
+    const int i = i0 + place.row + r;
+    factors[r] = arrays.dropout.scale / totals[r];
+    if (place.lane == 0 && i < count) arrays.of_rows(arrays.logsumexp, b, h)[i] = maxima[r] + logf(totals[r]);
+  }
+  put(arrays.of_one(static_cast<T*>(arrays.out), b, h), arrays.C(), i0 + place.row, count, D, factors, sums, place);
+}
+
+/// weight: of query i and key j, as it reached out but for the dropout's scale; gradient: of its score but for
+/// 1/√D.
+__device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j, float score, float& weight,
+                      float& gradient, float logsumexp, float delta) {
+  weight = 0;
+  if (j > i || i >= arrays.T) {
+    gradient = 0;
+    return;
+  }
+  const float probability = expf(score * arrays.scale - logsumexp);
+  const bool is_kept = kept(arrays, b, h, i, j);
+  gradient = probability * ((is_kept ? gradient * arrays.dropout.scale : 0.0f) - delta);
+  weight = is_kept ? probability : 0.0f;
+}
+
+template <int parts, typename T>
+__global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays arrays) {
+  extern __shared__ float memory[];
+  const int D = arrays.D, count = arrays.T;
+  const Rows q(memory, 0, D), d_out(memory, 1, D), k(memory, 2, D), v(memory, 3, D);
+  const Place place;
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+
+  q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
+  d_out.fetch(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0, count, D);
+  float logsumexp[own], delta[own], sums[own][parts] = {};
+#pragma unroll
+  for (int r = 0; r < own; ++r) {
+    const int i = min(i0 + place.row + r, count - 1);
+    logsumexp[r] = arrays.of_rows(arrays.logsumexp, b, h)[i];
+    delta[r] = arrays.of_rows(arrays.delta, b, h)[i];
+  }
+  for (int j0 = 0; j0 <= i0; j0 += block) {
+    __syncthreads();
+    k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
+    v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+    __syncthreads();
+    float scores[own], gradients[own];
+    multiply_rows(scores, q, k, place, D);
+    multiply_rows(gradients, d_out, v, place, D);
+#pragma unroll
+    for (int r = 0; r < own; ++r) {
+      float weight = 0;
+      slope(arrays, b, h, i0 + place.row + r, j0 + place.lane, scores[r], weight, gradients[r], logsumexp[r],
+            delta[r]);
+    }
+    multiply_weights(sums, gradients, k, place, D);
+  }
+  float factors[own];
+#pragma unroll
+  for (float& factor : factors) factor = arrays.scale;
+  put(arrays.of_three(static_cast<T*>(arrays.d_qkv), b, h, 0), stride, i0 + place.row, count, D, factors, sums,
+      place);
+}
+
+/// A block has 32 keys of a head; lanes are queries.
+template <int parts, typename T>
+__global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays arrays) {
+  extern __shared__ float memory[];
+  const int D = arrays.D, count = arrays.T;
+  const Rows k(memory, 0, D), v(memory, 1, D), q(memory, 2, D), d_out(memory, 3, D);
+  const Place place;
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int j0 = static_cast<int>(blockIdx.y) * block;
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+
+  k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
+  v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+  float d_keys[own][parts] = {}, d_values[own][parts] = {};
+  for (int i0 = j0; i0 < count; i0 += block) {
+    __syncthreads();
+    q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
+    d_out.fetch(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0, count, D);
+    __syncthreads();
+    const int i = i0 + place.lane;
+    const float logsumexp = arrays.of_rows(arrays.logsumexp, b, h)[min(i, count - 1)];
+    const float delta = arrays.of_rows(arrays.delta, b, h)[min(i, count - 1)];
+    float scores[own], gradients[own];
+    multiply_rows(scores, k, q, place, D);
+    multiply_rows(gradients, v, d_out, place, D);
+#pragma unroll
+    for (int r = 0; r < own; ++r) {
+      float weight = 0;
+      slope(arrays, b, h, i, j0 + place.row + r, scores[r], weight, gradients[r], logsumexp, delta);
+      scores[r] = weight;
+    }
+    multiply_weights(d_values, scores, d_out, place, D);
+    multiply_weights(d_keys, gradients, q, place, D);
+  }
+  float key_factors[own], value_factors[own];
+#pragma unroll
+  for (int r = 0; r < own; ++r) {
+    key_factors[r] = arrays.scale;
+    value_factors[r] = arrays.dropout.scale;
+  }
+  T* const d_qkv = static_cast<T*>(arrays.d_qkv);
+  put(arrays.of_three(d_qkv, b, h, 1), stride, j0 + place.row, count, D, key_factors, d_keys, place);
+  put(arrays.of_three(d_qkv, b, h, 2), stride, j0 + place.row, count, D, value_factors, d_values, place);
+}
+
+using Kernel = void (*)(AttentionArrays);
+
+void launch(cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int tiles, const char* name) {
+  const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
+  runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                       "cudaFuncSetAttribute");
+  const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
+                  blocks_of(static_cast<std::size_t>(arrays.T), block));
+  kernel<<<grid, threads, static_cast<std::size_t>(shared_bytes), queue>>>(arrays);
+  runtime::cuda::check_launch(name);
+}
+
+/// Calls f(parts, T) with the least number of parts of 32 channels, of those there are, that hold D.
+template <typename F>
+void dispatch(runtime::DType dtype, int D, const F& f) {
+  with_type(dtype, [&](auto type) {
+    if (D <= 64) {
+      f(std::integral_constant<int, 2>{}, type);
+    } else if (D <= 128) {
+      f(std::integral_constant<int, 4>{}, type);
+    } else {
+      f(std::integral_constant<int, 8>{}, type);
+    }
+  });
+}
+
+}  // namespace
+
+void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+  dispatch(dtype, arrays.D, [&](auto parts, auto type) {
+    launch(queue, forward_kernel<parts(), decltype(type)>, arrays, 3, "attention_forward");
+  });
+}
+
+void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+  dispatch(dtype, arrays.D, [&](auto parts, auto type) {
+    launch(queue, key_gradient_kernel<parts(), decltype(type)>, arrays, 4, "attention_backward of keys and values");
+    launch(queue, query_gradient_kernel<parts(), decltype(type)>, arrays, 4, "attention_backward of queries");
+  });
+}
+
+}  // namespace ranvier::models::cuda

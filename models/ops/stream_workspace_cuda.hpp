@@ -1,0 +1,17 @@
+// Memory of a GPU that work on one stream may use between its start and its end: cuBLASLt's scratch, partial sums.
+// Made at a stream's first use of it, kept until the process ends (the device's budget leaves room for it), and the
+// same for a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
+#pragma once
+
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models::cuda {
+
+inline constexpr std::size_t stream_workspace_bytes = std::size_t{32} << 20;  // what cuBLASLt wants on Hopper
+
+/// Aligned to 256 bytes.
+[[nodiscard]] std::byte* stream_workspace(runtime::StreamView stream);
+
+}  // namespace ranvier::models::cuda

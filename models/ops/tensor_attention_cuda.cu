@@ -1,0 +1,439 @@
+// FlashAttention-2 (Dao 2023) on tensor cores. Forward and the queries' gradients: a block of threads has rows of
+// queries and goes through the keys. The keys' and values' gradients: a block has keys and goes through the
+// queries, with scores transposed, so that weights are left operands as they come. Nothing is added atomically;
+// that costs two products more than one kernel for all three gradients would.
+#include "models/ops/attention_arrays.cuh"
+
+#include "models/ops/cuda_vector.cuh"
+#include "models/ops/tensor_tile.cuh"
+#include "runtime/cuda_native.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ranvier::models::cuda {
+namespace {
+
+constexpr float ln_2 = 0.69314718f;
+
+/// 2^x, within 2 units; 0 below -126.
+__device__ float power(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+/// Which block of rows this is: those with most to do first.
+__device__ int block_from_the_end() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
+
+/// Drops weights of rows i0 + g, i0 + g + 8 (queries) and columns j0 + 8n + 2c … (keys): visit(n, sum, kept).
+/// A quad of keys lies in two neighbouring lanes; one of them draws for it, the other for the quad eight keys on.
+template <int tiles, typename Visit>
+__device__ void for_kept_of_query_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
+                                       const Visit& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int n = 0; n < tiles; n += 2) {
+      const std::uint32_t own =
+          kept_of_four(arrays.dropout, b, arrays.element(h, i0 + 8 * half + g, j0 + 8 * n + c % 2 * 8 + c / 2 * 4));
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, own, 1);
+      const std::uint32_t first = (c % 2 == 0 ? own : other) >> (c % 2 * 2);
+      const std::uint32_t second = (c % 2 == 0 ? other : own) >> (c % 2 * 2);
+      visit(n, 2 * half, (first & 1) != 0);
+      visit(n, 2 * half + 1, (first & 2) != 0);
+      visit(n + 1, 2 * half, (second & 1) != 0);
+      visit(n + 1, 2 * half + 1, (second & 2) != 0);
+    }
+  }
+}
+
+/// The same of rows j0 + g, j0 + g + 8 (keys) and columns i0 + 8n + 2c … (queries). A quad of keys lies in four
+/// lanes, each of which draws for another half and column.
+template <int tiles, typename Visit>
+__device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
+                                     const Visit& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
+#pragma unroll
+  for (int n = 0; n < tiles; ++n) {
+    const int own_half = g % 4 / 2, own_column = g % 2;
+    const std::uint32_t own = kept_of_four(
+        arrays.dropout, b, arrays.element(h, i0 + 8 * n + 2 * c + own_column, j0 + 8 * own_half + g / 4 * 4));
+#pragma unroll
+    for (int sum = 0; sum < 4; ++sum) {
+      const std::uint32_t bits = __shfl_sync(0xffffffffu, own, (lane & ~12) | sum << 2);
+      visit(n, sum, (bits >> (g % 4) & 1) != 0);
+    }
+  }
+}
+
+// Forward ------------------------------------------------------------------------------------------------
+
+template <typename T, int columns>
+struct Forward {
+  static constexpr int tall = 2, warps = 4, threads = 32 * warps;
+  static constexpr int queries = 16 * tall * warps, keys = 64;
+
+  struct Shared {
+    Tile<T, queries, columns> q;  // then out
+    Tile<T, keys, columns> k[2], v[2];
+  };
+};
+
+template <typename T, int columns, bool drops>
+__global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kernel(const AttentionArrays arrays) {
+  using F = Forward<T, columns>;
+  constexpr int tall = F::tall, key_tiles = F::keys / 8;
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& shared = *reinterpret_cast<typename F::Shared*>(memory);
+
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int i0 = block_from_the_end() * F::queries;
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 * tall;  // the warp's first
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+  const T* const keys = arrays.of_three(qkv, b, h, 1);
+  const T* const values = arrays.of_three(qkv, b, h, 2);
+  const auto fetch = [&](int j0, int place) {
+    shared.k[place].template fetch<F::threads>(keys, stride, j0, arrays.T, arrays.D, arrays.wide);
+    shared.v[place].template fetch<F::threads>(values, stride, j0, arrays.T, arrays.D, arrays.wide);
+    end_group();
+  };
+
+  shared.q.template fetch<F::threads>(arrays.of_three(qkv, b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide);
+  fetch(0, 0);
+  const float scale = arrays.scale * log2_e;
+  Sums out[tall][columns / 8] = {};
+  float maxima[tall][2], totals[tall][2] = {};  // maxima of scores · scale; a lane's part of the totals
+#pragma unroll
+  for (int t = 0; t < tall; ++t) maxima[t][0] = maxima[t][1] = -INFINITY;
+
+  const int end = min(arrays.T, i0 + F::queries);
+  for (int j0 = 0, place = 0; j0 < end; j0 += F::keys, place ^= 1) {
+    if (j0 + F::keys < end) {
+      fetch(j0 + F::keys, place ^ 1);
+      wait_for_groups<1>();
+    } else {
+      wait_for_groups<0>();
+    }
+    __syncthreads();
+    if (j0 < i0 + row + 16 * tall) {  // else nothing of this warp's looks so far ahead
+      Sums weights[tall][key_tiles] = {};
+      multiply_rows(weights, shared.q, row, shared.k[place]);
+      if (j0 + F::keys - 1 > i0 + row) {
+#pragma unroll
+        for (int t = 0; t < tall; ++t)
+#pragma unroll
+          for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              if (j0 + 8 * n + 2 * c + e % 2 > i0 + row + 16 * t + 8 * (e / 2) + g) weights[t][n][e] = -INFINITY;
+      }
+#pragma unroll
+      for (int t = 0; t < tall; ++t)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float max = weights[t][0][2 * half];
+#pragma unroll
+          for (int n = 0; n < key_tiles; ++n)
+            max = fmaxf(max, fmaxf(weights[t][n][2 * half], weights[t][n][2 * half + 1]));
+          max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
+          max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
+          max = fmaxf(maxima[t][half], max * scale);  // finite: key 0 is in the first tile, and every query's
+          const float kept = power(maxima[t][half] - max);
+          maxima[t][half] = max;
+          float total = 0;
+#pragma unroll
+          for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; ++e) {
+              weights[t][n][e] = power(fmaf(weights[t][n][e], scale, -max));
+              total += weights[t][n][e];
+            }
+          totals[t][half] = fmaf(totals[t][half], kept, total);
+#pragma unroll
+          for (int n = 0; n < columns / 8; ++n) {
+            out[t][n][2 * half] *= kept;
+            out[t][n][2 * half + 1] *= kept;
+          }
+        }
+      if constexpr (drops) {
+#pragma unroll
+        for (int t = 0; t < tall; ++t)
+          for_kept_of_query_rows<key_tiles>(arrays, b, h, i0 + row + 16 * t, j0, [&](int n, int e, bool kept) {
+            if (!kept) weights[t][n][e] = 0;
+          });
+      }
+      multiply_weights(out, weights, shared.v[place]);
+    }
+    __syncthreads();
+  }
+
+  float factors[tall][2];
+  float* const logsumexp = arrays.of_rows(arrays.logsumexp, b, h);
+#pragma unroll
+  for (int t = 0; t < tall; ++t)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = totals[t][half];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      factors[t][half] = arrays.dropout.scale / total;
+      const int i = i0 + row + 16 * t + 8 * half + g;
+      if (c == 0 && i < arrays.T) logsumexp[i] = (maxima[t][half] + log2f(total)) * ln_2;
+    }
+  shared.q.put(arrays.of_one(static_cast<T*>(arrays.out), b, h), arrays.C(), i0, arrays.T, arrays.D, arrays.wide,
+               row, factors, out);
+}
+
+// Backward -----------------------------------------------------------------------------------------------
+
+/// From scores and gradients of weights, both before any factor, to the weights that reach out and the gradients of
+/// the scores: weights = P (0 where dropped), gradients = P · (gradient − δ). The dropout's scale and √D come
+/// later.
+struct Slopes {
+  float score_scale;  ///< log2 e / √D
+  float dropout_scale;
+
+  __device__ void apply(float& score, float& gradient, float logsumexp, float delta, bool visible,
+                        bool kept) const {
+    const float weight = power(fmaf(score, score_scale, -logsumexp));
+    const float slope = weight * ((kept ? gradient * dropout_scale : 0.0f) - delta);
+    gradient = visible ? slope : 0.0f;  // a choice, not a factor: what is not visible may be no number
+    score = visible && kept ? weight : 0.0f;
+  }
+};
+
+template <typename T, int columns>
+struct QueryGradient {
+  static constexpr int warps = 8, threads = 32 * warps;
+  static constexpr int queries = 16 * warps, keys = 64;
+
+  struct Shared {
+    Tile<T, queries, columns> q, d_out;  // q is then the result
+    Tile<T, keys, columns> k[2], v[2];
+  };
+};
+
+template <typename T, int columns, bool drops>
+__global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <= 64 ? 2 : 1)
+    query_gradient_kernel(const AttentionArrays arrays) {
+  using G = QueryGradient<T, columns>;
+  constexpr int key_tiles = G::keys / 8;
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& shared = *reinterpret_cast<typename G::Shared*>(memory);
+
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int i0 = block_from_the_end() * G::queries;
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16;
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+  const T* const keys = arrays.of_three(qkv, b, h, 1);
+  const T* const values = arrays.of_three(qkv, b, h, 2);
+  const auto fetch = [&](int j0, int place) {
+    shared.k[place].template fetch<G::threads>(keys, stride, j0, arrays.T, arrays.D, arrays.wide);
+    shared.v[place].template fetch<G::threads>(values, stride, j0, arrays.T, arrays.D, arrays.wide);
+    end_group();
+  };
+
+  shared.q.template fetch<G::threads>(arrays.of_three(qkv, b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide);
+  shared.d_out.template fetch<G::threads>(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0,
+                                          arrays.T, arrays.D, arrays.wide);
+  fetch(0, 0);
+  float logsumexp[2], delta[2];  // the former to base 2
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = i0 + row + 8 * half + g;
+    logsumexp[half] = i < arrays.T ? arrays.of_rows(arrays.logsumexp, b, h)[i] * log2_e : INFINITY;
+    delta[half] = i < arrays.T ? arrays.of_rows(arrays.delta, b, h)[i] : 0.0f;
+  }
+  const Slopes slopes{arrays.scale * log2_e, arrays.dropout.scale};
+  Sums result[1][columns / 8] = {};
+
+  const int end = min(arrays.T, i0 + G::queries);
+  for (int j0 = 0, place = 0; j0 < end; j0 += G::keys, place ^= 1) {
+    if (j0 + G::keys < end) {
+      fetch(j0 + G::keys, place ^ 1);
+      wait_for_groups<1>();
+    } else {
+      wait_for_groups<0>();
+    }
+    __syncthreads();
+    if (j0 < i0 + row + 16) {
+      Sums scores[1][key_tiles] = {}, gradients[1][key_tiles] = {};
+      multiply_rows(scores, shared.q, row, shared.k[place]);
+      multiply_rows(gradients, shared.d_out, row, shared.v[place]);
+      const auto slope = [&](int n, int e, bool kept) {
+        const bool visible = j0 + 8 * n + 2 * c + e % 2 <= i0 + row + 8 * (e / 2) + g;
+        slopes.apply(scores[0][n][e], gradients[0][n][e], logsumexp[e / 2], delta[e / 2], visible, kept);
+      };
+      if constexpr (drops) {
+        for_kept_of_query_rows<key_tiles>(arrays, b, h, i0 + row, j0, slope);
+      } else {
+#pragma unroll
+        for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) slope(n, e, true);
+      }
+      multiply_weights(result, gradients, shared.k[place]);
+    }
+    __syncthreads();
+  }
+  const float factors[1][2] = {{arrays.scale, arrays.scale}};
+  shared.q.put(arrays.of_three(static_cast<T*>(arrays.d_qkv), b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide,
+               row, factors, result);
+}
+
+template <typename T, int columns>
+struct KeyGradient {
+  static constexpr int warps = 8, threads = 32 * warps;
+  static constexpr int keys = 16 * warps, queries = columns <= 64 ? 64 : 32;
+
+  struct Shared {
+    Tile<T, keys, columns> k, v;  // then their gradients
+    Tile<T, queries, columns> q[2], d_out[2];
+    float logsumexp[2][queries], delta[2][queries];  // the former to base 2
+  };
+};
+
+template <typename T, int columns, bool drops>
+__global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
+    key_gradient_kernel(const AttentionArrays arrays) {
+  using G = KeyGradient<T, columns>;
+  constexpr int query_tiles = G::queries / 8;
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& shared = *reinterpret_cast<typename G::Shared*>(memory);
+
+  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int j0 = static_cast<int>(blockIdx.y) * G::keys;  // the first keys have the most queries
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16;
+  const std::size_t stride = 3 * arrays.C();
+  const T* const qkv = static_cast<const T*>(arrays.qkv);
+  const T* const queries = arrays.of_three(qkv, b, h, 0);
+  const T* const d_out = arrays.of_one(static_cast<const T*>(arrays.d_out), b, h);
+  const float* const logsumexp = arrays.of_rows(arrays.logsumexp, b, h);
+  const float* const delta = arrays.of_rows(arrays.delta, b, h);
+  const auto fetch = [&](int i0, int place) {
+    shared.q[place].template fetch<G::threads>(queries, stride, i0, arrays.T, arrays.D, arrays.wide);
+    shared.d_out[place].template fetch<G::threads>(d_out, arrays.C(), i0, arrays.T, arrays.D, arrays.wide);
+    end_group();
+    for (int i = static_cast<int>(threadIdx.x); i < G::queries; i += G::threads) {
+      const bool present = i0 + i < arrays.T;
+      shared.logsumexp[place][i] = present ? logsumexp[i0 + i] * log2_e : INFINITY;  // a weight of zero
+      shared.delta[place][i] = present ? delta[i0 + i] : 0.0f;
+    }
+  };
+
+  shared.k.template fetch<G::threads>(arrays.of_three(qkv, b, h, 1), stride, j0, arrays.T, arrays.D, arrays.wide);
+  shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, h, 2), stride, j0, arrays.T, arrays.D, arrays.wide);
+  const int begin = j0 / G::queries * G::queries;  // queries before see none of these keys
+  fetch(begin, 0);
+  const Slopes slopes{arrays.scale * log2_e, arrays.dropout.scale};
+  Sums d_keys[1][columns / 8] = {}, d_values[1][columns / 8] = {};
+
+  for (int i0 = begin, place = 0; i0 < arrays.T; i0 += G::queries, place ^= 1) {
+    if (i0 + G::queries < arrays.T) {
+      fetch(i0 + G::queries, place ^ 1);
+      wait_for_groups<1>();
+    } else {
+      wait_for_groups<0>();
+    }
+    __syncthreads();
+    if (i0 + G::queries > j0 + row) {  // else no query of these sees this warp's keys
+      Sums scores[1][query_tiles] = {}, gradients[1][query_tiles] = {};
+      multiply_rows(scores, shared.k, row, shared.q[place]);
+      multiply_rows(gradients, shared.v, row, shared.d_out[place]);
+      const auto slope = [&](int n, int e, bool kept) {
+        const int column = 8 * n + 2 * c + e % 2;
+        const bool visible = j0 + row + 8 * (e / 2) + g <= i0 + column;
+        slopes.apply(scores[0][n][e], gradients[0][n][e], shared.logsumexp[place][column],
+                     shared.delta[place][column], visible, kept);
+      };
+      if constexpr (drops) {
+        for_kept_of_key_rows<query_tiles>(arrays, b, h, i0, j0 + row, slope);
+      } else {
+#pragma unroll
+        for (int n = 0; n < query_tiles; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) slope(n, e, true);
+      }
+      multiply_weights(d_values, scores, shared.d_out[place]);
+      multiply_weights(d_keys, gradients, shared.q[place]);
+    }
+    __syncthreads();
+  }
+  const float key_factors[1][2] = {{arrays.scale, arrays.scale}};
+  const float value_factors[1][2] = {{arrays.dropout.scale, arrays.dropout.scale}};
+  T* const d_qkv = static_cast<T*>(arrays.d_qkv);
+  shared.k.put(arrays.of_three(d_qkv, b, h, 1), stride, j0, arrays.T, arrays.D, arrays.wide, row, key_factors,
+               d_keys);
+  shared.v.put(arrays.of_three(d_qkv, b, h, 2), stride, j0, arrays.T, arrays.D, arrays.wide, row, value_factors,
+               d_values);
+}
+
+// Launches -----------------------------------------------------------------------------------------------
+
+using Kernel = void (*)(AttentionArrays);
+
+/// A row of blocks for each head of each sample, a column for so many rows of T.
+void launch(cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows, int threads,
+            std::size_t shared_bytes, const char* name) {
+  // Asked for again at every launch: it is a setting of the GPU that is current.
+  runtime::cuda::check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+      "cudaFuncSetAttribute");
+  const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
+                  blocks_of(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
+  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, queue>>>(arrays);
+  runtime::cuda::check_launch(name);
+}
+
+/// Calls f(T, columns) with columns as integral_constant, the least that hold D.
+template <typename F>
+void dispatch(runtime::DType dtype, int D, const F& f) {
+  const auto of_type = [&](auto type) {
+    if (D <= 64) {
+      f(type, std::integral_constant<int, 64>{});
+    } else {
+      f(type, std::integral_constant<int, 128>{});
+    }
+  };
+  if (dtype == runtime::DType::bf16) {
+    of_type(Bf16{});
+  } else {
+    of_type(F16{});
+  }
+}
+
+}  // namespace
+
+void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+  dispatch(dtype, arrays.D, [&](auto type, auto columns) {
+    using F = Forward<decltype(type), columns()>;
+    launch(queue,
+           arrays.dropout.on ? forward_kernel<decltype(type), columns(), true>
+                             : forward_kernel<decltype(type), columns(), false>,
+           arrays, F::queries, F::threads, sizeof(typename F::Shared), "attention_forward");
+  });
+}
+
+void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
+  dispatch(dtype, arrays.D, [&](auto type, auto columns) {
+    using Q = QueryGradient<decltype(type), columns()>;
+    using K = KeyGradient<decltype(type), columns()>;
+    launch(queue,
+           arrays.dropout.on ? key_gradient_kernel<decltype(type), columns(), true>
+                             : key_gradient_kernel<decltype(type), columns(), false>,
+           arrays, K::keys, K::threads, sizeof(typename K::Shared), "attention_backward of keys and values");
+    launch(queue,
+           arrays.dropout.on ? query_gradient_kernel<decltype(type), columns(), true>
+                             : query_gradient_kernel<decltype(type), columns(), false>,
+           arrays, Q::queries, Q::threads, sizeof(typename Q::Shared), "attention_backward of queries");
+  });
+}
+
+}  // namespace ranvier::models::cuda
