@@ -3,6 +3,8 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_math.hpp"
 #include "runtime/device.hpp"
+#include "tests/models/device_copies.hpp"
+#include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
 
 #include <doctest/doctest.h>
@@ -126,6 +128,12 @@ double worst_error(const TypedArray& values, const Doubles& expected) {
   return worst;
 }
 
+/// Those that differ here: a GPU has one.
+std::vector<AttentionArithmetic> arithmetics() {
+  if (on_gpu_here()) return {AttentionArithmetic::quickest};
+  return {AttentionArithmetic::quickest, AttentionArithmetic::floats};
+}
+
 /// What both passes write.
 struct Results {
   TypedArray out, logsumexp, d_qkv;
@@ -138,6 +146,17 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
                   TypedArray(dtype, qkv.size())};
   // Whatever lies in the workspace must not matter.
   std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, threads), std::byte{0xff});
+  if (on_gpu_here()) {
+    on_one_device([&](runtime::StreamView stream) {
+      DeviceCopies at(stream);
+      attention_forward(stream, shape, dtype, at(results.out), at.floats(results.logsumexp), at(qkv), dropout,
+                        at(workspace));
+      attention_backward(stream, shape, dtype, at(results.d_qkv), at(d_out), at(qkv), at(results.out),
+                         at.floats(results.logsumexp), dropout, at(workspace));
+      at.fetch();
+    });
+    return results;
+  }
   runtime::ComputePool pool(threads);
   auto* logsumexp = reinterpret_cast<float*>(results.logsumexp.data());
   attention_forward_cpu(pool, shape, dtype, results.out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
@@ -177,10 +196,10 @@ void check_against_plain(const AttentionShape& shape, DType dtype, float rate, A
   const Doubles d_qkv = plain.backward(doubles(inputs.qkv), doubles(inputs.d_out));
 
   const Results results = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, arithmetic);
-  const double tolerance = dtype == DType::f32 ? 1e-6 : 1.5 * half_unit(dtype);
+  const double tolerance = dtype == DType::f32 ? (on_gpu_here() ? 2e-6 : 1e-6) : 1.5 * half_unit(dtype);
   CHECK(relative_error(results.out, out) < tolerance);
   CHECK(worst_error(results.out, out) < 10 * tolerance);
-  CHECK(worst_error(results.logsumexp, logsumexp) < 2e-6);
+  CHECK(worst_error(results.logsumexp, logsumexp) < (on_gpu_here() ? 1e-5 : 2e-6));
   CHECK(relative_error(results.d_qkv, d_qkv) < 2 * tolerance);
   CHECK(worst_error(results.d_qkv, d_qkv) < 40 * tolerance);
 }
@@ -215,7 +234,7 @@ TEST_CASE("the plain attention's gradients are those of finite differences") {
 
 TEST_CASE("attention equals its definition for any length and width") {
   for (const DType dtype : all_dtypes)
-    for (const auto arithmetic : {AttentionArithmetic::quickest, AttentionArithmetic::floats}) {
+    for (const auto arithmetic : arithmetics()) {
       for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257})
         check_against_plain({.samples = 1, .positions = positions, .heads = 2, .channels = 16}, dtype, 0,
                             arithmetic);
@@ -310,18 +329,17 @@ TEST_CASE("powers of two and logarithms are right to a few units in the last pla
 TEST_CASE("attention runs on a device's stream") {
   const AttentionShape shape{.samples = 2, .positions = 40, .heads = 2, .channels = 16};
   const Inputs inputs(shape, DType::f32, 19);
-  const auto device = runtime::make_cpu_device({.threads = 2});
-  const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);
-  const auto workspace =
-      device->allocate(attention_workspace_bytes(shape, DType::f32, 2), runtime::MemorySpace::device);
-  TypedArray out(DType::f32, inputs.d_out.size()), logsumexp(DType::f32, 2 * 2 * 40),
-      d_qkv(DType::f32, inputs.qkv.size());
-  auto* sums = reinterpret_cast<float*>(logsumexp.data());
-  attention_forward(*stream, shape, DType::f32, out.data(), sums, inputs.qkv.data(), {}, workspace.data());
-  attention_backward(*stream, shape, DType::f32, d_qkv.data(), inputs.d_out.data(), inputs.qkv.data(), out.data(),
-                     sums, {}, workspace.data());
-  stream->synchronize();
   const Results expected = run(shape, DType::f32, inputs.qkv, inputs.d_out, {}, 1);
-  CHECK(same_bits(out, expected.out));
-  CHECK(same_bits(d_qkv, expected.d_qkv));
+  on_every_device([&](runtime::StreamView stream) {
+    std::vector<std::byte> workspace(attention_workspace_bytes(shape, DType::f32, stream.device().threads()));
+    TypedArray out(DType::f32, inputs.d_out.size()), logsumexp(DType::f32, 2 * 2 * 40),
+        d_qkv(DType::f32, inputs.qkv.size());
+    DeviceCopies at(stream);
+    attention_forward(stream, shape, DType::f32, at(out), at.floats(logsumexp), at(inputs.qkv), {}, at(workspace));
+    attention_backward(stream, shape, DType::f32, at(d_qkv), at(inputs.d_out), at(inputs.qkv), at(out),
+                       at.floats(logsumexp), {}, at(workspace));
+    at.fetch();
+    CHECK(same_bits(out, expected.out));
+    CHECK(same_bits(d_qkv, expected.d_qkv));
+  });
 }

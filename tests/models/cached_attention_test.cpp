@@ -1,6 +1,7 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
 
@@ -48,15 +49,15 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacit
   CachedAttentionShape shape{.queries = 0, .past = 0, .capacity = capacity, .heads = heads, .channels = channels};
   std::vector<std::byte> workspace(cached_attention_workspace_bytes(shape, stream.device().threads()),
                                    std::byte{0xff});
+  DeviceCopies at(stream);
   for (const int queries : calls) {
     shape.queries = queries;
     const std::size_t first = static_cast<std::size_t>(shape.past) * C;
-    append_to_cache(stream, shape, dtype, keys.data(), values.data(), qkv.data(3 * first));
-    cached_attention(stream, shape, dtype, out.data(first), keys.data(), values.data(), qkv.data(3 * first),
-                     workspace.data());
-    stream.synchronize();
+    append_to_cache(stream, shape, dtype, at(keys), at(values), at(qkv, 3 * first));
+    cached_attention(stream, shape, dtype, at(out, first), at(keys), at(values), at(qkv, 3 * first), at(workspace));
     shape.past += queries;
   }
+  at.fetch();
   return out;
 }
 

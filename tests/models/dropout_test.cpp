@@ -1,4 +1,5 @@
 #include "models/ops/dropout.hpp"
+#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
 
@@ -26,8 +27,9 @@ TEST_CASE("dropout keeps and scales just the elements that their counters name")
       const TypedArray x(dtype, elements * samples, 11);
       TypedArray y = x;
       const Dropout rule = make_dropout(0.3f, 1, 2, 3, (std::int64_t{1} << 33) + 4);
-      dropout(stream, y.data(), dtype, samples, elements, rule);
-      stream.synchronize();
+      DeviceCopies at(stream);
+      dropout(stream, at(y), dtype, samples, elements, rule);
+      at.fetch();
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < y.size(); ++i) {
         const bool keep = kept(rule, static_cast<std::int64_t>(i / elements), i % elements);
@@ -39,15 +41,37 @@ TEST_CASE("dropout keeps and scales just the elements that their counters name")
   }
 }
 
+TEST_CASE("arrays of any alignment and length are dropped alike") {
+  const Dropout rule = make_dropout(0.4f, 1, 2, 3, 7);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    on_every_device([&](runtime::StreamView stream) {
+      for (const std::size_t elements : {1, 8, 4096, 4100}) {
+        const TypedArray x(dtype, 2 * elements + 1, 14);
+        TypedArray aligned = x, shifted = x;
+        for (std::size_t i = 0; i < 2 * elements; ++i) shifted.set(i + 1, x[i]);
+        DeviceCopies at(stream);
+        dropout(stream, at(aligned), dtype, 2, elements, rule);
+        dropout(stream, at(shifted, 1), dtype, 2, elements, rule);
+        at.fetch();
+        CHECK(same_bits(aligned, 0, shifted, 1, 2 * elements));
+        CHECK(aligned[2 * elements] == x[2 * elements]);
+        CHECK(shifted[0] == x[0]);
+      }
+    });
+  }
+}
+
 TEST_CASE("what is dropped depends on the global sample, not on the microbatch it came in") {
-  const auto device = runtime::make_inline_device();
-  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   const std::size_t elements = 77;
   const TypedArray x(DType::f32, elements * 4, 12);
   TypedArray together = x, apart = x;
-  dropout(*stream, together.data(), DType::f32, 4, elements, make_dropout(0.5f, 1, 2, 3, 100));
-  dropout(*stream, apart.data(), DType::f32, 1, elements, make_dropout(0.5f, 1, 2, 3, 100));
-  dropout(*stream, apart.data(elements), DType::f32, 3, elements, make_dropout(0.5f, 1, 2, 3, 101));
+  on_one_device([&](runtime::StreamView stream) {
+    DeviceCopies at(stream);
+    dropout(stream, at(together), DType::f32, 4, elements, make_dropout(0.5f, 1, 2, 3, 100));
+    dropout(stream, at(apart), DType::f32, 1, elements, make_dropout(0.5f, 1, 2, 3, 100));
+    dropout(stream, at(apart, elements), DType::f32, 3, elements, make_dropout(0.5f, 1, 2, 3, 101));
+    at.fetch();
+  });
   CHECK(same_bits(together, apart));
 }
 
@@ -72,10 +96,12 @@ TEST_CASE("seed, step and site each change what is dropped, and the rate is met"
 }
 
 TEST_CASE("a rate of zero leaves everything as it is") {
-  const auto device = runtime::make_inline_device();
-  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   const TypedArray x(DType::bf16, 100, 13);
   TypedArray y = x;
-  dropout(*stream, y.data(), DType::bf16, 1, 100, make_dropout(0, 1, 2, 3, 0));
+  on_one_device([&](runtime::StreamView stream) {
+    DeviceCopies at(stream);
+    dropout(stream, at(y), DType::bf16, 1, 100, make_dropout(0, 1, 2, 3, 0));
+    at.fetch();
+  });
   CHECK(same_bits(x, y));
 }

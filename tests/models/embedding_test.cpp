@@ -1,5 +1,6 @@
 #include "models/ops/embedding.hpp"
 #include "runtime/error.hpp"
+#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
 
@@ -34,8 +35,9 @@ TEST_CASE("an embedding is the sum of its token's and its position's rows") {
     const TypedArray words(dtype, token_rows * C, 41), places(dtype, position_rows * C, 42);
     on_every_device([&](runtime::StreamView stream) {
       TypedArray out(dtype, B * T * C), expected(dtype, B * T * C);
-      embedding_forward(stream, shape, dtype, out.data(), tokens.data(), words.data(), places.data());
-      stream.synchronize();
+      DeviceCopies at(stream);
+      embedding_forward(stream, shape, dtype, at(out), at(tokens), at(words), at(places));
+      at.fetch();
       for (std::size_t i = 0; i < B * T; ++i) {
         for (std::size_t c = 0; c < C; ++c) {
           expected.set(i * C + c, words[static_cast<std::size_t>(tokens[i]) * C + c] + places[i % T * C + c]);
@@ -62,17 +64,18 @@ TEST_CASE("embedding gradients overwrite every row, or add to it, in the order o
           std::memset(words.data(), 0xff, words.size() * size_of(gradient_dtype));
           std::memset(places.data(), 0xff, places.size() * size_of(gradient_dtype));
         }
+        DeviceCopies at(stream);
         embedding_backward(stream, shape, dtype,
-                           {.tokens_gradient = words.data(),
+                           {.tokens_gradient = at(words),
                             .token_rows = token_rows,
-                            .positions_gradient = places.data(),
+                            .positions_gradient = at(places),
                             .position_rows = position_rows,
                             .gradient_dtype = gradient_dtype,
-                            .d_out = d_out.data(),
-                            .tokens = tokens.data(),
+                            .d_out = at(d_out),
+                            .tokens = at(tokens),
                             .accumulate = accumulate,
-                            .order = order.data()});
-        stream.synchronize();
+                            .order = at(order)});
+        at.fetch();
 
         const auto add_rows = [&](TypedArray& to, std::size_t rows, auto belongs) {
           for (std::size_t row = 0; row < rows; ++row) {
@@ -102,39 +105,42 @@ TEST_CASE("a table in tiles gives the embedding and the gradients of the whole")
     const TypedArray d_out(dtype, B * T * C, 43);
     on_every_device([&](runtime::StreamView stream) {
       TypedArray whole(dtype, B * T * C), out(dtype, B * T * C, 7);
-      embedding_forward(stream, shape, dtype, whole.data(), tokens.data(), words.data(), places.data());
+      DeviceCopies at(stream);
+      embedding_forward(stream, shape, dtype, at(whole), at(tokens), at(words), at(places));
       for (std::size_t row = 0; row < token_rows; row += tile_rows) {
-        embedding_tokens_forward(stream, shape, dtype, out.data(), tokens.data(), words.data(row * C), row,
-                                 tile_rows);
+        embedding_tokens_forward(stream, shape, dtype, at(out), at(tokens), at(words, row * C), row, tile_rows);
       }
-      embedding_positions_forward(stream, shape, dtype, out.data(), places.data());
-      stream.synchronize();
+      embedding_positions_forward(stream, shape, dtype, at(out), at(places));
+      at.fetch();
       CHECK(same_bits(out, whole));
 
       for (const bool accumulate : {false, true}) {
         TypedArray d_words(DType::f32, token_rows * C, 44), d_places(DType::f32, position_rows * C, 45);
         TypedArray tile_words = d_words, tile_places = d_places;
         std::vector<std::int32_t> order(B * T);
-        EmbeddingBackward arrays{.tokens_gradient = d_words.data(),
+        EmbeddingBackward arrays{.tokens_gradient = at(d_words),
                                  .token_rows = token_rows,
-                                 .positions_gradient = d_places.data(),
+                                 .positions_gradient = at(d_places),
                                  .position_rows = position_rows,
-                                 .d_out = d_out.data(),
-                                 .tokens = tokens.data(),
+                                 .d_out = at(d_out),
+                                 .tokens = at(tokens),
                                  .accumulate = accumulate,
-                                 .order = order.data()};
+                                 .order = at(order)};
         embedding_backward(stream, shape, dtype, arrays);
-        stream.synchronize();
+        at.fetch();
         order.assign(B * T, -1);
         arrays.token_rows = tile_rows;
+        arrays.d_out = at(d_out);
+        arrays.tokens = at(tokens);
+        arrays.order = at(order);
         for (std::size_t row = 0; row < token_rows; row += tile_rows) {
-          arrays.tokens_gradient = tile_words.data(row * C);
+          arrays.tokens_gradient = at(tile_words, row * C);
           arrays.first_row = row;
           arrays.in_order = row > 0;
-          arrays.positions_gradient = row + tile_rows == token_rows ? tile_places.data() : nullptr;
+          arrays.positions_gradient = row + tile_rows == token_rows ? at(tile_places) : nullptr;
           embedding_backward(stream, shape, dtype, arrays);
         }
-        stream.synchronize();
+        at.fetch();
         CHECK(same_bits(tile_words, d_words));
         CHECK(same_bits(tile_places, d_places));
       }
@@ -150,8 +156,9 @@ TEST_CASE("a token outside the vocabulary fails the stream and is named") {
       const TypedArray words(DType::f32, token_rows * C), places(DType::f32, position_rows * C);
       TypedArray out(DType::f32, B * T * C);
       std::string message;
+      DeviceCopies at(stream);
       try {
-        embedding_forward(stream, shape, DType::f32, out.data(), tokens.data(), words.data(), places.data());
+        embedding_forward(stream, shape, DType::f32, at(out), at(tokens), at(words), at(places));
         stream.synchronize();
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::data);

@@ -1,8 +1,9 @@
-// Runs a test body on each kind of device that needs no GPU, with one thread and with more threads than divide
-// the work evenly.
+// Runs a test body on each device that the program is for (tests/device_under_test.hpp): where that is the CPU,
+// with one thread and with more threads than divide the work evenly, at once and asynchronously.
 #pragma once
 
 #include "runtime/device.hpp"
+#include "tests/device_under_test.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,19 +12,35 @@
 
 namespace ranvier::models {
 
+/// Whether the program is for a GPU, whose functions are rounded less well than the CPU's here: a unit or two.
+inline bool on_gpu_here() {
+  static const bool gpu = tests::make_device()->kind() == runtime::DeviceKind::cuda;
+  return gpu;
+}
+
 /// Calls body(stream) for each; the body synchronises.
 template <typename Body>
 void on_every_device(Body body) {
+  const auto run = [&](std::unique_ptr<runtime::Device> device) {
+    const std::string description = device->description();
+    CAPTURE(description);
+    const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+    body(runtime::StreamView(*stream));
+  };
+  if (on_gpu_here()) return run(tests::make_device());
   for (const int threads : {1, 2, 3}) {
-    for (const bool at_once : {true, false}) {
-      const runtime::CpuDeviceOptions options{.threads = threads};
-      const auto device = at_once ? runtime::make_inline_device(options) : runtime::make_cpu_device(options);
-      const std::string description = device->description();
-      CAPTURE(description);
-      const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
-      body(runtime::StreamView(*stream));
-    }
+    const runtime::CpuDeviceOptions options{.threads = threads};
+    run(runtime::make_inline_device(options));
+    run(runtime::make_cpu_device(options));
   }
+}
+
+/// The same once, with one thread.
+template <typename Body>
+void on_one_device(Body body) {
+  const auto device = tests::make_device();
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  body(runtime::StreamView(*stream));
 }
 
 }  // namespace ranvier::models

@@ -1,4 +1,5 @@
 #include "models/ops/layer_norm.hpp"
+#include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
 
@@ -63,33 +64,34 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
         on_every_device([&](runtime::StreamView stream) {
           Result r(dtype, rows, channels);
           const LayerNormShape shape{rows, channels};
-          LayerNormForward forward{.y = r.y.data(),
-                                   .mean = r.mean.data(),
-                                   .rstd = r.rstd.data(),
-                                   .x = x.data(),
-                                   .weight = weight.data(),
-                                   .bias = bias.data()};
+          DeviceCopies at(stream);
+          LayerNormForward forward{.y = at(r.y),
+                                   .mean = at(r.mean),
+                                   .rstd = at(r.rstd),
+                                   .x = at(x),
+                                   .weight = at(weight),
+                                   .bias = at(bias)};
           if (with_branch) {
-            forward.branch = branch.data();
-            forward.sum = r.sum.data();
+            forward.branch = at(branch);
+            forward.sum = at(r.sum);
           } else {
             r.sum = x;
           }
           layer_norm_forward(stream, shape, dtype, forward);
-          layer_norm_again(stream, shape, dtype, r.again.data(), r.mean.data(), r.rstd.data(), r.sum.data(),
-                           weight.data(), bias.data());
+          layer_norm_again(stream, shape, dtype, at(r.again), at(r.mean), at(r.rstd), at(r.sum), at(weight),
+                           at(bias));
           std::vector<std::byte> workspace(layer_norm_workspace_bytes(shape), std::byte{0xff});
           layer_norm_backward(stream, shape, dtype,
-                              {.dx = r.dx.data(),
-                               .sums = r.sums.data(),
-                               .dy = dy.data(),
-                               .x = r.sum.data(),
-                               .mean = r.mean.data(),
-                               .rstd = r.rstd.data(),
-                               .weight = weight.data(),
-                               .residual = with_branch ? residual.data() : nullptr,
-                               .workspace = workspace.data()});
-          stream.synchronize();
+                              {.dx = at(r.dx),
+                               .sums = at(r.sums),
+                               .dy = at(dy),
+                               .x = at(r.sum),
+                               .mean = at(r.mean),
+                               .rstd = at(r.rstd),
+                               .weight = at(weight),
+                               .residual = with_branch ? at(residual) : nullptr,
+                               .workspace = at(workspace)});
+          at.fetch();
           CHECK(same_bits(r.y, r.again));
           if (!first) {
             first = r;
@@ -145,8 +147,6 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
 }
 
 TEST_CASE("a row far from zero keeps its variance") {
-  const auto device = runtime::make_inline_device();
-  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   const std::size_t channels = 768;
   TypedArray x(DType::f32, channels, 37, 0.5), weight(DType::f32, channels), bias(DType::f32, channels);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -154,26 +154,28 @@ TEST_CASE("a row far from zero keeps its variance") {
     weight.set(c, 1);
   }
   Result r(DType::f32, 1, channels);
-  layer_norm_forward(*stream, {1, channels}, DType::f32,
-                     {.y = r.y.data(),
-                      .mean = r.mean.data(),
-                      .rstd = r.rstd.data(),
-                      .x = x.data(),
-                      .weight = weight.data(),
-                      .bias = bias.data()});
+  on_one_device([&](runtime::StreamView stream) {
+    DeviceCopies at(stream);
+    layer_norm_forward(
+        stream, {1, channels}, DType::f32,
+        {.y = at(r.y), .mean = at(r.mean), .rstd = at(r.rstd), .x = at(x), .weight = at(weight), .bias = at(bias)});
+    at.fetch();
+  });
   const auto expected = plain_row(row_of(x, 0, channels), weight, bias);
   for (std::size_t c = 0; c < channels; ++c) CHECK(std::abs(r.y[c] - expected[c]) < 1e-3);
 }
 
 TEST_CASE("a gradient that was summed apart is stored, or added, and rounded once") {
-  const auto device = runtime::make_inline_device();
-  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TypedArray sums(DType::f32, 37, 38), before(dtype, 37, 39);
     TypedArray stored(dtype, 37), added = before;
-    const auto* values = reinterpret_cast<const float*>(sums.data());
-    store_gradient(*stream, stored.data(), dtype, values, 37, false);
-    store_gradient(*stream, added.data(), dtype, values, 37, true);
+    on_one_device([&](runtime::StreamView stream) {
+      DeviceCopies at(stream);
+      const auto* values = reinterpret_cast<const float*>(at(sums));
+      store_gradient(stream, at(stored), dtype, values, 37, false);
+      store_gradient(stream, at(added), dtype, values, 37, true);
+      at.fetch();
+    });
     TypedArray expect_stored(dtype, 37), expect_added(dtype, 37);
     for (std::size_t i = 0; i < 37; ++i) {
       expect_stored.set(i, sums[i]);

@@ -32,6 +32,7 @@ class TypedArray {
 
   [[nodiscard]] runtime::DType dtype() const { return dtype_; }
   [[nodiscard]] std::size_t size() const { return n_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_.size(); }
 
   [[nodiscard]] std::byte* data(std::size_t element = 0) {
     return bytes_.data() + element * runtime::size_of(dtype_);

@@ -1,0 +1,77 @@
+// The host's arrays as a device sees them: themselves on a CPU, copies in its memory on a GPU.
+//
+//   DeviceCopies at(stream);
+//   gelu_forward(stream, dtype, at(y), at(x), n);
+//   at.fetch();  // y is written, whatever the device
+#pragma once
+
+#include "runtime/device.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <cstddef>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+
+class DeviceCopies {
+ public:
+  explicit DeviceCopies(runtime::StreamView stream)
+      : stream_(stream), copies_arrays_(stream.device().kind() == runtime::DeviceKind::cuda) {}
+
+  /// Of const arrays nothing comes back. A host array has one copy, which holds what the host held at its first
+  /// use.
+  template <typename T>
+  [[nodiscard]] T* operator()(T* array, std::size_t n) {
+    if (!copies_arrays_ || n == 0) return array;
+    return reinterpret_cast<T*>(copy_of(array, n * sizeof(T), std::is_const_v<T>));
+  }
+  template <typename T>
+  [[nodiscard]] T* operator()(std::vector<T>& array) {
+    return (*this)(array.data(), array.size());
+  }
+  template <typename T>
+  [[nodiscard]] const T* operator()(const std::vector<T>& array) {
+    return (*this)(array.data(), array.size());
+  }
+  [[nodiscard]] std::byte* operator()(TypedArray& array, std::size_t element = 0) {
+    return (*this)(array.data(), array.bytes()) + element * runtime::size_of(array.dtype());
+  }
+  [[nodiscard]] const std::byte* operator()(const TypedArray& array, std::size_t element = 0) {
+    return (*this)(array.data(), array.bytes()) + element * runtime::size_of(array.dtype());
+  }
+  [[nodiscard]] float* floats(TypedArray& array) { return reinterpret_cast<float*>((*this)(array)); }
+
+  /// Waits for the stream; then the host's arrays hold what the device's do, and later uses copy them anew.
+  void fetch() {
+    for (const auto& [host, copy] : copies_)
+      if (copy.writes) runtime::copy(stream_, host, copy.memory.data(), copy.memory.bytes());
+    stream_.synchronize();
+    copies_.clear();
+  }
+
+ private:
+  struct Copy {
+    runtime::Buffer memory;
+    bool writes = false;
+  };
+
+  std::byte* copy_of(const void* array, std::size_t bytes, bool reads_only) {
+    auto [place, is_new] = copies_.try_emplace(const_cast<void*>(array));
+    if (is_new) {
+      place->second.memory = stream_.device().allocate(bytes, runtime::MemorySpace::device);
+      runtime::copy(stream_, place->second.memory.data(), array, bytes);
+      stream_.synchronize();  // the host may change its array
+    }
+    place->second.writes = place->second.writes || !reads_only;
+    return place->second.memory.data();
+  }
+
+  runtime::StreamView stream_;
+  const bool copies_arrays_;
+  std::map<void*, Copy> copies_;
+};
+
+}  // namespace ranvier::models
