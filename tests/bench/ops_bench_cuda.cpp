@@ -1,0 +1,283 @@
+// Each operation of the models on a GPU, at the sizes of two models: bytes or operations per second beside what a
+// copy and a large matrix product reach in the same process. Bytes are those that must be read and written once,
+// causal attention counts half of T × T. One JSON line per case.
+//
+//   ops_bench_cuda [bf16|fp16|fp32]
+#include "models/ops/attention.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/dropout.hpp"
+#include "models/ops/embedding.hpp"
+#include "models/ops/gelu.hpp"
+#include "models/ops/layer_norm.hpp"
+#include "models/ops/matmul.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/philox.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::Buffer;
+using runtime::DType;
+
+namespace {
+
+struct Model {
+  const char* name;
+  std::size_t B, T, H, D, V;  ///< samples, positions, heads, channels of a head, vocabulary as stored
+};
+
+constexpr Model sizes[] = {{"gpt2", 16, 1024, 12, 64, 50304}, {"1.3B", 4, 2048, 16, 128, 50304}};
+
+class Bench {
+ public:
+  explicit Bench(DType dtype)
+      : device_(runtime::make_cuda_device()),
+        stream_(device_->make_stream("bench", runtime::StreamWidth::whole)),
+        dtype_(dtype),
+        element_(size_of(dtype)) {}
+
+  void time_ceilings() {
+    constexpr std::size_t bytes = std::size_t{1} << 30, n = 8192;
+    {
+      const Buffer from = values(bytes / element_, dtype_), to = values(bytes / element_, dtype_);
+      const double seconds = seconds_of([&] { runtime::copy(*stream_, to.data(), from.data(), bytes); });
+      bytes_per_second_ = 2.0 * bytes / seconds;
+      fmt::print(R"({{"bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.0f}}})"
+                 "\n",
+                 device_->description(), bytes_per_second_ * 1e-9);
+    }
+    const Buffer a = values(n * n, dtype_), b = values(n * n, dtype_), c = values(n * n, dtype_);
+    const double seconds = seconds_of([&] {
+      matmul(*stream_, {n, n, n},
+             {.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_});
+    });
+    flops_per_second_ = 2.0 * n * n * n / seconds;
+    fmt::print(R"({{"bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f}}})"
+               "\n",
+               to_string(dtype_), flops_per_second_ * 1e-12);
+  }
+
+  void time_passes(const Model& model) {
+    const std::size_t N = model.B * model.T, C = model.H * model.D, V = model.V;
+    const auto NC = static_cast<double>(N * C * element_);
+    const LayerNormShape shape{N, C};
+    const Buffer x = values(4 * N * C, dtype_), y = values(4 * N * C, dtype_), z = values(N * C, dtype_),
+                 w = values(N * C, dtype_), weight = values(C, dtype_), bias = values(C, dtype_);
+    const Buffer mean = values(N, DType::f32), rstd = values(N, DType::f32), sums = values(8 * C, DType::f32);
+    const Buffer workspace = device_->allocate(layer_norm_workspace_bytes(shape), runtime::MemorySpace::device);
+    bytes_case(model, "layer_norm_forward with sum", 4 * NC, [&] {
+      layer_norm_forward(*stream_, shape, dtype_,
+                         {.y = y.data(),
+                          .mean = floats(mean),
+                          .rstd = floats(rstd),
+                          .x = x.data(),
+                          .weight = weight.data(),
+                          .bias = bias.data(),
+                          .branch = z.data(),
+                          .sum = w.data()});
+    });
+    bytes_case(model, "layer_norm_again", 2 * NC, [&] {
+      layer_norm_again(*stream_, shape, dtype_, y.data(), floats(mean), floats(rstd), x.data(), weight.data(),
+                       bias.data());
+    });
+    bytes_case(model, "layer_norm_backward with residual", 4 * NC, [&] {
+      layer_norm_backward(*stream_, shape, dtype_,
+                          {.dx = y.data(),
+                           .sums = floats(sums),
+                           .dy = z.data(),
+                           .x = x.data(),
+                           .mean = floats(mean),
+                           .rstd = floats(rstd),
+                           .weight = weight.data(),
+                           .residual = w.data(),
+                           .workspace = workspace.data()});
+    });
+    bytes_case(model, "gelu_forward", 8 * NC,
+               [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });
+    bytes_case(model, "gelu_backward", 16 * NC,
+               [&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });
+    const Dropout dropped = make_dropout(0.1f, 1, 2, 3, 0);
+    bytes_case(model, "dropout", 2 * NC,
+               [&] { dropout(*stream_, z.data(), dtype_, static_cast<int>(model.B), model.T * C, dropped); });
+    for (const std::size_t wide : {1, 3, 4}) {
+      bytes_case(model, fmt::format("column_sums of {} C", wide), static_cast<double>(wide) * NC,
+                 [&] { column_sums(*stream_, sums.data(), DType::f32, x.data(), dtype_, N, wide * C, false); });
+    }
+
+    const EmbeddingShape embedding{model.B, model.T, C, V};
+    std::vector<std::int32_t> tokens(N);
+    for (std::size_t i = 0; i < N; ++i) tokens[i] = static_cast<std::int32_t>(bits(i) % (V - 47));
+    const Buffer token_copies = device_->allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
+    runtime::copy(*stream_, token_copies.data(), tokens.data(), N * sizeof(std::int32_t));
+    stream_->synchronize();
+    const auto* const named = reinterpret_cast<const std::int32_t*>(token_copies.data());
+    const Buffer table = values(V * C, dtype_), gradient = values(V * C, DType::f32);
+    const Buffer order = device_->allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
+    bytes_case(model, "embedding_forward", 2 * NC,
+               [&] { embedding_forward(*stream_, embedding, dtype_, y.data(), named, table.data(), z.data()); });
+    bytes_case(model, "embedding_backward", NC + 8.0 * static_cast<double>(std::min(N, V) * C), [&] {
+      embedding_backward(*stream_, embedding, dtype_,
+                         {.tokens_gradient = gradient.data(),
+                          .token_rows = V,
+                          .d_out = z.data(),
+                          .tokens = named,
+                          .accumulate = true,
+                          .order = reinterpret_cast<std::int32_t*>(order.data())});
+    });
+    const Buffer logits = values(N * V, dtype_), loss = values(2, DType::f32),
+                 row_losses = values(2 * N, DType::f32);
+    bytes_case(model, "cross_entropy with gradient", 2.0 * static_cast<double>(N * V * element_), [&] {
+      cross_entropy(*stream_, {N, V - 47, V}, dtype_,
+                    {.logits = logits.data(),
+                     .targets = named,
+                     .loss = reinterpret_cast<double*>(loss.data()),
+                     .gradient = true,
+                     .row_losses = reinterpret_cast<double*>(row_losses.data())});
+    });
+  }
+
+  void time_products(const Model& model) {
+    const std::size_t N = model.B * model.T, C = model.H * model.D, V = model.V;
+    const std::size_t widest = std::max(V, 4 * C);
+    const Buffer a = values(N * widest, dtype_), b = values(widest * C, dtype_), bias = values(widest, dtype_);
+    const Buffer c = values(std::max(N * widest, 2 * widest * C), dtype_);
+    const auto product = [&](const char* name, MatmulShape shape, DType c_dtype, bool has_bias, bool accumulate) {
+      flops_case(model, name, 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n * shape.k), [&] {
+        matmul(*stream_, shape,
+               {.c = c.data(),
+                .c_dtype = c_dtype,
+                .a = a.data(),
+                .b = b.data(),
+                .dtype = dtype_,
+                .bias = has_bias ? bias.data() : nullptr,
+                .accumulate = accumulate});
+      });
+    };
+    product("qkv forward", {.m = N, .n = 3 * C, .k = C}, dtype_, true, false);
+    product("attention projection forward", {.m = N, .n = C, .k = C}, dtype_, true, false);
+    product("fc forward", {.m = N, .n = 4 * C, .k = C}, dtype_, true, false);
+    product("mlp projection forward", {.m = N, .n = C, .k = 4 * C}, dtype_, true, false);
+    product("head forward", {.m = N, .n = V, .k = C, .transpose_b = true}, dtype_, false, false);
+    product("fc backward of input", {.m = N, .n = C, .k = 4 * C, .transpose_b = true}, dtype_, false, false);
+    product("fc backward of weight", {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, DType::f32, false, true);
+    product("projection backward of weight", {.m = C, .n = C, .k = N, .transpose_a = true}, DType::f32, false,
+            true);
+  }
+
+  void time_attention(const Model& model) {
+    const AttentionShape shape{.samples = static_cast<int>(model.B),
+                               .positions = static_cast<int>(model.T),
+                               .heads = static_cast<int>(model.H),
+                               .channels = static_cast<int>(model.D)};
+    const std::size_t NC = model.B * model.T * model.H * model.D;
+    const Buffer qkv = values(3 * NC, dtype_), d_qkv = values(3 * NC, dtype_), out = values(NC, dtype_),
+                 d_out = values(NC, dtype_), logsumexp = values(model.B * model.H * model.T, DType::f32);
+    const Buffer workspace =
+        device_->allocate(attention_workspace_bytes(shape, dtype_, 1), runtime::MemorySpace::device);
+    const double flops = 2.0 * static_cast<double>(NC) * static_cast<double>(model.T);
+    for (const bool drops : {false, true}) {
+      const Dropout dropped = make_dropout(drops ? 0.1f : 0.0f, 1, 2, 3, 0);
+      const char* const with = drops ? " with dropout" : "";
+      flops_case(model, fmt::format("attention_forward{}", with), flops, [&] {
+        attention_forward(*stream_, shape, dtype_, out.data(), floats(logsumexp), qkv.data(), dropped,
+                          workspace.data());
+      });
+      flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, [&] {
+        attention_backward(*stream_, shape, dtype_, d_qkv.data(), d_out.data(), qkv.data(), out.data(),
+                           floats(logsumexp), dropped, workspace.data());
+      });
+    }
+  }
+
+ private:
+  static float* floats(const Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+
+  static std::uint32_t bits(std::size_t i) {
+    return runtime::philox({1, 2}, {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0})[0];
+  }
+
+  /// Uniform in [-1, 1), a million different ones over and over: a GPU is faster on zeros.
+  Buffer values(std::size_t n, DType dtype) {
+    const std::size_t bytes = n * size_of(dtype), some = std::min<std::size_t>(n, std::size_t{1} << 20);
+    std::vector<std::byte> host(some * size_of(dtype));
+    runtime::with_float_type(dtype, [&](auto type) {
+      auto* const to = reinterpret_cast<decltype(type)*>(host.data());
+      for (std::size_t i = 0; i < some; ++i)
+        to[i] = runtime::from_float<decltype(type)>(2 * runtime::uniform(bits(i)) - 1);
+    });
+    Buffer buffer = device_->allocate(bytes, runtime::MemorySpace::device);
+    for (std::size_t at = 0; at < bytes; at += host.size())
+      runtime::copy(*stream_, buffer.data() + at, host.data(), std::min(host.size(), bytes - at));
+    stream_->synchronize();
+    return buffer;
+  }
+
+  /// The best of three rounds of at least 30 ms each, after a first one for what is made once.
+  double seconds_of(const std::function<void()>& work) {
+    using Clock = std::chrono::steady_clock;
+    const auto round = [&](int times) {
+      const auto begin = Clock::now();
+      for (int i = 0; i < times; ++i) work();
+      stream_->synchronize();
+      return std::chrono::duration<double>(Clock::now() - begin).count();
+    };
+    round(3);
+    const int times = std::clamp(static_cast<int>(0.03 * 5 / round(5)) + 1, 5, 2000);
+    double best = round(times);
+    for (int i = 0; i < 2; ++i) best = std::min(best, round(times));
+    return best / times;
+  }
+
+  void bytes_case(const Model& model, std::string_view name, double bytes, const std::function<void()>& work) {
+    const double seconds = seconds_of(work);
+    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},)"
+               R"("gbytes_per_second":{:.0f},"share_of_copy":{:.3f}}})"
+               "\n",
+               model.name, to_string(dtype_), name, seconds * 1e6, bytes / seconds * 1e-9,
+               bytes / seconds / bytes_per_second_);
+  }
+
+  void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work) {
+    const double seconds = seconds_of(work);
+    fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},"tflops":{:.1f},)"
+               R"("share_of_matmul":{:.3f}}})"
+               "\n",
+               model.name, to_string(dtype_), name, seconds * 1e6, flops / seconds * 1e-12,
+               flops / seconds / flops_per_second_);
+  }
+
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<runtime::Stream> stream_;
+  DType dtype_;
+  std::size_t element_;
+  double bytes_per_second_ = 0, flops_per_second_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view wanted = argc > 1 ? argv[1] : "bf16";
+  const DType dtype = wanted == "fp32" ? DType::f32 : wanted == "fp16" ? DType::f16 : DType::bf16;
+  try {
+    Bench bench(dtype);
+    bench.time_ceilings();
+    for (const Model& model : sizes) {
+      bench.time_passes(model);
+      bench.time_products(model);
+      bench.time_attention(model);
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
