@@ -27,10 +27,11 @@ class Alone final : public runtime::Transport {
 }  // namespace
 
 TEST_CASE("the asynchronous device computes the bits of the inline one, with any threads") {
-  auto gpt = tests::small_gpt();
+  auto gpt = tests::small_gpt(2);
   gpt.dropout = 0.1f;
   auto options = tests::small_run();
-  options.steps = 4;
+  options.steps = 2;
+  options.batch_size = 4;
   options.eval_every = 2;
   options.eval_batches = 1;
   options.recompute = 2;

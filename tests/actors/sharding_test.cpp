@@ -21,15 +21,6 @@ using tests::small_gpt;
 
 namespace {
 
-// Sanitizers watch the same code for a shorter time.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int steps_of_all_shardings = 2, steps_of_named_shardings = 4, message_orders = 120;
-constexpr bool watched = true;
-#else
-constexpr int steps_of_all_shardings = 20, steps_of_named_shardings = 20, message_orders = 1200;
-constexpr bool watched = false;
-#endif
-
 std::vector<Sharding> all_shardings() {
   constexpr Scope scopes[] = {Scope::none, Scope::group, Scope::global};
   std::vector<Sharding> all;
@@ -88,12 +79,14 @@ TEST_CASE("every sharding trains what ddp trains, on every grid and with groups 
   struct Shape {
     int g_inter, g_data;
   };
+  tests::Share share(3, 6);
   for (const Shape shape : {Shape{1, 4}, Shape{2, 2}, Shape{4, 1}, Shape{1, 6}, Shape{2, 3}, Shape{3, 2}}) {
-    auto options = run_of(shape.g_inter, shape.g_data, steps_of_all_shardings);
+    auto options = run_of(shape.g_inter, shape.g_data, tests::effort(8, 20, 2));
     const auto ddp = run_simulated(small_gpt(), options, 1);
     for (const int group_size : {1, 2, 3, 4}) {
-      if (shape.g_data % group_size != 0 || (watched && group_size != 2)) continue;
+      if (shape.g_data % group_size != 0) continue;
       for (const Sharding& sharding : all_shardings()) {
+        if (!share.takes()) continue;
         CAPTURE(shape.g_inter);
         CAPTURE(shape.g_data);
         CAPTURE(group_size);
@@ -108,7 +101,7 @@ TEST_CASE("every sharding trains what ddp trains, on every grid and with groups 
 
 TEST_CASE("twenty clipped steps under every named sharding end where ddp ends") {
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}, {1, 6}}) {
-    auto options = run_of(g_inter, g_data, steps_of_named_shardings);
+    auto options = run_of(g_inter, g_data, tests::effort(20, 20, 4));
     options.group_size = 2;
     options.node_of.resize(static_cast<std::size_t>(options.grid.ranks()));
     for (std::size_t r = 0; r < options.node_of.size(); ++r) options.node_of[r] = static_cast<int>(r / 2);
@@ -175,7 +168,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
     options.eval_every = 1;
     options.eval_batches = 1;
     const auto reference = run_simulated(small_gpt(), options, 1);
-    for (const int g_inter : watched ? std::vector{2} : std::vector{1, 2, 3, 5}) {
+    for (const int g_inter : tests::watched ? std::vector{2} : std::vector{1, 2, 3, 5}) {
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
         for (const auto& [limit, recompute, prefetch] :
              {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
@@ -253,7 +246,7 @@ TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
   for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1}}) {
-    for (const int group_size : watched ? std::vector{0, 3} : std::vector{0, 2, 3, 6}) {
+    for (const int group_size : tests::watched ? std::vector{0, 3} : std::vector{0, 2, 3, 6}) {
       for (const char* name : {"zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++", "INI"}) {
         CAPTURE(name);
         CAPTURE(group_size);
@@ -289,7 +282,7 @@ TEST_CASE("every algorithm serves a sharding") {
 TEST_CASE("pulls, collectives and stages give the same bits under any order of messages") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : message_orders;
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(180, 1200, 60);
   struct Case {
     const char* sharding;
     runtime::GridShape grid;
@@ -334,6 +327,7 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
 }
 
 TEST_CASE("work that streams do late changes no bit, under every sharding") {
+  tests::Share share(16, 32);
   for (const auto compute : {runtime::DType::f32, runtime::DType::f16}) {
     auto gpt = small_gpt();
     gpt.precision = {compute, compute};
@@ -356,14 +350,14 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
         CAPTURE(to_string(sharding));
         CAPTURE(g_inter);
         options.sharding = sharding;
-        const auto reference = run_simulated(gpt, options, 1);
+        tests::ReferenceJob reference(gpt, options);
         for (const auto& [seed, prefetch, recompute] : {std::tuple{2, 0, 0}, {3, 1, 1}, {4, 2, 2}, {5, 5, 0}}) {
-          if (watched && seed != 3) continue;
+          if (!share.takes()) continue;
           options.prefetch = prefetch;
           options.recompute = recompute;
           CAPTURE(seed);
-          check_same_bits(reference, run_simulated(gpt, options, static_cast<std::uint64_t>(seed), {}, 1 << 20,
-                                                   tests::Devices::delayed));
+          check_same_bits(reference.result(), run_simulated(gpt, options, static_cast<std::uint64_t>(seed), {},
+                                                            1 << 20, tests::Devices::delayed));
         }
       }
     }
@@ -373,7 +367,7 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
 TEST_CASE("any job that is drawn ends with the bits of one stage") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : watched ? 60 : 300;
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(90, 300, 30);
   const auto shardings = all_shardings();
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);
