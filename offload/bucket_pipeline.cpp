@@ -26,7 +26,7 @@ struct BucketPipeline::State {
   }
 
   [[nodiscard]] BucketPass pass_of(std::size_t bucket) const {
-    return {bucket, buckets[bucket].slot, current, options.counting == Counting::by_flip ? 1 - current : current};
+    return {bucket, buckets[bucket].slot};
   }
   [[nodiscard]] bool is_skipped() const { return counts == false; }
 
@@ -39,7 +39,6 @@ struct BucketPipeline::State {
   runtime::EventLoop& loop;
   const BucketPipelineOptions options;
   const BucketStages stages;
-  int current = 0;
   std::vector<std::size_t> free_slots;
   std::size_t most_slots = 0;
 
@@ -96,7 +95,6 @@ void BucketPipeline::State::finish_if_done() {
   if (!done || !counts || announced != buckets.size() || gone != (*counts ? buckets.size() : next)) return;
   loop.post([this, counted = *counts, handler = std::exchange(done, nullptr)] {
     buckets.clear();
-    if (counted && options.counting == Counting::by_flip) current = 1 - current;
     handler(counted);
   });
 }
@@ -141,7 +139,6 @@ void BucketPipeline::answer(bool counts) {
   state.finish_if_done();
 }
 
-int BucketPipeline::current() const noexcept { return state_->current; }
 std::size_t BucketPipeline::most_slots() const noexcept { return state_->most_slots; }
 
 }  // namespace ranvier::offload

@@ -28,16 +28,14 @@ enum class Counting {
   always,     ///< every step counts; nobody answers
   on_answer,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
               ///< left of fetch, compute and store comes after the reduction
-  by_flip,  ///< all stages go ahead, into spare copies, and the answer says which copies count from then on. Twice
-            ///< the states in the tier, and the parameters where refresh goes ahead, too
+  by_flip,    ///< all stages go ahead, into spare copies that the caller has count once the step does. Twice the states
+              ///< in the tier, and whatever else refresh writes
 };
 
 /// One bucket's way through a step.
 struct BucketPass {
   std::size_t bucket = 0;
   std::size_t slot = 0;  ///< of `depth`
-  int from = 0;          ///< copy of the states that counts: fetch reads it
-  int to = 0;            ///< copy that store and refresh write; another one only with Counting::by_flip
 };
 
 struct BucketStages {
@@ -64,7 +62,7 @@ class BucketPipeline {
 
   /// Begins a step and starts to fetch. Calls `done` on the loop, after this returned, when every bucket was
   /// announced as ready and has left, and says whether the step counted; then the next may begin. Nothing of a step
-  /// that does not count is to be seen, but in spare copies.
+  /// that does not count is stored or refreshed, but by_flip.
   void begin(std::function<void(bool counted)> done);
 
   /// The gradient of `bucket` is there. Each bucket once in a step, in any order, whatever the answer.
@@ -73,9 +71,6 @@ class BucketPipeline {
   /// Whether the step counts; once in a step, unless counting is always. A step that does not stops as soon as its
   /// stages at work are done.
   void answer(bool counts);
-
-  /// The copy of the states that counts, 0 or 1; it changes as `done` is called.
-  [[nodiscard]] int current() const noexcept;
 
   /// Slots in use at most so far.
   [[nodiscard]] std::size_t most_slots() const noexcept;
