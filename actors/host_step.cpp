@@ -64,14 +64,7 @@ void HostStep::step(std::size_t slot, std::vector<Piece> pieces, const runtime::
     if (!separate) runtime::copy(*to_host_, parameters + offset * width, weights, range.count * width);
   }
   const auto shared = std::make_shared<std::vector<Piece>>(std::move(pieces));
-  const auto refresh = [=, this, done = std::move(done)] {
-    for (const Piece& piece : *shared) {
-      std::byte* to = separate ? piece.layers_copy : reinterpret_cast<std::byte*>(piece.states.weights);
-      if (to == nullptr) continue;
-      runtime::copy(*to_device_, to, parameters + piece.states.offset * width, piece.states.range.count * width);
-    }
-    after(*to_device_, done);
-  };
+  const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
   after(*to_host_, [=, this] {
     for (const Piece& piece : *shared) {
       const auto& [range, offset, weights, m, v] = piece.states;
@@ -88,8 +81,31 @@ void HostStep::step(std::size_t slot, std::vector<Piece> pieces, const runtime::
                       .working_dtype = compute},
                      piece.segments, adamw);
     }
-    after(*steps_, refresh);
+    after(*steps_, to_layers);
   });
+}
+
+void HostStep::refresh(std::size_t slot, std::vector<Piece> pieces, runtime::Handler done) {
+  const runtime::DType dtype = states_->precision().compute;
+  for (const Piece& piece : pieces) {
+    if (piece.layers_copy == nullptr) continue;
+    std::byte* here = arena_->slot(memory_.parameters, slot) + piece.states.offset * runtime::size_of(dtype);
+    runtime::cast(*steps_, here, dtype, piece.states.weights, runtime::DType::f32, piece.states.range.count);
+  }
+  after(*steps_, [this, slot, pieces = std::move(pieces), done = std::move(done)] {
+    copy_to_layers(slot, pieces, done);
+  });
+}
+
+void HostStep::copy_to_layers(std::size_t slot, const std::vector<Piece>& pieces, runtime::Handler done) {
+  const std::byte* parameters = arena_->slot(memory_.parameters, slot);
+  const std::size_t width = runtime::size_of(states_->precision().compute);
+  for (const Piece& piece : pieces) {
+    std::byte* to = states_->separate_master() ? piece.layers_copy : reinterpret_cast<std::byte*>(piece.states.weights);
+    if (to == nullptr) continue;
+    runtime::copy(*to_device_, to, parameters + piece.states.offset * width, piece.states.range.count * width);
+  }
+  after(*to_device_, std::move(done));
 }
 
 }  // namespace ranvier::actors

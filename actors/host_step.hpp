@@ -38,8 +38,11 @@ class HostStep {
   /// One step on all runs of a bucket; `done` runs on the loop once its states are stepped and layers' copies are on
   /// the device.
   void step(std::size_t slot, std::vector<Piece> pieces, const runtime::AdamWOptions& adamw, runtime::Handler done);
+  /// Only rounds separate master weights to layers' copies; needs no gradients.
+  void refresh(std::size_t slot, std::vector<Piece> pieces, runtime::Handler done);
 
  private:
+  void copy_to_layers(std::size_t slot, const std::vector<Piece>& pieces, runtime::Handler done);
   void after(runtime::Stream& stream, runtime::Handler next);
 
   runtime::EventLoop* loop_;

@@ -91,6 +91,20 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
          "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute auto",
          offload::to_string(options.tiers.activations));
   }
+  TierOptions tiers = options.tiers;
+  if (tiers.commit == Commit::flip) {
+    if (tiers.optimizer == TierKind::device) {
+      fail(ErrorCode::usage,
+           "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier host "
+           "or nvme, or use --optimizer-commit wait");
+    }
+    if (!separate_master(options.precision, tiers.parameters)) {
+      fail(ErrorCode::usage,
+           "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: use "
+           "--precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
+    }
+    if (every_step_counts(options)) tiers.commit = Commit::wait;
+  }
   models::StageOptions stage{.layers = plan.layers,
                              .capacity = {microbatch, architecture.positions, options.threads},
                              .precision = options.precision,
@@ -160,7 +174,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                {options.tiers.chunk_buckets, options.tiers.bundle_bytes});
   plan.sync_memory = GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.chunks,
                                         plan.sync_options, plan.memory);
-  plan.optimizer_options = {.tiers = options.tiers, .every_step_counts = every_step_counts(options)};
+  plan.optimizer_options = {.tiers = tiers, .every_step_counts = every_step_counts(options)};
   plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
                                           plan.tiers, plan.memory);
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);

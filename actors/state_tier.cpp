@@ -29,8 +29,11 @@ StateTier::Memory StateTier::plan(const UnitStates& states, const TierOptions& o
   for (const UnitState& unit : states.all()) {
     const BucketLayout layout = layout_of(unit, states.separate_master());
     memory.slot_bytes = std::max(memory.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
-    memory.regions.push_back(tiers.reserve(options.optimizer, MemoryKind::optimizer,
-                                           unit.spec->name + " optimizer states", layout.region_bytes(), plan));
+    const auto reserve = [&](const std::string& name) {
+      return tiers.reserve(options.optimizer, MemoryKind::optimizer, unit.spec->name + name, layout.region_bytes(), plan);
+    };
+    memory.regions.push_back(reserve(" optimizer states"));
+    if (options.commit == Commit::flip) memory.spare.push_back(reserve(" optimizer states, spare"));
     buckets += layout.buckets();
   }
   const bool on_host = options.step == StepPlace::host;
@@ -52,43 +55,63 @@ StateTier::StateTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::S
       memory_(memory),
       arena_(&arena) {
   expect(options.step == StepPlace::device || !on_device(), "states on the device are stepped on the host");
-  for (const UnitState& unit : states.all()) layouts_.push_back(layout_of(unit, states.separate_master()));
+  expect(options.commit == Commit::wait || (!on_device() && states.separate_master()),
+         "spare copies of states without master weights of their own");
+  for (const UnitState& unit : states.all()) {
+    layouts_.push_back(layout_of(unit, states.separate_master()));
+    flipped_.emplace_back(unit.cut.buckets());
+  }
 }
 
 std::span<std::byte> StateTier::slot(std::size_t index) const {
   return {arena_->slot(*memory_.slots, index), memory_.slot_bytes};
 }
 
-std::byte* StateTier::record(const Bucket& bucket, std::size_t slot_index) const {
-  if (!stays()) return slot(slot_index).data();
-  return tiers_->memory(memory_.regions[bucket.unit]).data() + layouts_[bucket.unit].record_offset(bucket.index);
+offload::TierRegion StateTier::region(const Bucket& bucket, Copy copy) const {
+  const bool first = flipped_[bucket.unit][bucket.index] == (copy == Copy::spare);
+  return first ? memory_.regions[bucket.unit] : memory_.spare[bucket.unit];
 }
 
-void StateTier::fetch(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
+std::byte* StateTier::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
+  if (!stays()) return slot(slot_index).data();
+  return tiers_->memory(region(bucket, to)).data() + layouts_[bucket.unit].record_offset(bucket.index);
+}
+
+void StateTier::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
+  if (stays() && to == Copy::counts) return done();
+  bring(bucket, {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)}, done);
+}
+
+void StateTier::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
   if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
-  const auto region = memory_.regions[bucket.unit];
-  const std::span<std::byte> to = slot(slot_index).first(layout.record_bytes(bucket.index));
+  const std::size_t bytes = (layout.end(bucket.index) - layout.begin(bucket.index)) * sizeof(float);
+  bring(bucket, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
+}
+
+void StateTier::bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done) {
+  const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index);
   if (options_.step == StepPlace::host) {
-    tiers_->fetch_to_host(region, layout.record_offset(bucket.index), to, done);
+    tiers_->fetch_to_host(region(bucket, Copy::counts), offset, to, done);
   } else {
-    tiers_->fetch(region, layout.record_offset(bucket.index), to, done);
+    tiers_->fetch(region(bucket, Copy::counts), offset, to, done);
   }
 }
 
-void StateTier::store(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
+void StateTier::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
   if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
-  const auto region = memory_.regions[bucket.unit];
   const std::span<std::byte> from = slot(slot_index).first(layout.record_bytes(bucket.index));
   if (options_.step == StepPlace::host) {
-    tiers_->store_from_host(region, layout.record_offset(bucket.index), from, done);
+    tiers_->store_from_host(region(bucket, to), layout.record_offset(bucket.index), from, done);
   } else {
-    tiers_->store(region, layout.record_offset(bucket.index), from, done);
+    tiers_->store(region(bucket, to), layout.record_offset(bucket.index), from, done);
   }
 }
 
-std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t slot_index) const {
+void StateTier::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
+
+std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t slot_index, Copy to) const {
   const UnitState& unit = states_->all()[bucket.unit];
   const bool at_once = unit.cut.buckets() == 1 && unit.parameters.range.contains(unit.optimizer);
   const bool separate_master = states_->separate_master();
@@ -104,7 +127,7 @@ std::vector<StateTier::Run> StateTier::runs(const Bucket& bucket, std::size_t sl
     } else {
       const auto array = [&](std::size_t which) {
         const std::size_t begin = layouts_[bucket.unit].array_offset(bucket.index, which);
-        return reinterpret_cast<float*>(record(bucket, slot_index) + begin) + offset;
+        return reinterpret_cast<float*>(record(bucket, slot_index, to) + begin) + offset;
       };
       run.weights = separate_master ? array(0) : reinterpret_cast<float*>(unit.parameters.at(range.begin));
       run.m = array(separate_master ? 1 : 0);
@@ -139,7 +162,7 @@ void StateTier::load_next(std::size_t u, std::size_t index) {
   auto* values = reinterpret_cast<float*>(host_.data());
   const std::size_t piece = host_.bytes() / sizeof(float);
   if (!stays()) runtime::fill_zero(compute_, slot(0).data(), memory_.slot_bytes);
-  for (const Run& run : runs({u, index}, 0)) {
+  for (const Run& run : runs({u, index}, 0, Copy::counts)) {
     const std::size_t first = run.range.begin, last = std::min(first + run.range.count, unit.spec->elements());
     for (std::size_t begin = first; begin < last; begin += piece) {
       const std::size_t count = std::min(piece, last - begin);
@@ -149,7 +172,7 @@ void StateTier::load_next(std::size_t u, std::size_t index) {
     }
   }
   compute_.synchronize();
-  store({u, index}, 0, [this, u, index] { load_next(u, index + 1); });
+  store({u, index}, 0, Copy::counts, [this, u, index] { load_next(u, index + 1); });
 }
 
 void StateTier::read(std::size_t u, std::size_t begin, std::span<float> out, runtime::Handler done) {
@@ -176,11 +199,13 @@ void StateTier::read(std::size_t u, std::size_t begin, std::span<float> out, run
   const Range slice = unit.cut.slice(index);
   const std::size_t count = std::min(out.size(), slice.begin + slice.count - in_piece);
   const std::size_t in_record = (number * slice.count + in_piece - slice.begin) * sizeof(float);
-  if (stays()) return copy_out(reinterpret_cast<const float*>(record({u, index}, 0) + in_record), count);
+  if (stays()) {
+    return copy_out(reinterpret_cast<const float*>(record({u, index}, 0, Copy::counts) + in_record), count);
+  }
   const std::size_t first_block = in_record / offload::Tier::block_bytes * offload::Tier::block_bytes;
   const std::size_t bytes =
       offload::Tier::whole_blocks(in_record - first_block + count * sizeof(float));
-  tiers_->fetch(memory_.regions[u], layouts_[u].record_offset(index) + first_block, slot(0).first(bytes),
+  tiers_->fetch(region({u, index}, Copy::counts), layouts_[u].record_offset(index) + first_block, slot(0).first(bytes),
                 [this, copy_out, in_record, first_block, count] {
                   copy_out(reinterpret_cast<const float*>(slot(0).data() + (in_record - first_block)), count);
                 });

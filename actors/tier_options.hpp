@@ -12,12 +12,19 @@ using offload::TierKind;
 /// Where AdamW computes: states come to the device (Myelin §V-B), or gradients to the host, where the states are.
 enum class StepPlace { device, host };
 
+/// What becomes of states off the device where a step must wait for an answer of all ranks.
+enum class Commit {
+  wait,  ///< they are stepped after it
+  flip,  ///< they are stepped into spare copies before it, as if nothing were clipped; twice their memory in the tier
+};
+
 struct TierOptions {
   TierKind parameters = TierKind::device;  ///< as layers read them, between their uses
   TierKind gradients = TierKind::device;   ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;   ///< master weights and moments
   TierKind activations = TierKind::device; ///< checkpoints, between the passes of their microbatch
   StepPlace step = StepPlace::device;      ///< host: `optimizer` is not the device
+  Commit commit = Commit::wait;            ///< flip: likewise, and layers do not read the master weights themselves
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
   std::size_t depth = 3;                                ///< buckets on the device at a time

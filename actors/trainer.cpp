@@ -179,7 +179,7 @@ void Trainer::begin_step() {
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::hangs) return;
 
   phases_missing_ = 2;
-  optimizer_->begin(plan_.optimizer_options.every_step_counts ? std::optional(adamw_of_step(1.0)) : std::nullopt);
+  optimizer_->begin(adamw_of_step(1.0));
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
   const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
   sync_->start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });

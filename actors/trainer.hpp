@@ -69,6 +69,7 @@ class Trainer {
   [[nodiscard]] bool stopped_early() const noexcept { return stopped_early_; }
 
   [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const Optimizer::Answers& answers() const noexcept { return optimizer_->answers(); }
   [[nodiscard]] runtime::Trace& trace() noexcept { return trace_; }
   [[nodiscard]] runtime::StreamView compute() noexcept { return *compute_; }
   /// Whether the device has work of a batch, or samples are being read, so that silence of others is not what this rank

@@ -23,9 +23,10 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
     case MemoryKind::gradients:
       return fmt::format("of a batch, {}", to_string(options.precision.gradient));
     case MemoryKind::optimizer:
-      return actors::separate_master(options.precision, options.tiers.parameters)
-                 ? "master weights and two moments, fp32"
-                 : "two moments, fp32";
+      if (!actors::separate_master(options.precision, options.tiers.parameters)) return "two moments, fp32";
+      return options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options)
+                 ? "master weights and two moments, fp32, and a spare copy"
+                 : "master weights and two moments, fp32";
     case MemoryKind::activations:
       return "of the microbatches in flight, and gradients between layers";
     case MemoryKind::messages:

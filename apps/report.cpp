@@ -57,8 +57,53 @@ std::string answer_line(const TrainOptions& options, const std::vector<actors::R
     const runtime::MemoryItem& item = stage.memory.items()[slots->index];
     most = std::max(most, item.slots * item.slot_bytes);
   }
-  return waits + (most == 0 ? std::string("; no memory is needed for that\n")
-                            : fmt::format(", with up to {} of states fetched meanwhile\n", runtime::format_bytes(most)));
+  std::size_t copy = 0;
+  for (const actors::RankPlan& stage : stages) {
+    std::size_t bytes = 0;
+    for (const offload::TierRegion& region : stage.optimizer_memory.states.regions) {
+      bytes += stage.tiers.items()[region.index].bytes;
+    }
+    copy = std::max(copy, bytes);
+  }
+  const std::string spare = fmt::format("{} a rank in the {} tier", runtime::format_bytes(copy),
+                                        offload::to_string(options.tiers.optimizer));
+  const std::string name = clips ? "clipping" : "loss scaling";
+  if (options.tiers.commit == actors::Commit::flip) {
+    return fmt::format("{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
+                       "--optimizer-commit wait needs none, and steps after the norm of all gradients\n",
+                       name, spare, clips ? "nothing is clipped" : "nothing overflows");
+  }
+  waits += most == 0 ? std::string("; no memory is needed for that")
+                     : fmt::format(", with up to {} of states fetched meanwhile", runtime::format_bytes(most));
+  if (!stages.front().states->separate_master()) return waits + '\n';
+  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that\n", waits, spare);
+}
+
+/// What was left to do once all ranks knew that a step counts.
+std::string after_answers(const std::vector<RankTotals>& ranks, actors::Commit commit) {
+  const auto seconds = [](const RankTotals& rank) {
+    return rank.answers.steps == 0 ? 0.0 : rank.answers.seconds / static_cast<double>(rank.answers.steps);
+  };
+  double slowest = 0;
+  std::int64_t ahead = 0, buckets = 0;
+  for (const RankTotals& rank : ranks) {
+    slowest = std::max(slowest, seconds(rank));
+    ahead += rank.answers.buckets_ahead;
+    buckets += rank.answers.buckets;
+  }
+  const auto& answers = ranks.front().answers;
+  if (answers.steps == 0) return {};
+  std::string text =
+      fmt::format("after the norm of all gradients a step took up to {:.1f} ms on average, beside the next step's passes\n",
+                  1e3 * slowest);
+  if (commit == actors::Commit::flip) {
+    text += fmt::format("of {} steps {} flipped, with {:.0f}% of their buckets stepped ahead; {} were clipped and stepped "
+                        "again, {} skipped\n",
+                        answers.steps, answers.flipped,
+                        buckets > 0 ? 100 * static_cast<double>(ahead) / static_cast<double>(buckets) : 0.0,
+                        answers.again, answers.skipped);
+  }
+  return text;
 }
 
 /// What --bucket-size comes to: the units' own sizes may say less, and the granule of their pieces more.
@@ -133,8 +178,10 @@ std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
 }
 
-RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime::MemoryPlan& memory) {
+RankTotals totals_of(actors::Trainer& trainer, double seconds) {
   using runtime::SpanKind;
+  const runtime::Trace& trace = trainer.trace();
+  const runtime::MemoryPlan& memory = trainer.plan().memory;
   return {.seconds = seconds,
           .forward = trace.seconds(SpanKind::forward),
           .backward = trace.seconds(SpanKind::backward),
@@ -145,7 +192,8 @@ RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime:
           .send = trace.seconds(SpanKind::send),
           .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
                            memory.bytes(MemorySpace::host),
-          .peak_resident_bytes = runtime::peak_resident_bytes()};
+          .peak_resident_bytes = runtime::peak_resident_bytes(),
+          .answers = trainer.answers()};
 }
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
@@ -176,6 +224,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     text += fmt::format("stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches is {:.1f}%\n",
                         100 * (1 - computed / total), microbatches, 100 * bubble);
   }
+  if (!actors::every_step_counts(options)) text += after_answers(ranks, options.tiers.commit);
   return text;
 }
 

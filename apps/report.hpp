@@ -1,10 +1,9 @@
 // The tables that a run shows at its start and its end.
 #pragma once
 
-#include "actors/rank_plan.hpp"
+#include "actors/trainer.hpp"
 #include "apps/train_options.hpp"
 #include "models/architecture.hpp"
-#include "runtime/trace.hpp"
 
 #include <string>
 #include <vector>
@@ -23,8 +22,9 @@ struct RankTotals {
   double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0, send = 0;
   std::size_t planned_bytes = 0;
   std::size_t peak_resident_bytes = 0;  ///< so far, MPI, libraries and mapped data included
+  actors::Optimizer::Answers answers;
 };
-[[nodiscard]] RankTotals totals_of(const runtime::Trace& trace, double seconds, const runtime::MemoryPlan& memory);
+[[nodiscard]] RankTotals totals_of(actors::Trainer& trainer, double seconds);
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

@@ -52,6 +52,7 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.tiers.bucket_elements = static_cast<std::size_t>(options.tiers.bucket_elements);
   result.tiers.chunk_buckets = static_cast<std::size_t>(options.tiers.chunk_buckets);
   result.tiers.step = options.tiers.step;
+  result.tiers.commit = options.tiers.commit;
   result.tiers.files.directories = nvme_directories(options.tiers);
   result.tiers.files.checksums = options.tiers.checksums;
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
@@ -382,7 +383,7 @@ void Run::commit_weights() {
 }
 
 void Run::collect() {
-  const RankTotals totals = totals_of(trainer_->trace(), trained_seconds_, trainer_->plan().memory);
+  const RankTotals totals = totals_of(*trainer_, trained_seconds_);
   actors::gather(transport_, std::string(reinterpret_cast<const char*>(&totals), sizeof totals),
                  [this](std::vector<std::string> blocks) {
                    for (const std::string& block : blocks) {

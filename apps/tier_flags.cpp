@@ -107,6 +107,10 @@ void declare_tiers(OptionTable& table, TierOptions& tiers) {
   table.add({"optimizer-step", "NAME", "where AdamW computes on states that live off the device: device or host",
              choice<actors::StepPlace>(
                  tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
+  table.add({"optimizer-commit", "NAME",
+             "states off the device, where clipping or loss scaling wants an answer of all ranks: wait for it, or flip "
+             "to spare copies that were stepped before it",
+             choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 
 void resolve_tiers(TierOptions& tiers, bool checkpoints, const OptionTable& table) {

@@ -24,6 +24,7 @@ struct TierOptions {
   int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
   int chunk_buckets = 2;                   ///< of a reduction; 0: all
   actors::StepPlace step = actors::StepPlace::device;
+  actors::Commit commit = actors::Commit::wait;
 };
 
 /// Adds the concern "Memory tiers", bound to `tiers`, which outlives the table.

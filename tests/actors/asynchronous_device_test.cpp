@@ -41,12 +41,21 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
   const auto stepped_on_host = [](TierKind kind) {
     return actors::TierOptions{.gradients = kind, .optimizer = kind, .step = actors::StepPlace::host};
   };
+  const auto flipped = [](TierKind gradients, actors::StepPlace step) {
+    return actors::TierOptions{.parameters = TierKind::host,
+                               .gradients = gradients,
+                               .optimizer = TierKind::nvme,
+                               .step = step,
+                               .commit = actors::Commit::flip};
+  };
   for (const auto& [threads, tiers] : {std::pair{1, actors::TierOptions{}},
                                        {3, {}},
                                        {1, {.parameters = TierKind::host}},
                                        {1, {.parameters = TierKind::nvme}},
                                        {1, stepped_on_host(TierKind::host)},
-                                       {2, stepped_on_host(TierKind::nvme)}}) {
+                                       {2, stepped_on_host(TierKind::nvme)},
+                                       {1, flipped(TierKind::device, actors::StepPlace::device)},
+                                       {2, flipped(TierKind::nvme, actors::StepPlace::host)}}) {
     CAPTURE(threads);
     CAPTURE(to_string(tiers.parameters));
     CAPTURE(to_string(tiers.gradients));

@@ -130,6 +130,88 @@ TEST_CASE("steps on the host give the bits of steps on the device") {
   }
 }
 
+namespace {
+
+/// Bounds of the norm that clip no step of such a job, some, and all.
+std::vector<double> bounds(const models::GptOptions& gpt, actors::TrainerOptions options) {
+  options.tiers = {};
+  options.clip = 1e6;
+  std::vector<double> norms;
+  for (const actors::StepResult& step : run_simulated(gpt, options, 1).steps) norms.push_back(step.gradient_norm);
+  std::sort(norms.begin(), norms.end());
+  return {1e6, norms[norms.size() / 2], 1e-3};
+}
+
+}  // namespace
+
+TEST_CASE("states that flip train the bits of those that wait, clipped never, sometimes or always") {
+  std::uint64_t seed = 0;
+  for (const auto& [dtype, parameters] : {std::pair{DType::bf16, TierKind::device}, {DType::f32, TierKind::host}}) {
+    const auto gpt = gpt_of(dtype);
+    for (const auto& [g_inter, g_data] : {std::pair{1, 2}, {2, 2}}) {
+      auto options = run_of(gpt, g_inter, g_data);
+      options.steps = 4;
+      options.eval_every = 2;
+      options.eval_batches = 1;
+      const auto all = bounds(gpt, options);
+      for (std::size_t b = 0; b < all.size(); ++b) {
+        options.clip = all[b];
+        options.tiers = {};
+        const auto waits = run_simulated(gpt, options, 1);
+        for (const auto step : {actors::StepPlace::device, actors::StepPlace::host}) {
+          for (const std::size_t bucket : {512, 1 << 20}) {
+            ++seed;
+            if (watched && seed % 3 != 0) continue;
+            CAPTURE(options.clip);
+            CAPTURE(bucket);
+            options.tiers = cut(bucket, 1 + seed % 3, TierKind::host);
+            options.tiers.depth = 1 + seed / 3 % 3;
+            options.tiers.parameters = parameters;
+            options.tiers.step = step;
+            options.tiers.commit = actors::Commit::flip;
+            const auto device = seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
+            const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+            check_same_bits(waits, flips);
+            CHECK(flips.answers.flipped + flips.answers.again == 4);
+            CHECK((flips.answers.flipped > 0) == (b < 2));
+            CHECK((flips.answers.again > 0) == (b > 0));
+            CHECK((flips.answers.buckets_ahead > 0) == (b < 2));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("states flip with every sharding, also where gradients come to them from other ranks or a tier") {
+  std::uint64_t seed = 0;
+  const auto gpt = gpt_of(DType::bf16);
+  for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
+    for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
+                             "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
+      CAPTURE(std::string(name));
+      CAPTURE(g_inter);
+      auto options = run_of(gpt, g_inter, g_data);
+      options.sharding = collectives::parse_sharding(name);
+      options.clip = bounds(gpt, options)[1];
+      const auto waits = run_simulated(gpt, options, 1);
+      for (const auto gradients : {TierKind::device, TierKind::host}) {
+        ++seed;
+        if (watched && seed % 2 == 0) continue;
+        options.tiers = cut(512, 1 + seed % 3, TierKind::host);
+        options.tiers.gradients = gradients;
+        options.tiers.parameters = (seed + 1) / 2 % 2 == 0 ? TierKind::device : TierKind::host;
+        options.tiers.commit = actors::Commit::flip;
+        const auto device = seed % 3 == 0 ? Devices::inline_ : Devices::delayed;
+        const auto flips = run_simulated(gpt, options, seed, {}, 1 << 20, device);
+        check_same_bits(waits, flips);
+        CHECK(flips.answers.flipped > 0);
+        CHECK(flips.answers.again > 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("a step that overflows in its last bucket leaves states and parameters alone, however they are cut") {
   const auto gpt = gpt_of(DType::f16);
   auto options = run_of(gpt, 2, 2);
@@ -148,6 +230,13 @@ TEST_CASE("a step that overflows in its last bucket leaves states and parameters
       for (const auto states : {TierKind::device, TierKind::host}) {
         options.tiers = cut(512, 1, states);
         check_same_bits(at_once, run_simulated(gpt, options, 3, {}, 1 << 20, Devices::delayed));
+        if (states == TierKind::device) continue;
+        options.tiers.commit = actors::Commit::flip;
+        const auto flips = run_simulated(gpt, options, 4, {}, 1 << 20, Devices::delayed);
+        check_same_bits(at_once, flips);
+        CHECK(flips.answers.skipped == std::count_if(at_once.steps.begin(), at_once.steps.end(),
+                                                     [](const actors::StepResult& step) { return step.skipped; }));
+        CHECK((flips.answers.flipped > 0 || clip > 0));
       }
     }
   }
@@ -177,16 +266,25 @@ class WatchedTransport final : public runtime::Transport {
   std::function<void()> sends_;
 };
 
-/// The most units of rank 0 that one step had changed when the rank still sent gradients of others.
-std::size_t stepped_before_all_is_reduced(double clip, TierKind states) {
-  const models::GptOptions gpt{.layers = 12, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
+struct Stepped {
+  std::size_t before = 0;  ///< the most units that had changed when the rank still sent gradients of others
+  std::int64_t ahead = 0;  ///< buckets that were stepped before the answer
+};
+
+/// What one step of rank 0 did before all gradients were reduced.
+Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Commit commit = actors::Commit::wait) {
+  const auto dtype = commit == actors::Commit::flip ? DType::bf16 : DType::f32;
+  const models::GptOptions gpt{.layers = 12, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8,
+                               .precision = {dtype, DType::f32}};
   const auto architecture = models::make_gpt(gpt);
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
   auto options = tests::small_run();
   options.steps = 1;
   options.grid = {1, 2};
   options.clip = clip;
+  options.precision = gpt.precision;
   options.tiers = cut(std::size_t{1} << 20, 1, states);
+  options.tiers.commit = commit;
   runtime::Simulation simulation(2, {.seed = 3});
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<WatchedTransport>> transports;
@@ -221,16 +319,23 @@ std::size_t stepped_before_all_is_reduced(double clip, TierKind states) {
                                                   .done = [&simulation, r] { simulation.loop(r).stop(); }});
   }
   simulation.run();
-  return most;
+  return {most, trainers[0]->answers().buckets_ahead};
 }
 
 }  // namespace
 
 TEST_CASE("where every step counts, chunks are stepped before later ones are reduced; with clipping none is") {
   for (const auto states : {TierKind::device, TierKind::host}) {
-    CHECK(stepped_before_all_is_reduced(0.0, states) > 6);
-    CHECK(stepped_before_all_is_reduced(1.0, states) == 0);
+    CHECK(stepped_before_all_is_reduced(0.0, states).before > 6);
+    CHECK(stepped_before_all_is_reduced(1.0, states).before == 0);
   }
+}
+
+TEST_CASE("states that flip are stepped before all chunks are reduced, and layers see nothing of it") {
+  const Stepped unclipped = stepped_before_all_is_reduced(1e6, TierKind::host, actors::Commit::flip);
+  CHECK(unclipped.before == 0);
+  CHECK(unclipped.ahead > 6);
+  CHECK(stepped_before_all_is_reduced(1e-6, TierKind::host, actors::Commit::flip).ahead == 0);
 }
 
 TEST_CASE("gradients that are not finite end the job where every step counts") {
@@ -267,5 +372,13 @@ TEST_CASE("off the device a rank keeps buckets of states only, and the tier what
     for (const actors::UnitState& unit : plan.states->all()) elements += unit.optimizer.count;
     CHECK(plan.tiers.bytes(TierKind::host) >= elements * bytes);
     CHECK(plan.tiers.bytes(TierKind::host) < elements * bytes + plan.states->all().size() * 4096);
+    if (dtype == DType::f32) continue;
+    options.tiers.commit = actors::Commit::flip;
+    const auto flips = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    CHECK(flips.tiers.bytes(TierKind::host) == 2 * plan.tiers.bytes(TierKind::host));
+    CHECK(flips.memory.bytes(MemorySpace::device) == plan.memory.bytes(MemorySpace::device));
+    options.clip = 0;  // every step counts
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 0).tiers.bytes(TierKind::host) ==
+          plan.tiers.bytes(TierKind::host));
   }
 }

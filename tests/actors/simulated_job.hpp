@@ -56,6 +56,7 @@ struct JobResult {
   std::vector<double> evaluations;                  ///< of rank 0
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
   std::uint64_t handlers = 0;
+  actors::Optimizer::Answers answers;  ///< of rank 0
 };
 
 enum class Devices { inline_, delayed };
@@ -129,6 +130,7 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   std::map<std::string, std::vector<bool>> have;
   result.handlers = simulation.handlers_run();
   result.steps = steps[0];
+  result.answers = trainers[0]->answers();
   for (int r = 0; r < ranks; ++r) {
     const auto& mine = steps[static_cast<std::size_t>(r)];
     expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(), result.steps.size());

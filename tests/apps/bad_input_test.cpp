@@ -142,6 +142,9 @@ TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refu
   check_refused(2, {"--optimizer-tier", "nvme", "--nvme", "/not/there"}, {"/not/there"});
   check_refused(2, {"--activation-tier", "nvme", "--recompute", "1"}, {"--activation-tier nvme", "--nvme"});
   check_refused(2, {"--optimizer-step", "host"}, {"--optimizer-step host", "--optimizer-tier"});
+  check_refused(2, {"--optimizer-commit", "flip"}, {"--optimizer-commit flip", "--optimizer-tier host"});
+  check_refused(2, {"--optimizer-commit", "flip", "--optimizer-tier", "host", "--precision", "fp32"},
+                {"--optimizer-commit flip", "--precision bf16"});
   check_refused(2, {"--chunk-buckets", "none"}, {"--chunk-buckets", "none", "all"});
   check_refused(2, {"--optimizer-tier", "disk"}, {"--optimizer-tier", "disk", "nvme"});
 }

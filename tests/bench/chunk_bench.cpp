@@ -1,10 +1,12 @@
 // The data-parallel and optimizer phase of a batch without its passes (Myelin §V-C, Figure 8): gradients of all units
 // are there at once. Its parts alone, and both in chunks of k buckets, with and without waiting for the norm.
 //
-//   mpirun -n 2 chunk_bench [DIR[,DIR…]|- [layers [hidden [bucket elements [repeats [step]]]]]]
+//   mpirun -n 2 chunk_bench [DIR[,DIR…]|- [layers [hidden [bucket elements [repeats [step [precision]]]]]]]
 //
-// DIR keeps states of the nvme cases, "-": none; step: device or host. Rank 0 prints one JSON line per case; seconds
-// are medians of the slowest rank, parts and whole in turns. `over_longer`: the whole over the longer one of its parts.
+// DIR keeps states of the nvme cases, "-": none; step: device or host; precision: fp32 or bf16, which has the cases
+// where states flip too, unclipped and clipped. Rank 0 prints one JSON line per case; seconds are medians of the
+// slowest rank, parts and whole in turns. `over_longer`: the whole over the longer one of its parts;
+// `after_answer_seconds`: of the whole, what came after the norm; `tier_bytes`: of a rank.
 #include "actors/trainer.hpp"
 #include "models/gpt.hpp"
 #include "runtime/asio_loop.hpp"
@@ -70,22 +72,26 @@ class Phase {
   [[nodiscard]] std::size_t chunks() const { return plan_.chunks.chunks.size(); }
   [[nodiscard]] std::size_t buckets() const { return plan_.chunks.bundles.size(); }
 
+  [[nodiscard]] std::size_t tier_bytes(TierKind kind) const { return plan_.tiers.bytes(kind); }
+
   /// Seconds on this rank, and the optimizer's states where they belong afterwards.
-  double run(bool reduces, bool steps) {
+  double run(bool reduces, bool steps, bool clipped) {
     steps_ = steps;
     missing_ = (reduces ? 1 : 0) + (steps ? 1 : 0);
     ++step_;
     session_->barrier();
     const auto begin = Clock::now();
-    const bool counts = plan_.optimizer_options.every_step_counts;
     const runtime::AdamWOptions adamw{.learning_rate = 1e-6, .step = step_};
-    if (steps) optimizer_->begin(counts ? std::optional(adamw) : std::nullopt);
+    if (steps) optimizer_->begin(adamw);
     const auto part_done = [this] {
       if (--missing_ == 0) loop_->stop();
     };
-    const auto conclude = [this, adamw, part_done] {
-      if (steps_) optimizer_->step(adamw, part_done);
+    const auto conclude = [this, adamw, clipped, part_done] {
+      runtime::AdamWOptions answered = adamw;
+      if (clipped) answered.gradient_scale = 0.5;
+      if (steps_) optimizer_->step(answered, part_done);
     };
+    const double after_answers = optimizer_->answers().seconds;
     if (reduces) {
       sync_->start(1, [conclude, part_done] {
         conclude();
@@ -101,8 +107,12 @@ class Phase {
       conclude();
     }
     loop_->run();
+    after_answer_ = optimizer_->answers().seconds - after_answers;
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
+
+  /// Of the last run().
+  [[nodiscard]] double after_answer() const { return after_answer_; }
 
   [[nodiscard]] double slowest(double seconds) const {
     return static_cast<double>(session_->largest(static_cast<long long>(seconds * 1e9))) * 1e-9;
@@ -123,6 +133,15 @@ class Phase {
   std::int64_t step_ = 0;
   bool steps_ = false;
   int missing_ = 0;
+  double after_answer_ = 0;
+};
+
+/// What becomes of steps, in words.
+struct Case {
+  const char* counts;
+  double clip = 0;
+  Commit commit = Commit::wait;
+  bool clipped = false;
 };
 
 void run(runtime::MpiSession& session, const std::vector<std::string>& arguments) {
@@ -133,10 +152,15 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
   const int repeats = number(4, 5);
   models::GptOptions gpt{.layers = number(1, 4), .hidden = number(2, 512), .heads = 8, .vocab_size = 512,
                          .sequence_length = 8};
+  const bool half = arguments.size() > 6 && arguments[6] == "bf16";
+  if (half) gpt.precision.compute = runtime::DType::bf16;
+  std::vector<Case> cases{{"always"}, {"after the norm", 1}};
+  if (half) cases.insert(cases.end(), {{"by flip", 1, Commit::flip}, {"by flip, clipped", 1, Commit::flip, true}});
   const auto architecture = models::make_gpt(gpt);
   TrainerOptions options;
   options.grid = {1, session.ranks()};
   options.batch_size = session.ranks();
+  options.precision = gpt.precision;
   options.node_of = session.nodes();
   options.tiers.bucket_elements = static_cast<std::size_t>(number(3, 1 << 18));
   options.tiers.step = arguments.size() > 5 && arguments[5] == "host" ? StepPlace::host : StepPlace::device;
@@ -147,8 +171,9 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
   for (const auto kind : {TierKind::host, TierKind::nvme}) {
     if (kind == TierKind::nvme && directories == "-") continue;
     options.tiers.optimizer = kind;
-    for (const double clip : {0.0, 1.0}) {
+    for (const auto& [counts, clip, commit, clipped] : cases) {
       options.clip = clip;
+      options.tiers.commit = commit;
       for (const std::size_t k : {1, 2, 4, 8, 0}) {
         options.tiers.chunk_buckets = k;
         runtime::AsioLoop loop;
@@ -156,24 +181,28 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
         const auto device = runtime::make_cpu_device({.threads = 1});
         device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
         Phase phase(session, loop, transport, *device, architecture, options);
-        std::vector<double> reduction, step, both;
+        std::vector<double> reduction, step, both, after_answer;
         for (int r = 0; r <= repeats; ++r) {
-          const double seconds[] = {phase.slowest(phase.run(true, false)), phase.slowest(phase.run(false, true)),
-                                    phase.slowest(phase.run(true, true))};
+          const double seconds[] = {phase.slowest(phase.run(true, false, false)),
+                                    phase.slowest(phase.run(false, true, clipped)),
+                                    phase.slowest(phase.run(true, true, clipped)), phase.slowest(phase.after_answer())};
           if (r == 0) continue;  // warms up
           reduction.push_back(seconds[0]);
           step.push_back(seconds[1]);
           both.push_back(seconds[2]);
+          after_answer.push_back(seconds[3]);
         }
         if (session.rank() != 0) continue;
         const double longer = std::max(median(reduction), median(step));
-        fmt::print(R"({{"bench":"chunks","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},"buckets":{},)"
+        fmt::print(R"({{"bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
+                   R"("buckets":{},"tier_bytes":{},"after_answer_seconds":{:.4f},)"
                    R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
                    R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
                    "\n",
-                   to_string(kind), options.tiers.step == StepPlace::host ? "host" : "device",
-                   clip > 0 ? "after the norm" : "always", k == 0 ? "all" : std::to_string(k), phase.chunks(),
-                   phase.buckets(), median(reduction), median(step), median(both), median(both) / longer,
+                   half ? "bf16" : "fp32", to_string(kind),
+                   options.tiers.step == StepPlace::host ? "host" : "device", counts,
+                   k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
+                   median(after_answer), median(reduction), median(step), median(both), median(both) / longer,
                    (median(reduction) + median(step)) / longer);
         std::fflush(stdout);
       }
