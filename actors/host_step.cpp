@@ -3,6 +3,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace ranvier::actors {
@@ -30,7 +31,10 @@ HostStep::HostStep(runtime::EventLoop& loop, runtime::Device& device, const Unit
                    const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop), states_(&states), memory_(memory), arena_(&arena) {
   if (device.kind() != runtime::DeviceKind::inline_) {
-    host_ = runtime::make_cpu_device({.threads = device.threads()});
+    // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
+    const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    host_ = runtime::make_cpu_device(
+        {.threads = device.kind() == runtime::DeviceKind::cuda ? cores : device.threads()});
     host_->on_failure([&loop](std::exception_ptr error) { loop.stop(error); });
   }
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);

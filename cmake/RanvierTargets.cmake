@@ -77,7 +77,11 @@ function(ranvier_tests room)
 endfunction()
 
 # ranvier_gpu_test(<name> <target>): one ctest test that needs a GPU; exit code 77 says that there is none.
+if(RANVIER_WITH_CUDA)
+  add_custom_target(gpu_tests)  # all of them
+endif()
 function(ranvier_gpu_test name target)
+  add_dependencies(gpu_tests ${target})
   add_test(NAME "gpu: ${name}" COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties("gpu: ${name}" PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 600)
 endfunction()

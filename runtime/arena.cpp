@@ -200,7 +200,12 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
 
   std::array<std::byte*, spaces.size()> base{};
   for (std::size_t i = 0; i < allocated_spaces; ++i) {
-    buffers_.push_back(device.allocate(plan.bytes(spaces[i]), spaces[i]));
+    try {
+      buffers_.push_back(device.allocate(plan.bytes(spaces[i]), spaces[i]));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::memory) fail(ErrorCode::memory, "{}{}", plan.table(), error.what());
+      throw;
+    }
     base[i] = buffers_.back().data();
   }
 

@@ -111,6 +111,21 @@ TEST_CASE("a plan beyond the budget is refused with its table and what would hel
   CHECK(device->used_bytes() == 0);
 }
 
+TEST_CASE("a plan that the system has no memory for is refused with its table") {
+  const auto device = make_inline_device();
+  MemoryPlan plan;
+  plan.add({MemoryKind::messages, MemorySpace::pinned, "more than there is", std::size_t{1} << 48, 1});
+  std::string message;
+  try {
+    const Arena arena(*device, plan);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::memory);
+    message = error.what();
+  }
+  CHECK(message.find("more than there is") != std::string::npos);
+  CHECK(message.find("the system refused") != std::string::npos);
+}
+
 TEST_CASE("the table shows every item and the sums, in aligned columns") {
   MemoryPlan plan;
   plan.add({MemoryKind::messages, MemorySpace::pinned, "staging", 2048, 2});
