@@ -1,5 +1,6 @@
 #include "models/gpt.hpp"
 #include "runtime/error.hpp"
+#include "tests/models/every_device.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_gpt.hpp"
 #include "tests/seeds.hpp"
@@ -37,10 +38,15 @@ GptOptions small_options(float dropout = 0, Precision precision = {}) {
           .precision = precision};
 }
 
+/// Where the program is for a GPU, that.
 std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
+  if (on_gpu_here()) return tests::make_device();
   return at_once ? runtime::make_inline_device({.threads = threads})
                  : runtime::make_cpu_device({.threads = threads});
 }
+
+/// Sums of products have other orders for other shapes on a GPU.
+double allowed(double error) { return on_gpu_here() ? 4 * error : error; }
 
 double norm(const std::vector<double>& values) {
   double sum = 0;
@@ -146,14 +152,14 @@ TEST_CASE("tiles compute what the whole computes, but for the order of sums") {
           error.push_back(output[i] - expected[i]);
           values.push_back(expected[i]);
         }
-        CHECK(norm(error) <= 1e-6 * norm(values));
+        CHECK(norm(error) <= allowed(1e-6) * norm(values));
       }
       const auto gradients = tiled.gradients_by_name();
       for (const auto& [name, expected] : whole.gradients_by_name()) {
         CAPTURE(name);
         std::vector<double> error;
         for (std::size_t i = 0; i < expected.size(); ++i) error.push_back(gradients.at(name)[i] - expected[i]);
-        CHECK(norm(error) <= 2e-6 * norm(expected) + 1e-9);
+        CHECK(norm(error) <= allowed(2e-6) * norm(expected) + 1e-9);
       }
     }
   }
@@ -258,18 +264,19 @@ TEST_CASE("gradients of microbatches add up to those of all samples at once, a s
       sum += apart.forward(made_up_samples(options, first, count), factor);
       apart.backward(first != 10);
     }
-    CHECK(sum == doctest::Approx(loss).epsilon(1e-7));
+    CHECK(sum == doctest::Approx(loss).epsilon(allowed(1e-7)));
     const auto expected = together.gradients_by_name();
     for (const auto& [name, gradient] : apart.gradients_by_name()) {
       CAPTURE(name);
       std::vector<double> error;
       for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(name)[i]);
-      CHECK(norm(error) <= 2e-6 * norm(expected.at(name)));
+      CHECK(norm(error) <= allowed(2e-6) * norm(expected.at(name)));
     }
   }
 }
 
 TEST_CASE("a sample's activations and gradients do not depend on the microbatch it is in") {
+  if (on_gpu_here()) return;  // its products are rounded otherwise for other numbers of rows
   for (const auto& [dtype, tile] :
        {std::pair{DType::f32, 1}, {DType::bf16, 1}, {DType::f32, 4}, {DType::bf16, 3}}) {
     GptOptions options{.layers = 1,
@@ -330,6 +337,7 @@ TEST_CASE("padded rows of the token table take no part: neither in the loss nor 
 }
 
 TEST_CASE("memory planned for fewer threads than the device has is an error, not an overrun") {
+  if (on_gpu_here()) return;  // it has one
   const auto device = device_of(3, true);
   const GptOptions options = small_options();
   const Architecture gpt = make_gpt(options);

@@ -1,11 +1,13 @@
 // Runs an architecture's layers on a device, microbatch by microbatch, without ranks: memory as the layers
-// declare it, filled with NaN before every use, so that whoever reads what was not written is found out.
+// declare it, filled with NaN before every use, so that whoever reads what was not written is found out. It lies on
+// the host; a GPU gets copies of it for each call.
 #pragma once
 
 #include "models/architecture.hpp"
 #include "models/gpt.hpp"
 #include "models/tensor_runs.hpp"
 #include "runtime/device.hpp"
+#include "tests/models/device_copies.hpp"
 #include "tests/models/reference_gpt.hpp"
 #include "tests/models/typed_array.hpp"
 
@@ -15,6 +17,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -127,9 +130,9 @@ class ModelRun {
       poison(saved_[i]);
       poison(outputs_[i]);
       poison(workspace_[i]);
-      for_each_part(i, gpt_.layers[i]->parts().forward, [&](LayerCall& call) {
+      for_each_part(i, gpt_.layers[i]->parts().forward, [&](LayerCall& call, DeviceCopies& at) {
         call.training = training;
-        gpt_.layers[i]->forward(call, input(i), outputs_[i].data());
+        gpt_.layers[i]->forward(call, input(i, at), seen(outputs_[i], at));
       });
     }
     return loss_;
@@ -141,18 +144,18 @@ class ModelRun {
       poison(deferred_[i]);
       poison(workspace_[i]);
       if (i > 0) poison(output_gradients_[i - 1]);
-      for_each_part(i, gpt_.layers[i]->parts().backward_input, [&](LayerCall& call) {
-        gpt_.layers[i]->backward_input(call, input(i), output_gradients_[i].data(),
-                                       i > 0 ? output_gradients_[i - 1].data() : nullptr);
+      for_each_part(i, gpt_.layers[i]->parts().backward_input, [&](LayerCall& call, DeviceCopies& at) {
+        gpt_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
+                                       i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
       });
       // backward_weight may come late: by then these are others'.
       poison(workspace_[i]);
       poison(output_gradients_[i]);
     }
     for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
-      for_each_part(i, gpt_.layers[i]->parts().backward_weight, [&](LayerCall& call) {
+      for_each_part(i, gpt_.layers[i]->parts().backward_weight, [&](LayerCall& call, DeviceCopies& at) {
         call.accumulate = accumulate;
-        gpt_.layers[i]->backward_weight(call, input(i));
+        gpt_.layers[i]->backward_weight(call, input(i, at));
       });
     }
   }
@@ -186,8 +189,11 @@ class ModelRun {
     if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
   }
 
-  const std::byte* input(std::size_t layer) const {
-    return layer > 0 ? outputs_[layer - 1].data() : reinterpret_cast<const std::byte*>(samples_.tokens.data());
+  static std::byte* seen(const HeapMemory& memory, DeviceCopies& at) { return at(memory.data(), memory.bytes()); }
+
+  const std::byte* input(std::size_t layer, DeviceCopies& at) const {
+    if (layer == 0) return reinterpret_cast<const std::byte*>(at(samples_.tokens));
+    return at(static_cast<const std::byte*>(outputs_[layer - 1].data()), outputs_[layer - 1].bytes());
   }
 
   /// Calls f(parameter, element of the tensor, element of the unit) for all elements that are no padding.
@@ -209,37 +215,38 @@ class ModelRun {
     return tensor;
   }
 
-  /// Calls f(call) for each of these parts of a layer's call, which has pointers to the part's units only.
+  /// Calls f(call, copies) for each of these parts of a layer's call, which has pointers to the part's units only.
   template <typename F>
   void for_each_part(std::size_t layer, const LayerParts::Units& parts, F&& f) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
-      LayerCall call = call_of(layer, parts[part]);
+      DeviceCopies at(*stream_);
+      LayerCall call = call_of(layer, parts[part], at);
       call.part = part;
-      f(call);
-      stream_->synchronize();
+      f(call, at);
+      at.fetch();
     }
   }
 
-  LayerCall call_of(std::size_t layer, const std::vector<std::size_t>& part) {
+  LayerCall call_of(std::size_t layer, const std::vector<std::size_t>& part, DeviceCopies& at) {
     const auto units = gpt_.layers[layer]->units();
     pointers_.assign(units.size(), nullptr);
     gradient_pointers_.assign(units.size(), nullptr);
     std::size_t first = 0;
     for (std::size_t i = 0; i < layer; ++i) first += gpt_.layers[i]->units().size();
     for (const std::size_t unit : part) {
-      pointers_[unit] = parameters_.at(units[unit].name).data();
-      gradient_pointers_[unit] = gradients_[first + unit].second.data();
+      pointers_[unit] = at(std::as_const(parameters_.at(units[unit].name)));
+      gradient_pointers_[unit] = at(gradients_[first + unit].second);
     }
     return {.stream = *stream_,
             .shape = {samples_.samples, shape_.positions, shape_.threads},
             .key = samples_.key,
             .parameters = pointers_,
             .gradients = gradient_pointers_,
-            .saved = saved_[layer].data(),
-            .deferred = deferred_[layer].data(),
-            .workspace = workspace_[layer].data(),
-            .targets = reinterpret_cast<const std::byte*>(samples_.targets.data()),
-            .loss = &loss_,
+            .saved = seen(saved_[layer], at),
+            .deferred = seen(deferred_[layer], at),
+            .workspace = seen(workspace_[layer], at),
+            .targets = reinterpret_cast<const std::byte*>(at(std::as_const(samples_.targets))),
+            .loss = at(&loss_, 1),
             .loss_factor = loss_factor_,
             .loss_scale = loss_scale_};
   }
