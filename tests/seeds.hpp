@@ -20,9 +20,6 @@ inline constexpr bool sanitized = false;
 /// Of a test that draws one: anew in every run, or N. Print it where a check fails: CAPTURE(random_seed()).
 [[nodiscard]] std::uint64_t random_seed() noexcept;
 
-/// Of a test that tries every combination: whether to leave out the one of this number, sanitized six of seven.
-[[nodiscard]] constexpr bool left_out(int number) noexcept { return sanitized && number % 7 != 0; }
-
 /// Ranks that a test of all numbers of them goes up to.
 inline constexpr int most_ranks = sanitized ? 6 : 9;
 

@@ -1,8 +1,8 @@
 // Jobs that must have trained the same bits.
 #pragma once
 
-#include "tests/actors/effort.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // What whole jobs hold and send, against what was worked out beforehand (actors/sharded_unit.hpp,
 // actors/volume.hpp).
 #include "actors/volume.hpp"
-#include "tests/actors/effort.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 

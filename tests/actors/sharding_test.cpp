@@ -168,7 +168,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
     options.eval_every = 1;
     options.eval_batches = 1;
     const auto reference = run_simulated(small_gpt(), options, 1);
-    for (const int g_inter : tests::watched ? std::vector{2} : std::vector{1, 2, 3, 5}) {
+    for (const int g_inter : test::sanitized ? std::vector{2} : std::vector{1, 2, 3, 5}) {
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
         for (const auto& [limit, recompute, prefetch] :
              {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
@@ -246,7 +246,7 @@ TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
   for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1}}) {
-    for (const int group_size : tests::watched ? std::vector{0, 3} : std::vector{0, 2, 3, 6}) {
+    for (const int group_size : test::sanitized ? std::vector{0, 3} : std::vector{0, 2, 3, 6}) {
       for (const char* name : {"zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++", "INI"}) {
         CAPTURE(name);
         CAPTURE(group_size);

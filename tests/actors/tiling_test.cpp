@@ -98,7 +98,7 @@ TEST_CASE("tiles train what whole matrices train, within the rounding of sums") 
         options.recompute = recompute;
         const auto whole = run_simulated(gpt_in(1), options, 1);
         for (const int tiles : {2, 4, 16}) {
-          if (tests::watched && tiles != 4) continue;
+          if (test::sanitized && tiles != 4) continue;
           CAPTURE(g_inter);
           CAPTURE(g_data);
           CAPTURE(name);

@@ -1,7 +1,7 @@
 // Whom the watchdog of a sharded job names, in virtual time.
 #include "actors/watchdog.hpp"
-#include "tests/actors/effort.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>

@@ -3,9 +3,9 @@
 #include "models/ops/matmul_cpu.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/plain_matmul.hpp"
 #include "tests/models/typed_array.hpp"
-#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -47,7 +47,7 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 
 TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
   runtime::ComputePool pool(2);
-  int number = 0;
+  ranvier::tests::Share share(6, 14);
   for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
@@ -60,7 +60,7 @@ TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and 
         for (const int layout : {0, 1, 2, 3})
           for (const int wide : {1, 2, 4, 7})
             for (const int mode : {0, 1, 2}) {  // plain, with bias, accumulating
-              if (test::left_out(number++)) continue;
+              if (!share.takes()) continue;
               MatmulShape shape{m, n, k, (layout & 1) != 0, (layout & 2) != 0};
               const std::size_t a_row = shape.transpose_a ? m : k, b_row = shape.transpose_b ? k : n;
               if ((wide & 1) != 0) shape.a_stride = a_row + 5;
@@ -139,7 +139,7 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
 
 TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
-  int number = 0;
+  ranvier::tests::Share share(2, 7);
   for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const bool half_result : {false, true})
@@ -156,7 +156,7 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
                                       {1, 2, 33792}})
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
-              if (test::left_out(number++)) continue;
+              if (!share.takes()) continue;
               CAPTURE(to_string(dtype));
               CAPTURE(half_result);
               CAPTURE(m);

@@ -2,29 +2,25 @@
 // environment, and less where a sanitizer watches the same code many times slower.
 #pragma once
 
+#include "tests/seeds.hpp"
+
 #include <cmath>
 #include <cstdlib>
 
 namespace ranvier::tests {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool watched = true;
-#else
-inline constexpr bool watched = false;
-#endif
-
 inline bool long_run() { return std::getenv("RANVIER_LONG") != nullptr; }
 
 /// How many of something.
 inline int effort(int usual, int all, int under_sanitizers) {
-  return long_run() ? all : watched ? under_sanitizers : usual;
+  return long_run() ? all : test::sanitized ? under_sanitizers : usual;
 }
 
 /// Which of the combinations of nested loops: one of so many, spread evenly and in step with none of the loops.
 class Share {
  public:
-  explicit Share(int one_of) : one_of_(long_run() ? 1 : one_of) {}
-  Share(int one_of, int one_of_under_sanitizers) : Share(watched ? one_of_under_sanitizers : one_of) {}
+  explicit Share(int one_of) noexcept : one_of_(long_run() ? 1 : one_of) {}
+  Share(int one_of, int one_of_under_sanitizers) : Share(test::sanitized ? one_of_under_sanitizers : one_of) {}
 
   /// Whether the next combination is one of them.
   [[nodiscard]] bool takes() {
