@@ -26,11 +26,7 @@ using runtime::DType;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int orders = 10;
-#else
-constexpr int orders = 60;
-#endif
+constexpr int orders = test::sanitized ? 10 : 60;
 
 using Bytes = std::vector<std::byte>;
 

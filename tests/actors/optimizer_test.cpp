@@ -2,6 +2,7 @@
 // counts it must not wait.
 #include "actors/optimizer.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,13 +19,6 @@ using tests::Devices;
 using tests::run_simulated;
 
 namespace {
-
-// Sanitizers watch the same code for a shorter time.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool watched = true;
-#else
-constexpr bool watched = false;
-#endif
 
 /// Units of several granules (UnitCut) for each of four ranks.
 models::GptOptions gpt_of(DType dtype = DType::f32) {
@@ -61,7 +55,7 @@ TEST_CASE("buckets and chunks of any size train the same bits, wherever states a
         for (const std::size_t bucket : {512, 1024, 2048, 1 << 20}) {
           for (const std::size_t chunk : {std::size_t{1}, std::size_t{2}, std::size_t{4}, ChunkOptions::all}) {
             for (const auto states : {TierKind::device, TierKind::host}) {
-              if (++case_number % 7 != 0 && watched) continue;
+              if (++case_number % 7 != 0 && test::sanitized) continue;
               CAPTURE(bucket);
               CAPTURE(chunk);
               CAPTURE(clip);
@@ -80,6 +74,7 @@ TEST_CASE("buckets and chunks of any size train the same bits, wherever states a
 
 TEST_CASE("cutting combines with every sharding, under any order of messages") {
   std::uint64_t seed = 0;
+  tests::Share share(2, 12);
   for (const auto dtype : {DType::bf16, DType::f32}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
@@ -90,10 +85,11 @@ TEST_CASE("cutting combines with every sharding, under any order of messages") {
         auto options = run_of(gpt, g_inter, g_data);
         options.sharding = collectives::parse_sharding(name);
         for (const double clip : {0.0, 0.5}) {
+          if (!share.takes()) continue;
           options.clip = clip;
           options.tiers = {};
           const auto at_once = run_simulated(gpt, options, 1);
-          for (int i = 0; i < (watched ? 1 : 3); ++i) {
+          for (int i = 0; i < 3; ++i) {
             options.tiers = cut(i % 2 == 0 ? 512 : 3000, 1 + seed % 3, i == 1 ? TierKind::device : TierKind::host);
             const auto device = i == 0 ? Devices::inline_ : Devices::delayed;
             check_same_bits(at_once, run_simulated(gpt, options, ++seed, {}, 1 << 20, device));
@@ -106,10 +102,12 @@ TEST_CASE("cutting combines with every sharding, under any order of messages") {
 
 TEST_CASE("steps on the host give the bits of steps on the device") {
   std::uint64_t seed = 0;
+  tests::Share share(1, 6);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto gpt = gpt_of(dtype);
     for (const char* name : {"ddp", "zero1", "zero3", "paro-igg", "IGN", "GNN", "NGI"}) {
       for (const double clip : {0.0, 0.5}) {
+        if (!share.takes()) continue;
         CAPTURE(std::string(name));
         CAPTURE(clip);
         auto options = run_of(gpt, 2, 2);
@@ -161,7 +159,7 @@ TEST_CASE("states that flip train the bits of those that wait, clipped never, so
         for (const auto step : {actors::StepPlace::device, actors::StepPlace::host}) {
           for (const std::size_t bucket : {512, 1 << 20}) {
             ++seed;
-            if (watched && seed % 3 != 0) continue;
+            if (test::sanitized && seed % 3 != 0) continue;
             CAPTURE(options.clip);
             CAPTURE(bucket);
             options.tiers = cut(bucket, 1 + seed % 3, TierKind::host);
@@ -185,10 +183,12 @@ TEST_CASE("states that flip train the bits of those that wait, clipped never, so
 
 TEST_CASE("states flip with every sharding, also where gradients come to them from other ranks or a tier") {
   std::uint64_t seed = 0;
+  tests::Share share(1, 6);
   const auto gpt = gpt_of(DType::bf16);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
     for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
                              "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
+      if (!share.takes()) continue;
       CAPTURE(std::string(name));
       CAPTURE(g_inter);
       auto options = run_of(gpt, g_inter, g_data);
@@ -197,7 +197,7 @@ TEST_CASE("states flip with every sharding, also where gradients come to them fr
       const auto waits = run_simulated(gpt, options, 1);
       for (const auto gradients : {TierKind::device, TierKind::host}) {
         ++seed;
-        if (watched && seed % 2 == 0) continue;
+        if (test::sanitized && seed % 2 == 0) continue;
         options.tiers = cut(512, 1 + seed % 3, TierKind::host);
         options.tiers.gradients = gradients;
         options.tiers.parameters = (seed + 1) / 2 % 2 == 0 ? TierKind::device : TierKind::host;

@@ -1,9 +1,9 @@
 #include "models/gpt.hpp"
 #include "runtime/error.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_gpt.hpp"
-#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -89,8 +89,10 @@ bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
 }  // namespace
 
 TEST_CASE("a GPT's loss, activations and gradients are those of the reference in double precision, tiled or not") {
+  ranvier::tests::Share share(1, 3);
   for (const int tile : {1, 2, 3, 12}) {
     for (const auto& [dropout, at_once] : {std::pair{0.0f, true}, {0.0f, false}, {0.3f, true}, {0.3f, false}}) {
+      if (!share.takes()) continue;
       CAPTURE(tile);
       CAPTURE(dropout);
       CAPTURE(at_once);

@@ -47,7 +47,7 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 
 TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
   runtime::ComputePool pool(2);
-  ranvier::tests::Share share(6, 14);
+  ranvier::tests::Share share(6, 61);
   for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
@@ -139,7 +139,7 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
 
 TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
-  ranvier::tests::Share share(2, 7);
+  ranvier::tests::Share share(2, 14);
   for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const bool half_result : {false, true})
