@@ -2,7 +2,7 @@
 # found; ON says what is missing. Sets RANVIER_WITH_CUDA and RANVIER_WITH_NCCL to 0 or 1, and makes
 #
 #   ranvier_cuda   headers and the static CUDA runtime: programs start on machines without the driver
-#   ranvier_blas   cuBLAS and cuBLASLt
+#   ranvier_blas   cuBLASLt's header and, as RANVIER_CUBLAS_LT, where the library lies; programs open it themselves
 #   ranvier_nccl   NCCL, where there is one
 #
 # cuBLAS and NCCL are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
@@ -127,6 +127,11 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
         ranvier_no_cuda("cuBLAS was not found: install libcublas-dev or the Python package nvidia-cublas, or point CMAKE_PREFIX_PATH at it")
       else()
         set(RANVIER_WITH_CUDA 1)
+        # Opened where a GPU multiplies first: loading it takes 175 MiB, which jobs on other devices need not have.
+        get_target_property(ranvier_cublas_lt ranvier_blas_cublasLt IMPORTED_LOCATION)
+        set_target_properties(ranvier_blas PROPERTIES
+          INTERFACE_LINK_LIBRARIES "ranvier_cuda;${CMAKE_DL_LIBS}"
+          INTERFACE_COMPILE_DEFINITIONS "RANVIER_CUBLAS_LT=\"${ranvier_cublas_lt}\"")
         if(TARGET ranvier_nccl)
           set(RANVIER_WITH_NCCL 1)
         endif()

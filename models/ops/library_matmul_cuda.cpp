@@ -8,6 +8,7 @@
 #include "runtime/error.hpp"
 
 #include <cublasLt.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -16,16 +17,73 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace ranvier::models {
 namespace {
 
 using runtime::DType;
 
+/// cuBLASLt's functions, from the library as the first product finds it: a job that multiplies elsewhere does not
+/// load it. Throws ErrorCode::device where it is not to be had.
+class CublasLt {
+ private:
+  static void* library() {
+    static void* const opened = [] {
+      const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+      void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (found == nullptr) found = dlopen(RANVIER_CUBLAS_LT, RTLD_NOW | RTLD_LOCAL);
+      if (found == nullptr) {
+        fail(ErrorCode::device,
+             "neither {} nor {} can be opened: {}; install cuBLAS {} or put its folder into "
+             "LD_LIBRARY_PATH",
+             name, RANVIER_CUBLAS_LT, dlerror(), CUBLAS_VER_MAJOR);
+      }
+      return found;
+    }();
+    return opened;
+  }
+  template <typename Function>
+  static Function find(const char* name) {
+    void* const found = dlsym(library(), name);
+    if (found == nullptr) fail(ErrorCode::device, "{} is not in the cuBLASLt that was opened: {}", name, dlerror());
+    return reinterpret_cast<Function>(found);
+  }
+
+ public:
+  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create =
+      find<decltype(&cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
+  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy =
+      find<decltype(&cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
+  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute =
+      find<decltype(&cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic =
+      find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&cublasLtMatmulDescCreate) matmul_desc_create =
+      find<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
+  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy =
+      find<decltype(&cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
+  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute =
+      find<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
+  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create =
+      find<decltype(&cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
+  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy =
+      find<decltype(&cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
+  decltype(&cublasLtGetStatusString) get_status_string =
+      find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
+  decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
+  decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
+};
+
+const CublasLt& cublas_lt() {
+  static const CublasLt functions;
+  return functions;
+}
+
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::memory : ErrorCode::device, "{} failed: {} (status {})",
-       call, cublasLtGetStatusString(status), static_cast<int>(status));
+       call, cublas_lt().get_status_string(status), static_cast<int>(status));
 }
 
 cudaDataType data_type(DType dtype) {
@@ -71,10 +129,11 @@ struct Product {
 class Layout {
  public:
   Layout(DType dtype, std::size_t rows, std::size_t columns, std::size_t stride) {
-    check(cublasLtMatrixLayoutCreate(&layout_, data_type(dtype), rows, columns, static_cast<std::int64_t>(stride)),
+    check(cublas_lt().matrix_layout_create(&layout_, data_type(dtype), rows, columns,
+                                           static_cast<std::int64_t>(stride)),
           "cublasLtMatrixLayoutCreate");
   }
-  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
+  ~Layout() { cublas_lt().matrix_layout_destroy(layout_); }
   Layout(const Layout&) = delete;
   Layout& operator=(const Layout&) = delete;
 
@@ -87,15 +146,16 @@ class Layout {
 class Description {
  public:
   Description() {
-    check(cublasLtMatmulDescCreate(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check(cublas_lt().matmul_desc_create(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
   }
-  ~Description() { cublasLtMatmulDescDestroy(description_); }
+  ~Description() { cublas_lt().matmul_desc_destroy(description_); }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)),
+    check(cublas_lt().matmul_desc_set_attribute(description_, attribute, &value, sizeof(value)),
           "cublasLtMatmulDescSetAttribute");
   }
   [[nodiscard]] cublasLtMatmulDesc_t get() const { return description_; }
@@ -106,14 +166,14 @@ class Description {
 
 class Preference {
  public:
-  Preference() { check(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate"); }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  Preference() { check(cublas_lt().matmul_preference_create(&preference_), "cublasLtMatmulPreferenceCreate"); }
+  ~Preference() { cublas_lt().matmul_preference_destroy(preference_); }
   Preference(const Preference&) = delete;
   Preference& operator=(const Preference&) = delete;
 
   template <typename Value>
   void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-    check(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
+    check(cublas_lt().matmul_preference_set_attribute(preference_, attribute, &value, sizeof(value)),
           "cublasLtMatmulPreferenceSetAttribute");
   }
   [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
@@ -147,8 +207,8 @@ class Plan {
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(library, description_.get(), first_.get(), second_.get(), result_.get(),
-                                       result_.get(), preference.get(), 1, &best, &found);
+        cublas_lt().matmul_algo_get_heuristic(library, description_.get(), first_.get(), second_.get(),
+                                              result_.get(), result_.get(), preference.get(), 1, &best, &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0)) return;
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     algorithm_ = best.algo;
@@ -161,7 +221,7 @@ class Plan {
   bool run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays, std::byte* workspace) {
     if (arrays.bias != nullptr) description_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arrays.bias);
     const float one = 1, old = arrays.accumulate ? 1.0f : 0.0f;
-    const cublasStatus_t status = cublasLtMatmul(
+    const cublasStatus_t status = cublas_lt().matmul(
         library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old, arrays.c,
         result_.get(), arrays.c, result_.get(), &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return possible_ = false;
@@ -193,7 +253,7 @@ bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, c
   std::byte* const workspace = cuda::stream_workspace(stream);
   const std::lock_guard lock(mutex);
   Library& library = libraries[runtime::cuda::properties(stream.device()).ordinal];
-  if (library.handle == nullptr) check(cublasLtCreate(&library.handle), "cublasLtCreate");
+  if (library.handle == nullptr) check(cublas_lt().create(&library.handle), "cublasLtCreate");
   auto& plan = library.plans[Product(shape, arrays)];
   if (!plan) plan = std::make_unique<Plan>(library.handle, Product(shape, arrays));
   return plan->possible() && plan->run(library.handle, queue, arrays, workspace);
