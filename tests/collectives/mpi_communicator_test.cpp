@@ -22,9 +22,9 @@ namespace {
 
 /// One process's share of a job: additions on a stream with a thread of its own.
 struct Rank {
+  AsioLoop loop;  // outlives the threads that post to it
   std::unique_ptr<Device> device = make_cpu_device({});
   std::unique_ptr<Stream> stream = device->make_stream("add", StreamWidth::one);
-  AsioLoop loop;
   MpiTransport transport{mpi_session(), loop};
   Executor executor{loop, transport, *stream};
   std::vector<std::byte> staging;
