@@ -38,9 +38,9 @@ class BenchRank {
 
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
+  runtime::AsioLoop loop_;  // outlives the threads that post to it
   std::unique_ptr<runtime::Device> device_;
   std::unique_ptr<runtime::Stream> additions_;
-  runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   collectives::Executor executor_;
   collectives::Executor::Operands barrier_;  ///< a sum of one number

@@ -103,6 +103,10 @@ function(ranvier_mpirun name ranks)
   list(POP_FRONT arg_COMMAND program)
   add_test(NAME "${test}" COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none -n ${ranks}
            $<TARGET_FILE:${program}> ${arg_COMMAND})
-  set_tests_properties("${test}" PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+  set(timeout 120)
+  if(RANVIER_SANITIZE)
+    set(timeout 400)  # four ranks that share two cores
+  endif()
+  set_tests_properties("${test}" PROPERTIES LABELS mpi TIMEOUT ${timeout} PROCESSORS 2
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endfunction()
