@@ -434,26 +434,27 @@ double Run::measure_peak_flops() {
   const int at_a_time = gpu ? 20 : 1;
   const runtime::DType dtype = trainer_options_.precision.compute;
   const std::size_t elements = n * n, bytes = elements * runtime::size_of(dtype);
-  const auto numbers = device_->allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
   runtime::Buffer buffer;
   try {
     buffer = device_->allocate(3 * bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::memory) throw;  // the plan takes all: no rate is known then
   }
-  std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
-  for (std::size_t i = 0; i < elements; ++i) {
-    state = state * 1664525u + 1013904223u;
-    reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
+  if (buffer.data() != nullptr) {
+    const auto numbers = device_->allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
+    std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
+    for (std::size_t i = 0; i < elements; ++i) {
+      state = state * 1664525u + 1013904223u;
+      reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
+    }
+    for (std::byte* to : {buffer.data(), buffer.data() + bytes}) {
+      runtime::cast(trainer_->compute(), to, dtype, numbers.data(), runtime::DType::f32, elements);
+    }
+    trainer_->compute().synchronize();
   }
-  double best = 0;
   session_.barrier();
   if (buffer.data() == nullptr) return 0;
-  for (int i = 0; i < 2; ++i) {
-    runtime::cast(trainer_->compute(), buffer.data() + static_cast<std::size_t>(i) * bytes, dtype, numbers.data(),
-                  runtime::DType::f32, elements);
-  }
-  trainer_->compute().synchronize();
+  double best = 0;
   for (int i = 0; i < 8; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     for (int j = 0; j < at_a_time; ++j) {

@@ -3,16 +3,12 @@
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/failure_latch.hpp"
+#include "runtime/ordered_worker.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #include <utility>
-#include <vector>
-
-#include <pthread.h>
 
 namespace ranvier::runtime {
 namespace {
@@ -89,35 +85,27 @@ class CpuStream final : public Stream {
       expect(!device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
       device.whole_taken_ = true;
     }
-    thread_ = std::thread([this] { serve(); });
-    pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
   }
 
   /// What was queued still runs.
   ~CpuStream() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    arrived_.notify_one();
-    thread_.join();
     if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
   }
 
   [[nodiscard]] Device& device() const noexcept override { return device_; }
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
-  void launch(Work work) override { enqueue({std::move(work), false}); }
+  void launch(Work work) override { worker_.push({std::move(work), false}); }
 
   void call_back(std::function<void()> function) override {
-    enqueue({[function = std::move(function)](ComputePool&) { function(); }, false});
+    worker_.push({[function = std::move(function)](ComputePool&) { function(); }, false});
   }
 
   void wait(const Event& event) override {
     const auto* of_cpu = dynamic_cast<const CpuEvent*>(&event);
     expect(of_cpu != nullptr, "stream {} waits for an event of another kind of device", name_);
     if (auto point = of_cpu->point(); point && !point->passed())
-      enqueue({[point = std::move(point)](ComputePool&) { point->await(); }, true});
+      worker_.push({[point = std::move(point)](ComputePool&) { point->await(); }, true});
   }
 
   void synchronize() override {
@@ -128,7 +116,7 @@ class CpuStream final : public Stream {
   /// A point behind everything queued so far; passed after a failure, too.
   std::shared_ptr<const Point> mark() {
     auto point = std::make_shared<Point>();
-    enqueue({[point](ComputePool&) { point->pass(); }, true});
+    worker_.push({[point](ComputePool&) { point->pass(); }, true});
     return point;
   }
 
@@ -138,38 +126,10 @@ class CpuStream final : public Stream {
     bool after_failure = false;  // order is kept even when work no longer runs: nobody waits for ever
   };
 
-  void enqueue(Item item) {
-    bool was_empty = false;
-    {
-      const std::lock_guard lock(mutex_);
-      was_empty = queue_.empty();
-      queue_.push_back(std::move(item));
-    }
-    if (was_empty) arrived_.notify_one();
-  }
-
-  void serve() {
-    ComputePool alone(1);
-    ComputePool& pool = width_ == StreamWidth::whole ? device_.pool_ : alone;
-    std::vector<Item> batch;
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        arrived_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-        if (queue_.empty()) return;
-        batch.swap(queue_);
-      }
-      for (Item& item : batch) {
-        if (!device_.failure_.is_set() || item.after_failure) run(item, pool);
-        item.work = nullptr;  // what it holds is let go in order, too
-      }
-      batch.clear();
-    }
-  }
-
-  void run(Item& item, ComputePool& pool) noexcept {
+  void handle(Item& item) noexcept {
+    if (device_.failure_.is_set() && !item.after_failure) return;
     try {
-      item.work(pool);
+      item.work(width_ == StreamWidth::whole ? device_.pool_ : alone_);
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
@@ -178,13 +138,8 @@ class CpuStream final : public Stream {
   CpuDevice& device_;
   const std::string name_;
   const StreamWidth width_;
-
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<Item> queue_;
-  bool closing_ = false;
-
-  std::thread thread_;
+  ComputePool alone_{1};
+  OrderedWorker<Item> worker_{name_, [this](Item& item) { handle(item); }};  // last: its thread uses all the others
 };
 
 void CpuEvent::record(StreamView stream) {

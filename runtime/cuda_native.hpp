@@ -12,8 +12,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
-
 namespace ranvier::runtime {
 
 class Device;
@@ -26,10 +24,7 @@ namespace cuda {
 /// What kernels choose their grids by; asked of the driver once.
 struct Properties {
   int ordinal = 0;
-  int major = 0, minor = 0;             ///< compute capability
   int multiprocessors = 0;
-  std::size_t block_shared_bytes = 0;  ///< most that a block may ask for (cudaFuncAttributeMaxDynamicSharedMemorySize)
-  std::size_t l2_bytes = 0;
 };
 [[nodiscard]] const Properties& properties(const Device& device);
 

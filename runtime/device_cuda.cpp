@@ -9,9 +9,9 @@
 #include "runtime/cuda_native.hpp"
 #include "runtime/device.hpp"
 #include "runtime/failure_latch.hpp"
+#include "runtime/ordered_worker.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,11 +19,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
-
-#include <pthread.h>
 
 namespace ranvier::runtime {
 namespace {
@@ -196,18 +193,12 @@ class CudaStream final : public Stream {
                                              width == StreamWidth::whole ? lowest : highest),
                 "cudaStreamCreateWithPriority");
     if (width == StreamWidth::whole) device_.whole_taken_ = true;
-    thread_ = std::thread([this] { serve(); });
-    pthread_setname_np(thread_.native_handle(), name_.substr(0, 15).c_str());
+    worker_ = std::make_unique<OrderedWorker<Item>>(name_, [this](Item& item) { handle(item); });
   }
 
   /// What was queued still runs.
   ~CudaStream() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    arrived_.notify_one();
-    thread_.join();
+    worker_.reset();
     cudaStreamSynchronize(stream_);  // memory that it uses may go next
     for (cudaEvent_t event : spare_) cudaEventDestroy(event);
     cudaStreamDestroy(stream_);
@@ -258,13 +249,7 @@ class CudaStream final : public Stream {
       if (result == cudaSuccess) result = cudaEventRecord(item.event, stream_);
       if (result != cudaSuccess) device_.failed(result, fmt::format("recording an event on stream {}", name_));
     }
-    bool was_empty = false;
-    {
-      const std::lock_guard lock(mutex_);
-      was_empty = queue_.empty();
-      queue_.push_back(std::move(item));
-    }
-    if (was_empty) arrived_.notify_one();
+    worker_->push(std::move(item));
   }
 
   /// As many are made as callbacks are outstanding at a time.
@@ -280,41 +265,24 @@ class CudaStream final : public Stream {
     return cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);
   }
 
-  void serve() {
-    cudaSetDevice(device_.properties_.ordinal);
-    std::vector<Item> batch;
-    for (;;) {
-      {
-        std::unique_lock lock(mutex_);
-        arrived_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-        if (queue_.empty()) return;
-        batch.swap(queue_);
-      }
-      for (Item& item : batch) {
-        await(item);
-        if (!device_.failure_.is_set() || item.after_failure) run(item);
-        item.function = nullptr;  // what it holds is let go in order, too
-      }
+  void handle(Item& item) noexcept {
+    if (item.event != nullptr) {
+      if (!device_.failure_.is_set()) await(item.event);
       const std::lock_guard lock(mutex_);
-      for (const Item& item : batch) {
-        if (item.event != nullptr) spare_.push_back(item.event);
-      }
-      batch.clear();
+      spare_.push_back(item.event);
     }
-  }
-
-  void await(const Item& item) {
-    if (item.event == nullptr || device_.failure_.is_set()) return;
-    const cudaError_t result = cudaEventSynchronize(item.event);
-    if (result != cudaSuccess) device_.failed(result, fmt::format("waiting for stream {}", name_));
-  }
-
-  void run(Item& item) noexcept {
+    if (device_.failure_.is_set() && !item.after_failure) return;
     try {
       item.function();
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
+  }
+
+  void await(cudaEvent_t event) noexcept {
+    cudaError_t result = cudaSetDevice(device_.properties_.ordinal);
+    if (result == cudaSuccess) result = cudaEventSynchronize(event);
+    if (result != cudaSuccess) device_.failed(result, fmt::format("waiting for stream {}", name_));
   }
 
   CudaDevice& device_;
@@ -323,12 +291,9 @@ class CudaStream final : public Stream {
   cudaStream_t stream_ = nullptr;
 
   std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<Item> queue_;
   std::vector<cudaEvent_t> spare_;
-  bool closing_ = false;
 
-  std::thread thread_;
+  std::unique_ptr<OrderedWorker<Item>> worker_;
 };
 
 CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
@@ -341,12 +306,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
   cuda::check(cudaSetDevice(options.ordinal), "cudaSetDevice");
   cudaDeviceProp of_driver{};
   cuda::check(cudaGetDeviceProperties(&of_driver, options.ordinal), "cudaGetDeviceProperties");
-  properties_ = {.ordinal = options.ordinal,
-                 .major = of_driver.major,
-                 .minor = of_driver.minor,
-                 .multiprocessors = of_driver.multiProcessorCount,
-                 .block_shared_bytes = of_driver.sharedMemPerBlockOptin,
-                 .l2_bytes = static_cast<std::size_t>(of_driver.l2CacheSize)};
+  properties_ = {.ordinal = options.ordinal, .multiprocessors = of_driver.multiProcessorCount};
   description_ = fmt::format("cuda:{}, {}", options.ordinal, of_driver.name);
   if (options.budget_bytes) {
     budget_ = *options.budget_bytes;

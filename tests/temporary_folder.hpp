@@ -1,7 +1,5 @@
-// A folder of its own for a test that needs files, and what was thrown by an action that must fail.
+// A folder of its own for a test that needs files.
 #pragma once
-
-#include "runtime/error.hpp"
 
 #include <doctest/doctest.h>
 
@@ -53,23 +51,6 @@ class TemporaryFolder {
 inline void overwrite(const std::filesystem::path& path, std::size_t offset, char byte) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(offset)).put(byte);
-}
-
-template <typename Action>
-[[nodiscard]] Error error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  FAIL("no error");
-  std::abort();
-}
-
-[[nodiscard]] inline bool says(const Error& error, std::string_view words) {
-  const bool found = std::string_view(error.what()).find(words) != std::string_view::npos;
-  if (!found) MESSAGE("the message was: " << std::string(error.what()));
-  return found;
 }
 
 }  // namespace ranvier::tests

@@ -1,6 +1,7 @@
 #include "apps/bench_options.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

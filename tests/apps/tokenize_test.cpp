@@ -2,6 +2,7 @@
 #include "apps/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

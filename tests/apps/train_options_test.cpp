@@ -2,6 +2,7 @@
 
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

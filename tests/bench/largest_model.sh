@@ -2,15 +2,16 @@
 # The largest model that trains on one rank with a budget of device memory, for each way to place its states (Myelin
 # §V-B, ZeRO-Infinity Table 2 and §8.5), as a table; the largest one of each way really trains.
 #
-#   tests/bench/largest_model.sh [--memory 256MiB] [--steps 2] [--most 40] [--nvme FOLDER] [--build build/release]
+#   tests/bench/largest_model.sh [--memory 256MiB] [--steps 2] [--most 40] [--only WORDS] [--nvme FOLDER]
+#                                [--build build/release]
 #
 # The family: n layers of 64 n channels and n heads (GPT-2 small is n = 12), bytes as tokens, 128 positions, one sample,
 # bf16, every layer computed again in the backward pass. The plan says what fits, `--dry-run` prints it; n grows until
 # it does not. One JSON line per case: parameters, what they are of plain data parallelism at 20 bytes a parameter
 # (Myelin §V-B), bytes planned on the device, host and files, and the seconds of a step.
 source "$(dirname "$0")/measuring.sh"
-memory=256MiB steps=2 most=40 build=build/release nvme=
-read_flags memory steps most nvme build -- "$@"
+memory=256MiB steps=2 most=40 only= build=build/release nvme=
+read_flags memory steps most only nvme build -- "$@"
 : "${nvme:=$folder}"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 unset "${!OMPI_@}" 2>/dev/null || true
@@ -45,6 +46,7 @@ parameters() { sed -n 's/^gpt .*: \([0-9.]*\)\([kMGT]\?\) parameters.*/\1 \2/p' 
 
 for case in "${cases[@]}"; do
   name=${case%%|*} words=${case#*|}
+  [[ $name == *$only* ]] || continue
   [[ $words == *nvme* ]] && words="$words --nvme $nvme"
   best=0
   for ((n = 1; n <= most; ++n)); do

@@ -11,7 +11,7 @@
 #include "collectives/traffic.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/seeds.hpp"
-#include "tests/temporary_folder.hpp"
+#include "tests/errors.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::test;

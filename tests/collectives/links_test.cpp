@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 using namespace ranvier::collectives;

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/temporary_folder.hpp"
+#include "tests/errors.hpp"
 
 using namespace ranvier::collectives;
 using ranvier::tests::error_of;

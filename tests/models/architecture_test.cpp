@@ -1,7 +1,7 @@
 #include "models/architecture.hpp"
 #include "models/gpt.hpp"
-#include "runtime/error.hpp"
 #include "runtime/philox.hpp"
+#include "tests/errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,6 +12,7 @@
 
 using namespace ranvier;
 using namespace ranvier::models;
+using ranvier::tests::error_of;
 
 namespace {
 
@@ -51,16 +52,6 @@ std::vector<std::size_t> best_cut(const std::vector<double>& costs, int stages) 
   return best;
 }
 
-ErrorCode code_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  FAIL("no error");
-  return ErrorCode::usage;
-}
-
 }  // namespace
 
 TEST_CASE("a cut is the best of all and fills the earliest stages") {
@@ -94,9 +85,9 @@ TEST_CASE("rounding of costs never loses a layer") {
 }
 
 TEST_CASE("more stages than layers is the user's error") {
-  CHECK(code_of([] { static_cast<void>(balance({1, 2}, 3)); }) == ErrorCode::usage);
-  CHECK(code_of([] { static_cast<void>(balance({}, 1)); }) == ErrorCode::usage);
-  CHECK(code_of([] { static_cast<void>(balance({1}, 0)); }) == ErrorCode::usage);
+  CHECK(error_of([] { static_cast<void>(balance({1, 2}, 3)); }).code() == ErrorCode::usage);
+  CHECK(error_of([] { static_cast<void>(balance({}, 1)); }).code() == ErrorCode::usage);
+  CHECK(error_of([] { static_cast<void>(balance({1}, 0)); }).code() == ErrorCode::usage);
 }
 
 TEST_CASE("parameters of a unit start at aligned offsets, stored elements included") {

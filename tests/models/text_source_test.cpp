@@ -1,6 +1,7 @@
 #include "models/text/text_source.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

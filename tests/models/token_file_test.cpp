@@ -2,6 +2,7 @@
 
 #include "models/text/token_sequence.hpp"
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

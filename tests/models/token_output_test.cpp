@@ -1,6 +1,7 @@
 #include "models/text/token_output.hpp"
 
 #include "models/text/token_file.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -2,6 +2,7 @@
 #include "models/text/bpe_files.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/seeds.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

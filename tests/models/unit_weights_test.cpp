@@ -1,6 +1,7 @@
 #include "models/weights/unit_weights.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -6,6 +6,7 @@
 #include "tests/offload/faulty_file_system.hpp"
 #include "tests/offload/tier_contract.hpp"
 #include "tests/seeds.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

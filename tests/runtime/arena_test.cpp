@@ -1,5 +1,5 @@
 #include "runtime/arena.hpp"
-#include "runtime/error.hpp"
+#include "tests/errors.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -10,12 +10,8 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
-
-namespace {
-
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+using ranvier::tests::error_of;
+using ranvier::tests::says;
 
 TEST_CASE("bytes are spelled in the largest unit that leaves a whole digit") {
   CHECK(format_bytes(0) == "0 B");
@@ -96,17 +92,11 @@ TEST_CASE("a plan beyond the budget is refused with its table and what would hel
   const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{3} << 20});
   MemoryPlan plan;
   plan.add({MemoryKind::activations, MemorySpace::device, "layer inputs", std::size_t{1} << 20, 4});
-  std::string message;
-  try {
-    const Arena arena(*device, plan);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::memory);
-    message = error.what();
-  }
+  const Error error = error_of([&] { const Arena arena(*device, plan); });
+  CHECK(error.code() == ErrorCode::memory);
   for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "--device-memory", "--microbatch-size",
                            "--recompute", "--g-inter", "--precision"}) {
-    CAPTURE(part);
-    CHECK(has(message, part));
+    CHECK(says(error, part));
   }
   CHECK(device->used_bytes() == 0);
 }
@@ -115,15 +105,10 @@ TEST_CASE("a plan that the system has no memory for is refused with its table") 
   const auto device = make_inline_device();
   MemoryPlan plan;
   plan.add({MemoryKind::messages, MemorySpace::pinned, "more than there is", std::size_t{1} << 48, 1});
-  std::string message;
-  try {
-    const Arena arena(*device, plan);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::memory);
-    message = error.what();
-  }
-  CHECK(message.find("more than there is") != std::string::npos);
-  CHECK(message.find("the system refused") != std::string::npos);
+  const Error error = error_of([&] { const Arena arena(*device, plan); });
+  CHECK(error.code() == ErrorCode::memory);
+  CHECK(says(error, "more than there is"));
+  CHECK(says(error, "the system refused"));
 }
 
 TEST_CASE("the table shows every item and the sums, in aligned columns") {

@@ -1,8 +1,8 @@
 // The contract of a device, for a GPU: what device_test.cpp says of those that run work of the host's.
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
-#include "runtime/error.hpp"
 #include "tests/device_under_test.hpp"
+#include "tests/errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,20 +15,12 @@
 
 using namespace ranvier;
 using namespace ranvier::runtime;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
 
 namespace {
 
 constexpr std::size_t large = std::size_t{64} << 20;  // elements: a pass over them outlasts the calls that follow
-
-ErrorCode code_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  FAIL("no error");
-  return ErrorCode::usage;
-}
 
 std::vector<std::uint8_t> read(Stream& stream, const Buffer& buffer) {
   std::vector<std::uint8_t> bytes(buffer.bytes());
@@ -84,22 +76,14 @@ TEST_CASE("a kernel reads and writes pinned memory") {
 TEST_CASE("an allocation beyond the budget or the GPU names bytes, use and flag, and takes nothing") {
   const auto device = make_cuda_device({.budget_bytes = 10000});
   const Buffer first = device->allocate(6000, MemorySpace::device);
-  std::string message;
-  try {
-    const Buffer second = device->allocate(4001, MemorySpace::device);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::memory);
-    message = error.what();
-  }
-  for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "--device-memory"}) {
-    CAPTURE(part);
-    CHECK(message.find(part) != std::string::npos);
-  }
+  const Error error = error_of([&] { (void)device->allocate(4001, MemorySpace::device); });
+  CHECK(error.code() == ErrorCode::memory);
+  for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "--device-memory"}) CHECK(says(error, part));
   CHECK(device->used_bytes() == 6000);
-  CHECK(code_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::device); }) == ErrorCode::memory);
+  CHECK(error_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::device); }).code() == ErrorCode::memory);
 
   const auto generous = make_cuda_device({.budget_bytes = std::size_t{1} << 50});
-  CHECK(code_of([&] { (void)generous->allocate(std::size_t{1} << 45, MemorySpace::device); }) == ErrorCode::memory);
+  CHECK(error_of([&] { (void)generous->allocate(std::size_t{1} << 45, MemorySpace::device); }).code() == ErrorCode::memory);
   CHECK(generous->used_bytes() == 0);
   CHECK(generous->allocate(100, MemorySpace::device).data() != nullptr);  // the refusal leaves no error behind
 }
@@ -176,7 +160,7 @@ TEST_CASE("an event is not reached before its work is done, and calls do not wai
 TEST_CASE("a device has one whole stream at a time") {
   const auto device = make_cuda_device({});
   auto whole = device->make_stream("compute", StreamWidth::whole);
-  CHECK(code_of([&] { (void)device->make_stream("second", StreamWidth::whole); }) == ErrorCode::internal);
+  CHECK(error_of([&] { (void)device->make_stream("second", StreamWidth::whole); }).code() == ErrorCode::internal);
   whole.reset();
   whole = device->make_stream("again", StreamWidth::whole);
   whole->synchronize();
@@ -204,16 +188,16 @@ TEST_CASE("work of the host's, and streams and events of other devices, are refu
   const auto immediate = make_inline_device();
   const auto of_gpu = gpu->make_stream("cuda", StreamWidth::one);
   const auto of_inline = immediate->make_stream("inline", StreamWidth::one);
-  CHECK(code_of([&] { of_gpu->launch([](ComputePool&) {}); }) == ErrorCode::internal);
-  CHECK(code_of([&] { of_gpu->wait(*immediate->make_event()); }) == ErrorCode::internal);
-  CHECK(code_of([&] { of_inline->wait(*gpu->make_event()); }) == ErrorCode::internal);
-  CHECK(code_of([&] { gpu->make_event()->record(*of_inline); }) == ErrorCode::internal);
-  CHECK(code_of([&] { immediate->make_event()->record(*of_gpu); }) == ErrorCode::internal);
+  CHECK(error_of([&] { of_gpu->launch([](ComputePool&) {}); }).code() == ErrorCode::internal);
+  CHECK(error_of([&] { of_gpu->wait(*immediate->make_event()); }).code() == ErrorCode::internal);
+  CHECK(error_of([&] { of_inline->wait(*gpu->make_event()); }).code() == ErrorCode::internal);
+  CHECK(error_of([&] { gpu->make_event()->record(*of_inline); }).code() == ErrorCode::internal);
+  CHECK(error_of([&] { immediate->make_event()->record(*of_gpu); }).code() == ErrorCode::internal);
 }
 
 TEST_CASE("a GPU that is not there is refused with the number of those that are") {
   const int count = cuda_device_count();
   CHECK(count >= 1);
-  CHECK(code_of([&] { (void)make_cuda_device({.ordinal = count}); }) == ErrorCode::device);
-  CHECK(code_of([] { (void)make_cuda_device({.ordinal = -1}); }) == ErrorCode::device);
+  CHECK(error_of([&] { (void)make_cuda_device({.ordinal = count}); }).code() == ErrorCode::device);
+  CHECK(error_of([] { (void)make_cuda_device({.ordinal = -1}); }).code() == ErrorCode::device);
 }
