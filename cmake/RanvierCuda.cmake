@@ -3,7 +3,8 @@
 #
 #   ranvier_cuda   headers and the static CUDA runtime: programs start on machines without the driver
 #   ranvier_blas   cuBLASLt's header and, as RANVIER_CUBLAS_LT, where the library lies; programs open it themselves
-#   ranvier_nccl   NCCL, where there is one
+#   ranvier_nccl   NCCL's header and, as RANVIER_NCCL, where the library lies, where there is one; opened likewise
+#   ranvier_nvtx   NVTX's headers, where there are any
 #
 # cuBLAS and NCCL are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
 # (-DRANVIER_PYTHON=... names another than python3).
@@ -69,6 +70,15 @@ function(ranvier_vendor_library target)
   target_link_libraries(${target} INTERFACE ${found} ranvier_cuda)
 endfunction()
 
+# ranvier_open_at_run_time(<target> <name> <definition>): programs do not link that library of a vendor target; they find
+# its path in <definition>.
+function(ranvier_open_at_run_time target name definition)
+  get_target_property(location ${target}_${name} IMPORTED_LOCATION)
+  set_target_properties(${target} PROPERTIES
+    INTERFACE_LINK_LIBRARIES "ranvier_cuda;${CMAKE_DL_LIBS}"
+    INTERFACE_COMPILE_DEFINITIONS "${definition}=\"${location}\"")
+endfunction()
+
 # Each folder of a Python environment's `nvidia` package that has libraries.
 function(ranvier_find_python_cuda)
   execute_process(COMMAND ${RANVIER_PYTHON} -c "import nvidia; print(';'.join(nvidia.__path__))"
@@ -127,13 +137,18 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
         ranvier_no_cuda("cuBLAS was not found: install libcublas-dev or the Python package nvidia-cublas, or point CMAKE_PREFIX_PATH at it")
       else()
         set(RANVIER_WITH_CUDA 1)
-        # Opened where a GPU multiplies first: loading it takes 175 MiB, which jobs on other devices need not have.
-        get_target_property(ranvier_cublas_lt ranvier_blas_cublasLt IMPORTED_LOCATION)
-        set_target_properties(ranvier_blas PROPERTIES
-          INTERFACE_LINK_LIBRARIES "ranvier_cuda;${CMAKE_DL_LIBS}"
-          INTERFACE_COMPILE_DEFINITIONS "RANVIER_CUBLAS_LT=\"${ranvier_cublas_lt}\"")
+        # Opened where they are used first: loading cuBLASLt takes 175 MiB, which jobs on other devices need not have.
+        ranvier_open_at_run_time(ranvier_blas cublasLt RANVIER_CUBLAS_LT)
         if(TARGET ranvier_nccl)
           set(RANVIER_WITH_NCCL 1)
+          ranvier_open_at_run_time(ranvier_nccl nccl RANVIER_NCCL)
+        endif()
+        find_path(RANVIER_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ranvier_python_cuda}
+                  PATH_SUFFIXES include)
+        if(RANVIER_NVTX_INCLUDE)
+          add_library(ranvier_nvtx INTERFACE)
+          target_include_directories(ranvier_nvtx SYSTEM INTERFACE ${RANVIER_NVTX_INCLUDE})
+          target_link_libraries(ranvier_nvtx INTERFACE ${CMAKE_DL_LIBS})
         endif()
         message(STATUS "CUDA device: yes, ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, NCCL ${RANVIER_WITH_NCCL}")
       endif()

@@ -1,6 +1,7 @@
 #include "runtime/trace.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/profiler_ranges.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -26,10 +27,12 @@ const char* to_string(Trace::Lane lane) noexcept {
   return "?";
 }
 
-std::string name_of(const Trace::Span& span) {
-  return span.index < 0 ? std::string(to_string(span.kind))
-                        : fmt::format("{} {}", to_string(span.kind), span.index);
+std::string name_of(SpanKind kind, int index) {
+  return index < 0 ? std::string(to_string(kind)) : fmt::format("{} {}", to_string(kind), index);
 }
+
+std::string name_of(const Trace::Span& span) { return name_of(span.kind, span.index); }
+
 
 }  // namespace
 
@@ -64,6 +67,14 @@ Trace::Trace(int rank, std::size_t capacity) : rank_(rank), start_(Clock::now())
 }
 
 void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
+  if (profiler::attached()) {
+    const std::chrono::duration<double, std::milli> took = end - begin;
+    profiler::mark(fmt::format("{}, {:.3f} ms", name_of(kind, index), took.count()));
+  }
+  record(kind, lane, begin, end, index);
+}
+
+void Trace::record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
   const auto since_start = [this](Clock::time_point time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
   };
@@ -85,15 +96,17 @@ void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_p
 
 void Trace::begin(StreamView stream, SpanKind kind, int index) {
   auto began = std::make_shared<Clock::time_point>();
+  const std::uint64_t range = profiler::attached() ? profiler::begin_range(name_of(kind, index)) : 0;
   {
     const std::lock_guard lock(mutex_);
-    open_.push_back({stream, kind, index, began});
+    open_.push_back({stream, kind, index, began, range});
   }
   stream.call_back([began] { *began = Clock::now(); });
 }
 
 void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
   std::shared_ptr<Clock::time_point> began;
+  std::uint64_t range = 0;
   {
     const std::lock_guard lock(mutex_);
     const auto matching = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) {
@@ -102,9 +115,11 @@ void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
     expect(matching != open_.rend(), "the trace has no open span {} {} on stream {}", to_string(kind), index,
            stream.name());
     began = std::move(matching->began);
+    range = matching->profiler_range;
     open_.erase(std::next(matching).base());
   }
-  stream.call_back([this, began, kind, lane, index] { add(kind, lane, *began, Clock::now(), index); });
+  if (profiler::attached()) profiler::end_range(range);
+  stream.call_back([this, began, kind, lane, index] { record(kind, lane, *began, Clock::now(), index); });
 }
 
 double Trace::seconds(SpanKind kind) const {

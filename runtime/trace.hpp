@@ -1,6 +1,9 @@
 // Named spans of one rank in a ring buffer, for a picture of who waited for whom: written as Chrome/Perfetto
 // JSON on request, and its end shown by the watchdog. Also adds up how long each kind of span took, which is
 // where the shares at the end of a run come from. Any thread; recording takes a short lock.
+//
+// An attached profiler shows the same names (profiler_ranges.hpp): a range from begin() to end(), which is where the
+// work was queued, and a mark at the end of what add() records.
 #pragma once
 
 #include "runtime/stream.hpp"
@@ -65,7 +68,10 @@ class Trace {
     SpanKind kind;
     int index;
     std::shared_ptr<Clock::time_point> began;  // written on the stream
+    std::uint64_t profiler_range;
   };
+
+  void record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index);
 
   int rank_;
   Clock::time_point start_;
