@@ -86,18 +86,19 @@ HopPipeline::HopPipeline(runtime::EventLoop& loop, collectives::Executor& execut
     for (const int member : team.members) ranks.push_back(column.ranks.at(static_cast<std::size_t>(member)));
     std::vector<std::byte*> staging;
     for (std::size_t s = 0; s < operations_at_a_time; ++s) staging.push_back(arena.slot(memory.staging[h], s));
-    communicators_.push_back(std::make_unique<PlanCommunicator>(
-        loop, executor,
-        PlanCommunicator::Options{
-            .team = team,
-            .me = team.index_of(column.layout.rank()),
-            .ranks = std::move(ranks),
-            .choice = column.choices[static_cast<std::size_t>(hops_[h].team)],
-            .first_index = (static_cast<std::uint32_t>(family) * most_hops + static_cast<std::uint32_t>(h)) *
-                           indices_per_hop,
-            .indices = indices_per_hop,
-            .staging = std::move(staging),
-            .staging_bytes = memory.staging_bytes[h]}));
+    const int number = family * most_hops + static_cast<int>(h);
+    PlanCommunicator::Options options{.team = team,
+                                      .me = team.index_of(column.layout.rank()),
+                                      .ranks = std::move(ranks),
+                                      .choice = column.choices[static_cast<std::size_t>(hops_[h].team)],
+                                      .first_index = static_cast<std::uint32_t>(number) * indices_per_hop,
+                                      .indices = indices_per_hop,
+                                      .staging = std::move(staging),
+                                      .staging_bytes = memory.staging_bytes[h]};
+    communicators_.push_back(
+        column.source != nullptr
+            ? column.source->communicator(hops_[h].team, number, std::move(options))
+            : std::make_unique<PlanCommunicator>(loop, executor, std::move(options)));
   }
 }
 

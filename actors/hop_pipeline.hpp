@@ -4,7 +4,7 @@
 // same on all ranks, whatever finishes first. Loop thread only.
 #pragma once
 
-#include "collectives/plan_communicator.hpp"
+#include "collectives/communicator_source.hpp"
 #include "collectives/shard.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
@@ -24,6 +24,7 @@ struct ColumnOptions {
   collectives::Sharding sharding;
   std::vector<int> ranks;  ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
+  collectives::CommunicatorSource* source = nullptr;  ///< null: communicators run plans over the transport
 };
 
 class HopPipeline {

@@ -74,8 +74,8 @@ Watchdog::Answer Watchdog::own_state() const {
   const std::uint64_t progress = options_.progress();
   if (options_.computing()) return {State::computing, -1, progress};
   const Transport::Pending* oldest = nullptr;
-  const auto pending = transport_->pending();
-  for (const Transport::Pending& operation : pending) {
+  const auto all = pending();
+  for (const Transport::Pending& operation : all) {
     if (stands(operation)) continue;
     if (oldest == nullptr || operation.since < oldest->since) oldest = &operation;
   }
@@ -83,16 +83,25 @@ Watchdog::Answer Watchdog::own_state() const {
   return {State::waiting, oldest->peer, progress};
 }
 
+std::vector<Transport::Pending> Watchdog::pending() const {
+  auto all = transport_->pending();
+  if (options_.waited_for) {
+    const auto beside = options_.waited_for();
+    all.insert(all.end(), beside.begin(), beside.end());
+  }
+  return all;
+}
+
 std::vector<Transport::Pending> Watchdog::overdue() const {
   std::vector<Transport::Pending> late;
-  for (const Transport::Pending& pending : transport_->pending()) {
-    if (stands(pending)) continue;
-    if (loop_->now() - std::max(pending.since, computed_at_) < options_.timeout) continue;
-    const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == pending.peer; });
+  for (const Transport::Pending& operation : pending()) {
+    if (stands(operation)) continue;
+    if (loop_->now() - std::max(operation.since, computed_at_) < options_.timeout) continue;
+    const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == operation.peer; });
     if (known == late.end()) {
-      late.push_back(pending);
-    } else if (pending.since < known->since) {
-      *known = pending;
+      late.push_back(operation);
+    } else if (operation.since < known->since) {
+      *known = operation;
     }
   }
   return late;

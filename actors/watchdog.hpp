@@ -31,6 +31,8 @@ class Watchdog {
     std::function<std::uint64_t()> progress;      ///< counts what this rank got done
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
     std::function<std::string()> under_way;         ///< what collectives this rank is in, for the report; may be null
+    /// What this rank waits for beside the transport's messages, as messages from those ranks; may be null.
+    std::function<std::vector<runtime::Transport::Pending>()> waited_for;
     std::function<std::uint64_t()> heartbeat;     ///< counts while the loop moves; any thread. Null: no thread
   };
 
@@ -63,6 +65,7 @@ class Watchdog {
   void listen(int peer);
   void ask(int peer);
   void judge(int peer, const runtime::Transport::Pending& oldest);
+  [[nodiscard]] std::vector<runtime::Transport::Pending> pending() const;
   [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
   [[nodiscard]] Answer own_state() const;
   void watch_loop();

@@ -20,7 +20,8 @@ WeightCollector::WeightCollector(runtime::Transport& transport, Trainer& trainer
     : transport_(&transport), trainer_(&trainer), units_(architecture.units()), piece_(piece_elements) {
   const runtime::Grid ranks(grid, grid.ranks());
   const auto stages = stage_layers(architecture, grid.g_inter);
-  const auto& [layout, sharding, column, choices] = *trainer.plan().column;
+  const collectives::ShardLayout& layout = trainer.plan().column->layout;
+  const collectives::Sharding& sharding = trainer.plan().column->sharding;
   for (const models::UnitSpec& unit : units_) {
     int stage = 0;
     while (!uses_unit(architecture, stages[static_cast<std::size_t>(stage)], unit.name)) ++stage;

@@ -1,5 +1,5 @@
 // Collectives among the ranks of one team, in place. All members start the same operations in the same order, as
-// NCCL wants it. Implementations: PlanCommunicator and MpiCommunicator; NCCL fits behind it too. Loop thread only.
+// NCCL wants it. Implementations: PlanCommunicator, MpiCommunicator, and those of NcclColumn. Loop thread only.
 #pragma once
 
 #include "collectives/algorithms.hpp"

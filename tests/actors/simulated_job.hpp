@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/trainer.hpp"
+#include "collectives/nccl_column.hpp"
 #include "models/gpt.hpp"
 #include "models/initialize.hpp"
 #include "models/sample_source.hpp"
@@ -61,6 +62,9 @@ struct JobResult {
 
 enum class Devices { inline_, delayed };
 
+/// Gives a rank's column another source of communicators, which is connected before the rank trains.
+using Attach = std::function<collectives::NcclColumn*(runtime::Simulation&, int rank, actors::RankPlan&)>;
+
 inline models::GptOptions small_gpt(int layers = 4) {
   return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
 }
@@ -79,7 +83,8 @@ inline actors::TrainerOptions small_run() {
 /// about results, or copies of a unit about its weights.
 inline JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
                                const actors::TrainerOptions& options, std::uint64_t seed,
-                               const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_) {
+                               const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
+                               const Attach& attach = nullptr) {
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = seed});
   JobResult result;
@@ -105,26 +110,35 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
       devices.push_back(runtime::make_inline_device());
     }
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
+    auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
+    collectives::NcclColumn* const nccl = attach ? attach(simulation, r, plan) : nullptr;
     trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r), *devices.back(),
-                                                         architecture, tokens, &tokens, options,
-                                                         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
+                                                         architecture, tokens, &tokens, options, std::move(plan)));
     actors::Trainer& trainer = *trainers.back();
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
-    trainer.start({.step =
-                       [&, r](const actors::StepResult& step) {
-                         steps[static_cast<std::size_t>(r)].push_back(step);
-                         const auto request = stop_requests.find(r);
-                         if (request != stop_requests.end() && request->second == step.step) {
-                           trainers[static_cast<std::size_t>(r)]->request_stop();
-                         }
-                       },
-                   .evaluation =
-                       [&, r](std::int64_t, double loss) {
-                         if (r == 0) result.evaluations.push_back(loss);
-                       },
-                   .done = [&, r] { read_next(r, 0); }});
+    const auto start = [&, r] {
+      trainers[static_cast<std::size_t>(r)]->start(
+          {.step =
+               [&, r](const actors::StepResult& step) {
+                 steps[static_cast<std::size_t>(r)].push_back(step);
+                 const auto request = stop_requests.find(r);
+                 if (request != stop_requests.end() && request->second == step.step) {
+                   trainers[static_cast<std::size_t>(r)]->request_stop();
+                 }
+               },
+           .evaluation =
+               [&, r](std::int64_t, double loss) {
+                 if (r == 0) result.evaluations.push_back(loss);
+               },
+           .done = [&, r] { read_next(r, 0); }});
+    };
+    if (nccl != nullptr) {
+      nccl->connect(start);
+    } else {
+      start();
+    }
   }
   simulation.run();
   std::map<std::string, std::vector<bool>> have;

@@ -1,0 +1,201 @@
+#include "collectives/nccl_stages.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::collectives {
+
+namespace {
+
+using Part = Communicator::Part;
+using Kind = NcclCall::Kind;
+
+constexpr std::size_t arrival_alignment = 64;
+
+std::size_t align(std::size_t bytes) {
+  return (bytes + arrival_alignment - 1) / arrival_alignment * arrival_alignment;
+}
+
+bool is_contiguous(const Part& part) { return part.run == part.stride; }
+
+/// Calls `use` with address and count of every contiguous stretch of `range`, in order; alike on all ranks.
+template <typename Use>
+void for_each_stretch(const Part& part, Range range, runtime::DType dtype, Use use) {
+  const std::size_t bytes = size_of(dtype);
+  if (is_contiguous(part)) {
+    if (range.count > 0) use(part.data + range.begin * bytes, range.count);
+    return;
+  }
+  while (range.count > 0) {
+    const std::size_t inside = range.begin % part.run;
+    const std::size_t count = std::min(range.count, part.run - inside);
+    use(part.data + (range.begin / part.run * part.stride + inside) * bytes, count);
+    range = {range.begin + count, range.count - count};
+  }
+}
+
+void check(const Part& part, int ranks) {
+  expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks",
+         part.elements, ranks);
+  expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
+         "a part of a collective has runs of {} elements, {} apart", part.run, part.stride);
+}
+
+/// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
+void append(std::vector<NcclCall>& calls, Collective collective, const Part& part, Range range, int ranks, int me,
+            runtime::DType dtype) {
+  if (range.count == 0) return;
+  if (collective == Collective::all_reduce) {
+    for_each_stretch(part, range, dtype, [&](std::byte* data, std::size_t count) {
+      calls.push_back({Kind::all_reduce, data, data, count});
+    });
+    return;
+  }
+  const bool gathers = collective == Collective::all_gather;
+  const std::size_t piece = range.count / static_cast<std::size_t>(ranks);
+  if (is_contiguous(part)) {
+    std::byte* const whole = part.data + range.begin * size_of(dtype);
+    std::byte* const mine = whole + static_cast<std::size_t>(me) * piece * size_of(dtype);
+    calls.push_back(
+        {gathers ? Kind::all_gather : Kind::reduce_scatter, gathers ? mine : whole, gathers ? whole : mine, piece});
+    return;
+  }
+  for (int owner = 0; owner < ranks; ++owner) {
+    const Range owned{range.begin + static_cast<std::size_t>(owner) * piece, piece};
+    for_each_stretch(part, owned, dtype, [&](std::byte* data, std::size_t count) {
+      calls.push_back({gathers ? Kind::broadcast : Kind::reduce, data, data, count, owner});
+    });
+  }
+}
+
+void add_stage(std::vector<NcclStage>& stages, NcclStage stage) {
+  if (!stage.calls.empty() || !stage.sums.empty()) stages.push_back(std::move(stage));
+}
+
+std::size_t chunks_of(const PartScripts& scripts) { return scripts.empty() ? 0 : scripts.front()->size(); }
+
+}  // namespace
+
+NcclWay nccl_way(std::string_view algorithm) noexcept {
+  if (algorithm == "auto") return NcclWay::own;
+  return algorithm == "hierarchical" ? NcclWay::hierarchical : NcclWay::plan;
+}
+
+std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
+                                  std::span<const Part> parts, runtime::DType dtype) {
+  std::vector<NcclStage> stages;
+  NcclStage stage;
+  for (const Part& part : parts) {
+    check(part, topology.ranks());
+    append(stage.calls, collective, part, {0, part.elements}, topology.ranks(), topology.piece(me), dtype);
+  }
+  add_stage(stages, std::move(stage));
+  return stages;
+}
+
+std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
+                                           std::span<const Part> parts, runtime::DType dtype) {
+  const int inner = topology.inner, outer = topology.outer;
+  if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype);
+  const int i = me % inner, o = me / inner;
+  // What the ranks at this place of all rows own together is contiguous (topology.hpp), and so is what a row owns
+  // once they have gathered it.
+  const auto stage = [&](Collective of, NcclSpan span) {
+    NcclStage made{span, {}};
+    for (const Part& part : parts) {
+      check(part, topology.ranks());
+      const std::size_t shared = part.elements / static_cast<std::size_t>(inner);
+      if (span == NcclSpan::row) {
+        append(made.calls, of, part, {0, part.elements}, inner, i, dtype);
+      } else {
+        append(made.calls, of, part, {static_cast<std::size_t>(i) * shared, shared}, outer, o, dtype);
+      }
+    }
+    return made;
+  };
+  std::vector<NcclStage> stages;
+  switch (collective) {
+    case Collective::all_gather:
+      add_stage(stages, stage(Collective::all_gather, NcclSpan::column));
+      add_stage(stages, stage(Collective::all_gather, NcclSpan::row));
+      break;
+    case Collective::reduce_scatter:
+      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::row));
+      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::column));
+      break;
+    case Collective::all_reduce:
+      add_stage(stages, stage(Collective::reduce_scatter, NcclSpan::row));
+      add_stage(stages, stage(Collective::all_reduce, NcclSpan::column));
+      add_stage(stages, stage(Collective::all_gather, NcclSpan::row));
+      break;
+  }
+  return stages;
+}
+
+std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Part> parts,
+                                   const PartScripts& scripts, int depth, std::byte* staging,
+                                   runtime::DType dtype) {
+  expect(parts.size() == scripts.size(), "{} parts of a collective have scripts of {}", parts.size(),
+         scripts.size());
+  expect(depth > 0, "a collective needs a chunk in flight, not {}", depth);
+  std::vector<NcclStage> stages;
+  const std::size_t chunks = chunks_of(scripts), together = static_cast<std::size_t>(depth);
+  for (std::size_t first = 0; first < chunks; first += together) {
+    const std::size_t end = std::min(chunks, first + together);
+    std::size_t steps = 0;
+    for (const auto& of_part : scripts) {
+      expect(of_part->size() == chunks, "the parts of a collective have {} and {} chunks", chunks, of_part->size());
+      for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, (*of_part)[chunk].steps.size());
+    }
+    for (std::size_t number = 0; number < steps; ++number) {
+      NcclStage stage;
+      std::byte* arrival = staging;  // the stream has added what was here before it receives again
+      for (std::size_t chunk = first; chunk < end; ++chunk) {
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+          const Script& script = (*scripts[part])[chunk];
+          if (number >= script.steps.size()) continue;
+          for (const Script::Message& message : script.steps[number].messages) {
+            const int peer = topology.piece(message.peer);
+            const auto move = [&](std::byte* data, std::size_t count) {
+              switch (message.action) {
+                case Action::send:
+                  stage.calls.push_back({Kind::send, data, nullptr, count, peer});
+                  break;
+                case Action::receive:
+                  stage.calls.push_back({Kind::receive, nullptr, data, count, peer});
+                  break;
+                case Action::receive_add:
+                  stage.calls.push_back({Kind::receive, nullptr, arrival, count, peer});
+                  stage.sums.push_back({data, arrival, count});
+                  arrival += align(count * size_of(dtype));
+                  break;
+              }
+            };
+            for (const Range& range : message.ranges) for_each_stretch(parts[part], range, dtype, move);
+          }
+        }
+      }
+      add_stage(stages, std::move(stage));
+    }
+  }
+  return stages;
+}
+
+std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span) {
+  std::vector<int> members;
+  switch (span) {
+    case NcclSpan::team:
+      for (int piece = 0; piece < topology.ranks(); ++piece) members.push_back(topology.rank_of_piece(piece));
+      break;
+    case NcclSpan::row:
+      for (int i = 0; i < topology.inner; ++i) members.push_back(topology.rank(i, me / topology.inner));
+      break;
+    case NcclSpan::column:
+      for (int o = 0; o < topology.outer; ++o) members.push_back(topology.rank(me % topology.inner, o));
+      break;
+  }
+  return members;
+}
+
+}  // namespace ranvier::collectives

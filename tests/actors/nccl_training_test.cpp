@@ -1,0 +1,106 @@
+// Whole jobs whose collectives NCCL carries out: over host memory, and as strict about orders as on GPUs.
+#include "actors/watchdog.hpp"
+#include "tests/actors/same_bits.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/collectives/nccl_world.hpp"
+#include "tests/effort.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+
+namespace {
+
+/// NCCL for every rank of a job; the columns are closed before the job's memory goes.
+struct NcclOfJob {
+  test::NcclWorld world;
+  std::vector<std::unique_ptr<collectives::NcclLibrary>> libraries;
+  std::vector<std::unique_ptr<collectives::NcclColumn>> columns;
+
+  explicit NcclOfJob(std::uint64_t seed) : world(seed) {}
+
+  collectives::NcclColumn* attach(runtime::Simulation& simulation, int rank, actors::RankPlan& plan,
+                                  collectives::NcclWay way) {
+    libraries.push_back(world.make_library());
+    columns.push_back(std::make_unique<collectives::NcclColumn>(
+        simulation.loop(rank), simulation.transport(rank), world.make_stream(rank), *libraries.back(),
+        collectives::NcclColumn::Options{.ranks = plan.column->ranks, .ways = {way, way, way}}));
+    plan.column->source = columns.back().get();
+    return columns.back().get();
+  }
+};
+
+tests::JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclWay way, std::uint64_t seed,
+                             int* groups = nullptr) {
+  NcclOfJob nccl(seed);
+  const auto gpt = tests::small_gpt();
+  const auto result = tests::run_simulated(
+      models::make_gpt(gpt), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed, {},
+      tests::Devices::inline_, [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+        return nccl.attach(simulation, rank, plan, way);
+      });
+  if (groups != nullptr) *groups = nccl.world.groups;
+  return result;
+}
+
+actors::TrainerOptions sharded(const char* sharding, runtime::GridShape grid) {
+  auto options = tests::small_run();
+  options.grid = grid;
+  options.group_size = 2;
+  options.node_of = std::vector<int>(static_cast<std::size_t>(grid.ranks()));
+  for (int rank = 0; rank < grid.ranks(); ++rank) options.node_of[static_cast<std::size_t>(rank)] = rank / 2;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.tiers.bucket_elements = 500;
+  options.algorithms = {"ring", "ring", "ring"};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "training by NCCL's sends and receives gives the bits of the plans, for every sharding and with a pipeline") {
+  tests::Share share(2, 4);
+  for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "zero++"}) {
+    for (const runtime::GridShape grid : {runtime::GridShape{1, 4}, runtime::GridShape{2, 4}}) {
+      if (!share.takes()) continue;
+      CAPTURE(sharding);
+      CAPTURE(grid.g_inter);
+      const auto options = sharded(sharding, grid);
+      const auto gpt = tests::small_gpt();
+      int groups = 0;
+      const auto by_nccl = run_by_nccl(options, collectives::NcclWay::plan, 3, &groups);
+      CHECK(groups > 0);
+      tests::check_same_bits(by_nccl, tests::run_simulated(gpt, options, 4));
+    }
+  }
+}
+
+TEST_CASE("training by NCCL's own collectives gives the same weights within rounding") {
+  tests::Share share(2, 4);
+  for (const char* sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig"}) {
+    for (const auto way : {collectives::NcclWay::own, collectives::NcclWay::hierarchical}) {
+      if (!share.takes()) continue;
+      CAPTURE(sharding);
+      const auto options = sharded(sharding, {1, 4});
+      const auto gpt = tests::small_gpt();
+      const auto by_nccl = run_by_nccl(options, way, 5);
+      const auto by_plan = tests::run_simulated(gpt, options, 5);
+      REQUIRE(by_nccl.weights.size() == by_plan.weights.size());
+      double worst = 0;
+      for (const auto& [name, weights] : by_plan.weights) {
+        const auto& others = by_nccl.weights.at(name);
+        REQUIRE(others.size() == weights.size());
+        for (std::size_t i = 0; i < weights.size(); ++i)
+          worst = std::max(worst, std::abs(double(weights[i]) - others[i]));
+      }
+      CHECK(worst < 1e-4);
+      REQUIRE(by_nccl.steps.size() == by_plan.steps.size());
+      CHECK(by_nccl.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
+    }
+  }
+}

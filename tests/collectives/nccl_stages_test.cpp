@@ -1,0 +1,134 @@
+#include "collectives/nccl_stages.hpp"
+
+#include "collectives/executor.hpp"
+#include "collectives/nccl_library.hpp"
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace ranvier::collectives;
+using ranvier::runtime::DType;
+using Kind = NcclCall::Kind;
+
+namespace {
+
+/// Never read or written: stages are data.
+std::byte* const memory = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
+std::byte* at(std::size_t element) { return memory + element * 4; }
+
+}  // namespace
+
+TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece a rank owns") {
+  const Topology topology = Topology::regular(2, 2);  // rank 1 owns piece 2
+  const Communicator::Part part{memory, 40};
+  CHECK(own_stages(Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::team, {{Kind::all_gather, at(20), at(0), 10}}}});
+  CHECK(own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::team, {{Kind::reduce_scatter, at(0), at(20), 10}}}});
+  CHECK(own_stages(Collective::all_reduce, topology, 1, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 40}}}});
+  CHECK(nccl_members(topology, 1, NcclSpan::team) == std::vector<int>{0, 2, 1, 3});
+}
+
+TEST_CASE("several parts are one group, and parts without elements none") {
+  const std::vector<Communicator::Part> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
+  CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
+        std::vector<NcclStage>{
+            {NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 8}, {Kind::all_reduce, at(100), at(100), 4}}}});
+  CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, {&parts[1], 1}, DType::f32).empty());
+}
+
+TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run") {
+  const Communicator::Part part{memory, 8, 2, 10};  // elements 0 1, 10 11, 20 21, 30 31
+  const Topology topology = Topology::regular(2, 1);
+  const std::vector<NcclCall> gathers = {{Kind::broadcast, at(0), at(0), 2, 0},
+                                         {Kind::broadcast, at(10), at(10), 2, 0},
+                                         {Kind::broadcast, at(20), at(20), 2, 1},
+                                         {Kind::broadcast, at(30), at(30), 2, 1}};
+  for (const int me : {0, 1}) {
+    const auto stages = own_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32);
+    REQUIRE(stages.size() == 1);
+    CHECK(stages[0].calls == gathers);
+  }
+  const auto scatter = own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32);
+  REQUIRE(scatter.size() == 1);
+  CHECK(scatter[0].calls.size() == 4);
+  CHECK(scatter[0].calls[3] == NcclCall{Kind::reduce, at(30), at(30), 2, 1});
+  // Where a piece ends inside a run.
+  const Communicator::Part cut{memory, 6, 2, 10};
+  CHECK(own_stages(Collective::all_gather, topology, 0, {&cut, 1}, DType::f32)[0].calls ==
+        std::vector<NcclCall>{{Kind::broadcast, at(0), at(0), 2, 0},
+                              {Kind::broadcast, at(10), at(10), 1, 0},
+                              {Kind::broadcast, at(11), at(11), 1, 1},
+                              {Kind::broadcast, at(20), at(20), 2, 1}});
+}
+
+TEST_CASE("a hierarchical gather goes across the rows and then inside them, a reduce-scatter the other way") {
+  const Topology topology = Topology::regular(2, 3);
+  const Communicator::Part part{memory, 60};
+  const int me = 3;  // place 1 of row 1: piece 4
+  CHECK(hierarchical_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
+                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
+  CHECK(hierarchical_stages(Collective::reduce_scatter, topology, me, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
+                               {NcclSpan::column, {{Kind::reduce_scatter, at(30), at(40), 10}}}});
+  CHECK(hierarchical_stages(Collective::all_reduce, topology, me, {&part, 1}, DType::f32) ==
+        std::vector<NcclStage>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
+                               {NcclSpan::column, {{Kind::all_reduce, at(30), at(30), 30}}},
+                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
+  CHECK(nccl_members(topology, me, NcclSpan::row) == std::vector<int>{2, 3});
+  CHECK(nccl_members(topology, me, NcclSpan::column) == std::vector<int>{1, 3, 5});
+  const Topology flat = Topology::regular(6, 1);
+  CHECK(hierarchical_stages(Collective::all_gather, flat, me, {&part, 1}, DType::f32) ==
+        own_stages(Collective::all_gather, flat, me, {&part, 1}, DType::f32));
+}
+
+TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to be added fits its staging") {
+  const Topology topology = Topology::regular(4, 1);
+  for (const auto& algorithm : algorithms(Collective::all_reduce)) {
+    CAPTURE(algorithm.name);
+    const Communicator::Part part{memory, 400, 50, 70};
+    const PartScripts scripts = {
+        std::make_shared<const std::vector<Script>>(algorithm.scripts(topology, part.elements, 5, 1))};
+    std::byte* const staging = at(100000);
+    const std::size_t bytes =
+        Executor::staging_bytes({.parts = {{part.data, scripts[0], part.run, part.stride}}, .depth = 2});
+    const auto stages = plan_stages(topology, {&part, 1}, scripts, 2, staging, DType::f32);
+    CHECK(stages.size() >= 3);
+    for (const NcclStage& stage : stages) {
+      for (const NcclStage::Sum& sum : stage.sums) {
+        CHECK(sum.from >= staging);
+        CHECK(sum.from + sum.count * 4 <= staging + bytes);
+        CHECK(std::any_of(stage.calls.begin(), stage.calls.end(), [&](const NcclCall& call) {
+          return call.kind == Kind::receive && call.to == sum.from && call.count == sum.count;
+        }));
+      }
+    }
+  }
+}
+
+TEST_CASE("an algorithm's name says how NCCL is asked") {
+  CHECK(nccl_way("auto") == NcclWay::own);
+  CHECK(nccl_way("hierarchical") == NcclWay::hierarchical);
+  for (const char* name : {"ring", "recursive", "h-ring", "ho-ring", "torus"})
+    CHECK(nccl_way(name) == NcclWay::plan);
+}
+
+TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
+  const Communicator::Part odd{memory, 41};
+  CHECK_THROWS_WITH_AS(own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
+                       doctest::Contains("41 elements do not divide by 4"), ranvier::Error);
+  const Communicator::Part overlapping{memory, 40, 10, 9};
+  CHECK_THROWS_WITH_AS(
+      own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
+      doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);
+}
+
+TEST_CASE("a version is written as people do") {
+  CHECK(nccl_version_text(22809) == "2.28.9");
+  CHECK(nccl_version_text(21903) == "2.19.3");
+  CHECK(nccl_version_text(2804) == "2.8.4");
+}

@@ -1,0 +1,27 @@
+// NCCL of one rank on the device under test: its own on `cuda`, one over host memory elsewhere.
+#pragma once
+
+#include "collectives/nccl_library.hpp"
+#include "runtime/device.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace ranvier::tests {
+
+class NcclUnderTest {
+ public:
+  virtual ~NcclUnderTest() = default;
+  [[nodiscard]] virtual collectives::NcclLibrary& library() = 0;
+  [[nodiscard]] virtual runtime::Device& device() = 0;
+  /// For the column, whose it becomes.
+  [[nodiscard]] virtual std::unique_ptr<runtime::Stream> make_stream() = 0;
+};
+
+[[nodiscard]] std::unique_ptr<NcclUnderTest> make_nccl_under_test();
+
+/// Why there is none, for people; none: there is one.
+[[nodiscard]] std::optional<std::string> missing_nccl();
+
+}  // namespace ranvier::tests

@@ -1,0 +1,389 @@
+// NCCL of all ranks of a simulation, over host memory: what NcclColumn asks of NCCL where no GPU is. It is as
+// strict as the real one. Communicators are non-blocking: what a group has launched comes to the stream some
+// questions later, and nothing else may be asked of the communicator until then. Work of a stream waits for what is
+// before it, and a collective for all its ranks, so operations in different orders wait for ever.
+//
+// Sums go round a ring from the rank behind the one that owns the element, which is the order of the ring's plan
+// where the ranks stand in one row.
+#pragma once
+
+#include "collectives/nccl_library.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "tests/collectives/reference.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::test {
+
+using collectives::NcclLibrary;
+
+class NcclWorld;
+
+/// A stream whose work may have to wait, on the thread of the simulation.
+class WaitingStream final : public runtime::Stream {
+ public:
+  WaitingStream(NcclWorld& world, std::string name);
+  ~WaitingStream() override;
+
+  [[nodiscard]] runtime::Device& device() const noexcept override { return inner_->device(); }
+  [[nodiscard]] const std::string& name() const noexcept override { return inner_->name(); }
+  void launch(Work work) override;
+  void call_back(std::function<void()> function) override;
+  void wait(const runtime::Event& event) override { inner_->wait(event); }
+  void synchronize() override;
+
+  /// Work that is done when `left` of it is 0; `begin` when everything before it is done.
+  struct Kernel {
+    std::function<void()> begin;
+    std::size_t left = 0;
+    bool begun = false;
+  };
+  void enqueue(std::shared_ptr<Kernel> kernel);
+  /// Runs what can run; true if something did.
+  bool progress();
+
+ private:
+  struct Item {
+    std::shared_ptr<Kernel> kernel;  // or
+    std::function<void()> function;
+  };
+
+  NcclWorld& world_;
+  std::unique_ptr<runtime::Device> device_;
+  std::unique_ptr<runtime::Stream> inner_;
+  std::deque<Item> items_;
+};
+
+class NcclWorld {
+ public:
+  explicit NcclWorld(std::uint64_t seed) : random_(seed) {}
+
+  struct Call {
+    enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
+    Kind kind = Kind::all_gather;
+    const void* from = nullptr;
+    void* to = nullptr;
+    std::size_t count = 0;
+    runtime::DType dtype = runtime::DType::f32;
+    int peer = 0;
+    std::shared_ptr<WaitingStream::Kernel> kernel;
+  };
+
+  struct Clique;
+  struct Endpoint {
+    Clique* clique = nullptr;
+    int rank = 0;
+    WaitingStream* stream = nullptr;
+    NcclLibrary::Result error = NcclLibrary::success;
+    int questions = 0;  ///< until what was launched is on the stream
+    std::shared_ptr<WaitingStream::Kernel> launched;
+    std::size_t collectives = 0;
+    std::vector<std::shared_ptr<WaitingStream::Kernel>> kernels;
+  };
+  struct Clique {
+    int ranks = 0;
+    std::vector<Endpoint*> members;
+    std::map<std::size_t, std::map<int, Call>> meetings;              ///< by number and rank
+    std::map<std::pair<int, int>, std::deque<Call>> sends, receives;  ///< by source and destination
+  };
+
+  /// What happened, for checks.
+  int groups = 0, calls = 0, closed = 0, aborted = 0;
+  std::vector<int> sizes;  ///< of the communicators, as they were connected, once each
+
+  std::unique_ptr<runtime::Stream> make_stream(int rank) {
+    return std::make_unique<WaitingStream>(*this, "nccl " + std::to_string(rank));
+  }
+  std::unique_ptr<NcclLibrary> make_library();
+
+  void settle() {
+    if (std::exchange(settling_, true)) return;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (WaitingStream* stream : streams_) moved = stream->progress() || moved;
+    }
+    settling_ = false;
+  }
+  void begin(Endpoint& endpoint, const Call& call);
+
+  int questions() { return static_cast<int>(random_() % 3); }
+
+  std::vector<WaitingStream*> streams_;
+  std::map<std::uint64_t, Clique> cliques;
+  std::uint64_t ids = 0;
+
+ private:
+  void meet(Clique& clique, std::map<int, Call>& calls);
+  template <typename T>
+  void compute(const Clique& clique, std::map<int, Call>& calls);
+
+  std::mt19937_64 random_;
+  bool settling_ = false;
+};
+
+inline WaitingStream::WaitingStream(NcclWorld& world, std::string name)
+    : world_(world),
+      device_(runtime::make_inline_device()),
+      inner_(device_->make_stream(std::move(name), runtime::StreamWidth::one)) {
+  world_.streams_.push_back(this);
+}
+inline WaitingStream::~WaitingStream() { std::erase(world_.streams_, this); }
+
+inline void WaitingStream::launch(Work work) {
+  items_.push_back({nullptr, [this, work = std::move(work)] { inner_->launch(work); }});
+  world_.settle();
+}
+inline void WaitingStream::call_back(std::function<void()> function) {
+  items_.push_back({nullptr, std::move(function)});
+  world_.settle();
+}
+inline void WaitingStream::enqueue(std::shared_ptr<Kernel> kernel) {
+  items_.push_back({std::move(kernel), nullptr});
+  world_.settle();
+}
+inline void WaitingStream::synchronize() {
+  world_.settle();
+  expect(items_.empty(), "stream {} would be waited for for ever", name());
+}
+inline bool WaitingStream::progress() {
+  bool moved = false;
+  while (!items_.empty()) {
+    Item& item = items_.front();
+    if (item.kernel == nullptr) {
+      const std::function<void()> function = std::move(item.function);
+      items_.pop_front();
+      function();
+    } else {
+      if (!std::exchange(item.kernel->begun, true)) {
+        moved = true;
+        item.kernel->begin();
+      }
+      if (item.kernel->left > 0) return moved;
+      items_.pop_front();
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+inline void NcclWorld::begin(Endpoint& endpoint, const Call& call) {
+  Clique& clique = *endpoint.clique;
+  if (call.kind == Call::Kind::send || call.kind == Call::Kind::receive) {
+    const bool sends = call.kind == Call::Kind::send;
+    const std::pair way = sends ? std::pair(endpoint.rank, call.peer) : std::pair(call.peer, endpoint.rank);
+    (sends ? clique.sends : clique.receives)[way].push_back(call);
+    auto& from = clique.sends[way];
+    auto& to = clique.receives[way];
+    while (!from.empty() && !to.empty()) {
+      expect(from.front().count == to.front().count && from.front().dtype == to.front().dtype,
+             "NCCL's rank {} sends {} elements to rank {}, which receives {}", way.first, from.front().count,
+             way.second, to.front().count);
+      std::memcpy(to.front().to, from.front().from, from.front().count * size_of(from.front().dtype));
+      --from.front().kernel->left;
+      --to.front().kernel->left;
+      from.pop_front();
+      to.pop_front();
+    }
+    return;
+  }
+  const std::size_t number = endpoint.collectives++;
+  auto& meeting = clique.meetings[number];
+  meeting.emplace(endpoint.rank, call);
+  if (static_cast<int>(meeting.size()) < clique.ranks) return;
+  meet(clique, meeting);
+  clique.meetings.erase(number);
+}
+
+inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
+  const Call& first = of_ranks.at(0);
+  for (const auto& [rank, call] : of_ranks) {
+    expect(call.kind == first.kind && call.count == first.count && call.dtype == first.dtype &&
+               call.peer == first.peer,
+           "NCCL's ranks 0 and {} call different collectives", rank);
+  }
+  if (first.dtype == runtime::DType::f64) {
+    compute<double>(clique, of_ranks);
+  } else {
+    runtime::with_float_type(first.dtype, [&](auto type) { compute<decltype(type)>(clique, of_ranks); });
+  }
+  for (auto& [rank, call] : of_ranks) --call.kernel->left;
+}
+
+template <typename T>
+void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
+  using Kind = Call::Kind;
+  const Call& first = of_ranks.at(0);
+  const auto ranks = static_cast<std::size_t>(clique.ranks);
+  const std::size_t count = first.count;
+  const bool scatters = first.kind == Kind::reduce_scatter;
+  std::vector<T> result(first.kind == Kind::all_gather || scatters ? count * ranks : count);
+  const auto in = [&](std::size_t rank, std::size_t i) {
+    return static_cast<const T*>(of_ranks.at(static_cast<int>(rank)).from)[i];
+  };
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (first.kind == Kind::all_gather) {
+      result[i] = in(i / count, i % count);
+    } else if (first.kind == Kind::broadcast) {
+      result[i] = in(static_cast<std::size_t>(first.peer), i);
+    } else {
+      Values<T> values;
+      for (std::size_t rank = 0; rank < ranks; ++rank) values.push_back(in(rank, i));
+      const std::size_t owner = first.kind == Kind::reduce ? static_cast<std::size_t>(first.peer)
+                                : scatters                 ? i / count
+                                                           : i * ranks / count;
+      result[i] = ranks == 1 ? values[0] : sum_round_ring(values, static_cast<int>(owner));
+    }
+  }
+  for (auto& [rank, call] : of_ranks) {
+    if (first.kind == Kind::reduce && rank != first.peer) continue;
+    const std::size_t begin = scatters ? static_cast<std::size_t>(rank) * count : 0;
+    std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(begin), scatters ? count : result.size(),
+                static_cast<T*>(call.to));
+  }
+}
+
+/// One rank's NCCL.
+class WorldNccl final : public NcclLibrary {
+ public:
+  explicit WorldNccl(NcclWorld& world) : world_(world) {}
+
+  [[nodiscard]] int version() const override { return 22809; }
+  [[nodiscard]] Result make_id(Id& id) override {
+    const std::uint64_t made = ++world_.ids;
+    std::memcpy(id.bytes.data(), &made, sizeof made);
+    return success;
+  }
+  [[nodiscard]] Result connect(Handle& handle, const Id& id, int ranks, int rank,
+                               runtime::StreamView stream) override {
+    std::uint64_t known = 0;
+    std::memcpy(&known, id.bytes.data(), sizeof known);
+    const auto [found, is_new] = world_.cliques.try_emplace(known);
+    NcclWorld::Clique& clique = found->second;
+    if (is_new) {
+      clique.ranks = ranks;
+      world_.sizes.push_back(ranks);
+    }
+    expect(clique.ranks == ranks, "a communicator of {} ranks is connected as one of {}", clique.ranks, ranks);
+    auto& made = endpoints_.emplace_back();
+    made = {.clique = &clique, .rank = rank, .stream = dynamic_cast<WaitingStream*>(&stream.stream())};
+    clique.members.push_back(&made);
+    handle = &made;
+    return in_progress;
+  }
+  [[nodiscard]] Result status(Handle handle) override {
+    NcclWorld::Endpoint& endpoint = of(handle);
+    if (endpoint.error != success) return endpoint.error;
+    if (static_cast<int>(endpoint.clique->members.size()) < endpoint.clique->ranks) return in_progress;
+    if (endpoint.launched) {
+      if (endpoint.questions-- > 0) return in_progress;
+      endpoint.stream->enqueue(std::exchange(endpoint.launched, nullptr));
+    }
+    return success;
+  }
+  void close(Handle) noexcept override { ++world_.closed; }
+  void abort(Handle handle) noexcept override {
+    ++world_.aborted;
+    for (const auto& kernel : of(handle).kernels) {  // ends, whatever it has done
+      kernel->begun = true;
+      kernel->left = 0;
+    }
+    world_.settle();
+  }
+  [[nodiscard]] std::string describe(Result result, Handle) const override {
+    return result == remote_error ? "remote process exited or there was a network error" : "some error";
+  }
+  [[nodiscard]] Result group_start() override {
+    expect(!in_group_, "groups are inside each other");
+    in_group_ = true;
+    return success;
+  }
+  [[nodiscard]] Result group_end() override {
+    in_group_ = false;
+    expect(grouped_ != nullptr, "a group is empty");
+    NcclWorld::Endpoint& endpoint = *std::exchange(grouped_, nullptr);
+    ++world_.groups;
+    const auto kernel = std::make_shared<WaitingStream::Kernel>();
+    kernel->left = calls_.size();
+    for (NcclWorld::Call& call : calls_) call.kernel = kernel;
+    kernel->begin = [this, &endpoint, calls = std::exchange(calls_, {})] {
+      for (const NcclWorld::Call& call : calls) world_.begin(endpoint, call);
+    };
+    endpoint.kernels.push_back(kernel);
+    endpoint.launched = kernel;
+    endpoint.questions = world_.questions();
+    return in_progress;
+  }
+
+  [[nodiscard]] Result all_gather(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
+                                  runtime::StreamView stream) override {
+    return call({Kind::all_gather, from, to, count, dtype}, handle, stream);
+  }
+  [[nodiscard]] Result reduce_scatter(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
+                                      runtime::StreamView stream) override {
+    return call({Kind::reduce_scatter, from, to, count, dtype}, handle, stream);
+  }
+  [[nodiscard]] Result all_reduce(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
+                                  runtime::StreamView stream) override {
+    return call({Kind::all_reduce, from, to, count, dtype}, handle, stream);
+  }
+  [[nodiscard]] Result broadcast(const void* from, void* to, std::size_t count, DType dtype, int root,
+                                 Handle handle, runtime::StreamView stream) override {
+    return call({Kind::broadcast, from, to, count, dtype, root}, handle, stream);
+  }
+  [[nodiscard]] Result reduce(const void* from, void* to, std::size_t count, DType dtype, int root, Handle handle,
+                              runtime::StreamView stream) override {
+    return call({Kind::reduce, from, to, count, dtype, root}, handle, stream);
+  }
+  [[nodiscard]] Result send(const void* from, std::size_t count, DType dtype, int peer, Handle handle,
+                            runtime::StreamView stream) override {
+    return call({Kind::send, from, nullptr, count, dtype, peer}, handle, stream);
+  }
+  [[nodiscard]] Result receive(void* to, std::size_t count, DType dtype, int peer, Handle handle,
+                               runtime::StreamView stream) override {
+    return call({Kind::receive, nullptr, to, count, dtype, peer}, handle, stream);
+  }
+
+  /// From now on every communicator of this rank says so.
+  void break_with(Result error) {
+    for (NcclWorld::Endpoint& endpoint : endpoints_) endpoint.error = error;
+  }
+
+ private:
+  using Kind = NcclWorld::Call::Kind;
+
+  static NcclWorld::Endpoint& of(Handle handle) { return *static_cast<NcclWorld::Endpoint*>(handle); }
+
+  Result call(NcclWorld::Call call, Handle handle, runtime::StreamView stream) {
+    NcclWorld::Endpoint& endpoint = of(handle);
+    expect(in_group_, "a call outside a group");
+    expect(static_cast<int>(endpoint.clique->members.size()) == endpoint.clique->ranks && !endpoint.launched,
+           "a call while the communicator is in progress");
+    expect(grouped_ == nullptr || grouped_ == &endpoint, "a group of two communicators");
+    expect(&stream.stream() == endpoint.stream, "a call on another stream");
+    expect(call.count > 0, "a call without elements");
+    grouped_ = &endpoint;
+    calls_.push_back(call);
+    ++world_.calls;
+    return success;
+  }
+
+  NcclWorld& world_;
+  std::list<NcclWorld::Endpoint> endpoints_;
+  bool in_group_ = false;
+  NcclWorld::Endpoint* grouped_ = nullptr;
+  std::vector<NcclWorld::Call> calls_;
+};
+
+inline std::unique_ptr<NcclLibrary> NcclWorld::make_library() { return std::make_unique<WorldNccl>(*this); }
+
+}  // namespace ranvier::test
