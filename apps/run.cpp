@@ -138,6 +138,10 @@ void make_folder_of(const std::filesystem::path& file, const char* flag) {
   if (failed) fail(ErrorCode::io, "{} {}: its folder cannot be made: {}", flag, file.string(), failed.message());
 }
 
+runtime::Duration timeout_of(const TrainOptions& options) {
+  return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(options.run.timeout_seconds));
+}
+
 /// Ranks that this one exchanges messages with, whoever begins.
 std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   std::vector<int> peers;
@@ -175,7 +179,10 @@ Run::Run(runtime::MpiSession& session, TrainOptions options, Job job)
       trainer_options_(trainer_options(options_)),
       speaks_(session.rank() == 0) {}
 
-Run::~Run() = default;
+Run::~Run() {
+  // Before memory is freed that NCCL may still work on, for peers that will not come.
+  if (nccl_) nccl_->close();
+}
 
 void Run::execute() {
   together(session_, [&] { plan(); });
@@ -194,7 +201,10 @@ void Run::execute() {
     std::fflush(stdout);
   }
   if (options_.run.request == Request::dry_run) return;
+  together(session_, [&] { make_devices(); });
+  choose_collectives();
   together(session_, [&] { build(); });
+  if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
     fmt::print("files: {}\n", tier);
@@ -238,6 +248,48 @@ void Run::plan_stages() {
   }
 }
 
+void Run::make_devices() {
+  device_ = make_device(options_, trainer_options_.threads, session_);
+  host_ = runtime::make_cpu_device({.threads = 1});
+  for (runtime::Device* device : {device_.get(), host_.get()}) {
+    device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
+  }
+  files_ = host_->make_stream("files", runtime::StreamWidth::one);
+  const bool may_use_nccl = options_.device.device == DeviceChoice::cuda && options_.grid.shape.g_data > 1 &&
+                            options_.device.collectives != CollectiveCarrier::plans;
+  if constexpr (runtime::with_nccl) {
+    if (!may_use_nccl) return;
+    try {
+      nccl_library_ = collectives::open_nccl();
+    } catch (const Error& error) {
+      if (options_.device.collectives == CollectiveCarrier::nccl) throw;
+      nccl_obstacle_ = error.what();
+    }
+  } else if (may_use_nccl) {
+    nccl_obstacle_ = "this build has no NCCL";
+  }
+}
+
+void Run::choose_collectives() {
+  if (options_.device.device != DeviceChoice::cuda) return;
+  NcclSituation situation{.obstacle = nccl_obstacle_};
+  const long long version = nccl_library_ ? nccl_library_->version() : 0;
+  if (session_.smallest(version) == session_.largest(version) && version > 0) situation.version = static_cast<int>(version);
+  long long gpu = 0;
+  if constexpr (runtime::with_nccl) gpu = collectives::gpu_identity(*device_);
+  const auto gpus = session_.all(gpu);
+  situation.gpus.assign(gpus.begin(), gpus.end());
+  together(session_, [&] { collectives_ = apps::choose_collectives(options_, situation); });
+  if (!speaks_ || collectives_.line.empty()) return;
+  fmt::print("{}\n\n", collectives_.line);
+  std::fflush(stdout);
+}
+
+void Run::connect_nccl() {
+  nccl_->connect([this] { loop_.stop(); });
+  loop_.run();
+}
+
 void Run::build() {
   const RunOptions& run = options_.run;
   if (speaks_) {
@@ -259,15 +311,21 @@ void Run::build() {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());
     };
   }
-  device_ = make_device(options_, trainer_options_.threads, session_);
-  host_ = runtime::make_cpu_device({.threads = 1});
-  for (runtime::Device* device : {device_.get(), host_.get()}) {
-    device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
+  actors::RankPlan plan = actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank());
+  runtime::Transport& transport = transport_of_actors();
+  if (collectives_.nccl) {
+    const auto& names = trainer_options_.algorithms;
+    nccl_ = std::make_unique<collectives::NcclColumn>(
+        loop_, transport_, *device_, *nccl_library_,
+        collectives::NcclColumn::Options{.ranks = plan.column->ranks,
+                                         .ways = {collectives::nccl_way(names.all_gather),
+                                                  collectives::nccl_way(names.reduce_scatter),
+                                                  collectives::nccl_way(names.all_reduce)},
+                                         .timeout = timeout_of(options_)});
+    plan.column->source = nccl_.get();
   }
-  files_ = host_->make_stream("files", runtime::StreamWidth::one);
-  trainer_.emplace(loop_, transport_of_actors(), *device_, job_.architecture, *job_.source, job_.validation.get(),
-                   trainer_options_,
-                   actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank()));
+  trainer_.emplace(loop_, transport, *device_, job_.architecture, *job_.source, job_.validation.get(), trainer_options_,
+                   std::move(plan));
   trainer_->load_weights(weights);
   if (speaks_) make_reporter();
 }
@@ -280,7 +338,7 @@ runtime::Transport& Run::transport_of_actors() {
     fail(ErrorCode::usage, "--p2p direct, but this MPI says that it does not reach a GPU's memory: use --p2p staged, or an "
          "MPI that was built with CUDA");
   }
-  if (direct && wanted != PointToPoint::staged) return transport_;
+  if (direct && wanted != PointToPoint::staged && !nccl_needs_staging(options_, collectives_)) return transport_;
   return staged_.emplace(loop_, transport_, *device_);
 }
 
@@ -302,13 +360,13 @@ void Run::train() {
   const double peak = measure_peak_flops();
   if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
   actors::Watchdog watchdog(loop_, transport_, trainer_->trace(),
-                            {.timeout = std::chrono::duration_cast<runtime::Duration>(
-                                 std::chrono::duration<double>(options_.run.timeout_seconds)),
+                            {.timeout = timeout_of(options_),
                              .peers = peers_of(trainer_->plan(), session_.ranks()),
                              .computing = [this] { return writes_ > 0 || trainer_->computing(); },
                              .progress = [this] { return progress_; },
                              .describe = [this](int rank) { return describe_rank(options_, rank); },
                              .under_way = [this] { return under_way(); },
+                             .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
                              .heartbeat = [this] { return loop_.heartbeat(); }});
   loop_.on_signals([this](int) { trainer_->request_stop(); });
   session_.barrier();

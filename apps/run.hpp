@@ -4,8 +4,10 @@
 
 #include "actors/reporter.hpp"
 #include "actors/weight_collector.hpp"
+#include "apps/collectives_choice.hpp"
 #include "apps/launch.hpp"
 #include "apps/report.hpp"
+#include "collectives/nccl_column.hpp"
 #include "models/weights/safetensors_writer.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -30,7 +32,12 @@ class Run {
  private:
   void plan();
   void plan_stages();
+  void make_devices();
+  /// Whether NCCL carries out collectives; the same on all ranks.
+  void choose_collectives();
   void build();
+  /// Makes NCCL's communicators; blocks.
+  void connect_nccl();
   void make_reporter();
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
@@ -61,6 +68,10 @@ class Run {
   std::vector<actors::RankPlan> stages_;
   std::unique_ptr<runtime::Device> device_, host_;
   std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the device's memory
+  CollectivesChoice collectives_;
+  std::unique_ptr<collectives::NcclLibrary> nccl_library_;
+  std::string nccl_obstacle_;  // why there is none; empty: nobody asked
+  std::unique_ptr<collectives::NcclColumn> nccl_;  // null: collectives are plans
   std::optional<actors::Trainer> trainer_;
   std::optional<actors::Reporter> reporter_;
   std::optional<models::SafetensorsWriter> writer_;

@@ -272,6 +272,12 @@ OptionTable declare(Asked& asked) {
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
+  table.add({"collectives", "WAY",
+             "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an algorithm named "
+             "above NCCL runs too, by its sends and receives",
+             choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
+                                                                    {"nccl", CollectiveCarrier::nccl},
+                                                                    {"plans", CollectiveCarrier::plans}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",
@@ -446,6 +452,19 @@ void resolve_precision(PrecisionOptions& precision, const Asked& asked, const Op
          precision.loss_scale, to_string(compute));
 }
 
+void check_collectives(const DeviceOptions& device, const GridOptions& grid) {
+  if (device.collectives != CollectiveCarrier::nccl) return;
+  if (!runtime::with_nccl)
+    fail(ErrorCode::usage, "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
+  if (device.device != DeviceChoice::cuda)
+    fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
+  if (device.point_to_point == PointToPoint::direct && grid.shape.g_inter > 1)
+    fail(ErrorCode::usage,
+         "--collectives nccl and --p2p direct with --g-inter {} let MPI and NCCL reach the GPUs at the same time, where "
+         "they may wait for each other for ever: use --p2p staged or --collectives plans",
+         grid.shape.g_inter);
+}
+
 }  // namespace
 
 TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
@@ -466,6 +485,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
 
   resolve_grid(options.grid, table);
   resolve_shard(options.shard, options.grid, asked.world > 0);
+  check_collectives(options.device, options.grid);
   if (table.given("hidden") && !table.given("heads"))
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
   resolve_batch(options.batch, options.grid.shape, table);

@@ -100,10 +100,18 @@ enum class PointToPoint {
   direct,
 };
 
+/// Who carries out collectives on GPUs.
+enum class CollectiveCarrier {
+  automatic,  ///< NCCL where it can
+  nccl,
+  plans,
+};
+
 struct DeviceOptions {
   DeviceChoice device = DeviceChoice::cpu;
   std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
   PointToPoint point_to_point = PointToPoint::automatic;
+  CollectiveCarrier collectives = CollectiveCarrier::automatic;
   std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };

@@ -164,6 +164,15 @@ long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN, 
 long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX, patience_); }
 long long MpiSession::sum(long long value) { return reduce(value, MPI_SUM, patience_); }
 
+std::vector<long long> MpiSession::all(long long value) {
+  std::vector<long long> values(static_cast<std::size_t>(ranks_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(&value, 1, MPI_LONG_LONG, values.data(), 1, MPI_LONG_LONG, MPI_COMM_WORLD, &request),
+            "MPI_Iallgather");
+  wait(request, patience_);
+  return values;
+}
+
 struct MpiTransport::State {
   struct Operation {
     Pending pending;

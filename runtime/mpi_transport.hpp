@@ -42,6 +42,8 @@ class MpiSession {
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
   [[nodiscard]] long long sum(long long value);
+  /// The value of every rank.
+  [[nodiscard]] std::vector<long long> all(long long value);
 
  private:
   int rank_ = 0;

@@ -1,0 +1,117 @@
+#include "apps/collectives_choice.hpp"
+
+#include "runtime/cuda_build.hpp"
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+
+namespace {
+
+TrainOptions on_gpus(int stages, int rows) {
+  TrainOptions options;
+  options.grid = {stages * rows, {stages, rows}};
+  options.device.device = DeviceChoice::cuda;
+  return options;
+}
+
+NcclSituation every_rank_its_own(int ranks, int version = 22809) {
+  NcclSituation situation{.version = version};
+  for (int rank = 0; rank < ranks; ++rank) situation.gpus.push_back(100 + rank);
+  return situation;
+}
+
+/// What parsing these flags is refused with; empty: it is not.
+std::string refused(std::vector<const char*> flags, int ranks) {
+  flags.insert(flags.begin(), "ranvier-train");
+  try {
+    (void)parse_train_options(static_cast<int>(flags.size()), flags.data(), ranks);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::usage);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("NCCL is chosen where every rank of a column has a GPU of its own") {
+  const auto choice = choose_collectives(on_gpus(1, 4), every_rank_its_own(4));
+  CHECK(choice.nccl);
+  CHECK(choice.line == "collectives: NCCL 2.28.9");
+  CHECK(!nccl_needs_staging(on_gpus(1, 4), choice));
+  CHECK(nccl_needs_staging(on_gpus(2, 2), choose_collectives(on_gpus(2, 2), every_rank_its_own(4))));
+}
+
+TEST_CASE("there is nothing to choose without columns or without GPUs") {
+  CHECK(choose_collectives(on_gpus(4, 1), every_rank_its_own(4)).line.empty());
+  auto options = on_gpus(1, 4);
+  options.device.device = DeviceChoice::cpu;
+  CHECK(!choose_collectives(options, {}).nccl);
+  CHECK(choose_collectives(options, {}).line.empty());
+}
+
+TEST_CASE("ranks of a column that share a GPU leave collectives to plans, or need a newer NCCL") {
+  auto options = on_gpus(2, 2);
+  NcclSituation situation = every_rank_its_own(4);
+  situation.gpus = {1, 2, 3, 3};  // rows of the second stage
+  CHECK(choose_collectives(options, situation).line ==
+        "collectives: plans over messages, since ranks 2 and 3 share a GPU, which NCCL 2.28.9 refuses");
+  CHECK(!choose_collectives(options, situation).nccl);
+  situation.gpus = {1, 2, 1, 2};  // stages of a row: no communicator has both
+  CHECK(choose_collectives(options, situation).nccl);
+  situation.gpus = {1, 1, 1, 1};
+  options.device.collectives = CollectiveCarrier::nccl;
+  CHECK_THROWS_WITH_AS(
+      (void)choose_collectives(options, situation),
+      "--collectives nccl, but ranks 0 and 1 share a GPU, which NCCL 2.28.9 refuses: give each rank a GPU "
+      "of its own, or install NCCL 2.30, or --collectives plans",
+      Error);
+  situation.version = 23004;
+  CHECK(choose_collectives(options, situation).nccl);
+}
+
+TEST_CASE("where NCCL is missing plans take over with the reason, and it is refused where it was asked for") {
+  auto options = on_gpus(1, 2);
+  NcclSituation situation = every_rank_its_own(2);
+  situation.version.reset();
+  situation.obstacle = "this build has no NCCL";
+  CHECK(choose_collectives(options, situation).line ==
+        "collectives: plans over messages, since this build has no NCCL");
+  situation.obstacle.clear();
+  CHECK(choose_collectives(options, situation).line ==
+        "collectives: plans over messages, since some ranks have no NCCL, or another one");
+  options.device.collectives = CollectiveCarrier::nccl;
+  CHECK_THROWS_WITH_AS((void)choose_collectives(options, situation),
+                       doctest::Contains("install the same NCCL everywhere"), Error);
+  options.device.collectives = CollectiveCarrier::plans;
+  CHECK(choose_collectives(options, every_rank_its_own(2)).line == "collectives: plans over messages");
+}
+
+TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same time") {
+  auto options = on_gpus(2, 2);
+  options.device.point_to_point = PointToPoint::direct;
+  const auto choice = choose_collectives(options, every_rank_its_own(4));
+  CHECK(!choice.nccl);
+  CHECK(choice.line.find("since --p2p direct lets MPI reach the GPUs while NCCL is at work") != std::string::npos);
+  options.grid.shape = {1, 4};  // no messages between stages
+  CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
+}
+
+TEST_CASE("flags about collectives that cannot be are refused before anything starts") {
+  CHECK(refused({"--collectives", "mpi"}, 1).find("--collectives") != std::string::npos);
+  CHECK(refused({"--collectives", "plans"}, 1).empty());
+  if constexpr (runtime::with_nccl) {
+    CHECK(refused({"--collectives", "nccl"}, 1).find("is for GPUs: give --device cuda") != std::string::npos);
+    CHECK(refused({"--collectives", "nccl", "--device", "cuda"}, 2).empty());
+    CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4)
+              .find("use --p2p staged or --collectives plans") != std::string::npos);
+  } else {
+    CHECK(refused({"--collectives", "nccl"}, 1).find("this build has no NCCL") != std::string::npos);
+  }
+}
