@@ -27,6 +27,14 @@ void Loader::load(Read read, std::int64_t first, int count, std::size_t bytes, s
     (source->*read)(first, count, to);
   });
   stream_.call_back([this, loaded = std::move(loaded)] { loop_->post(loaded); });
+  announce_next(stream_, first, count);
+}
+
+void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
+  if (stride_ == 0) return;
+  reader.launch([source = source_, next = first + stride_, count](runtime::ComputePool&) {
+    source->will_read(next, count);
+  });
 }
 
 void Loader::read_and_copy(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to,
@@ -46,6 +54,7 @@ void Loader::read_and_copy(Read read, std::int64_t first, int count, std::size_t
       stream_.call_back([this, place, done] { loop_->post(done); });
     });
   });
+  announce_next(*reader_, first, count);
 }
 
 }  // namespace ranvier::actors

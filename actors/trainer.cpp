@@ -40,7 +40,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       arena_(device, plan_.memory),
       tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, plan_.rank),
       executor_(loop, transport, *reduce_),
-      loader_(loop, *load_, source),
+      loader_(loop, *load_, source, options.batch_size),
       consensus_(loop, transport),
       loss_scale_(options.loss_scale) {
   plan_.stage->bind(arena_);
@@ -76,7 +76,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   };
   stage_actor_ = make_actor(loader_);
   if (validation_ != nullptr) {
-    validation_loader_ = std::make_unique<Loader>(loop, *load_, *validation_);
+    validation_loader_ = std::make_unique<Loader>(loop, *load_, *validation_, options_.batch_size);
     evaluation_actor_ = make_actor(*validation_loader_);
   }
   // A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.

@@ -4,6 +4,9 @@
 #include "models/text/text_source.hpp"
 #include "models/weights/gpt_config.hpp"
 
+#include <algorithm>
+#include <thread>
+
 namespace {
 
 using namespace ranvier;
@@ -16,19 +19,28 @@ apps::Job make_job(const apps::TrainOptions& options) {
       .architecture = models::make_gpt(gpt), .sample = {ids, ids}, .config = models::gpt_config_json(gpt)};
   if (options.data.data.empty()) {
     if (options.run.request == apps::Request::dry_run) return job;
-    fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
+    fail(ErrorCode::usage,
+         "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
   }
-  models::TextDataOptions text{.path = options.data.data,
+  models::TextDataOptions text{.tokenizer = options.data.gpt2,
+                               .threads = options.device.threads > 0
+                                              ? options.device.threads
+                                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
                                .format = options.data.format,
-                               .text_allowed = options.data.tokenizer == apps::Tokenizer::bytes,
+                               .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
                                .sequence_length = gpt.sequence_length,
                                .vocab_size = gpt.vocab_size,
                                .validation_split = options.data.validation_split};
-  if (text.text_allowed) job.bytes_per_token = 1;
   if (options.data.shuffle) text.shuffle_seed = options.run.seed;
+  if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
+    text.mixture = std::move(paths);
+  } else {
+    text.path = paths.front().path;  // one with a weight has all of it
+  }
   models::TextData data = models::open_text_data(text);
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
+  job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
   return job;
 }
 

@@ -1,6 +1,8 @@
 #include "apps/train_options.hpp"
 
+#include "apps/tokenize_options.hpp"
 #include "collectives/algorithms.hpp"
+#include "models/text/mixed_source.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "runtime/cuda_build.hpp"
 
@@ -114,6 +116,27 @@ OptionBinding device(DeviceOptions& field) {
           }};
 }
 
+OptionBinding tokenizer(DataOptions& data) {
+  return {.read = [&data](const std::string& given) -> std::optional<std::string> {
+            data.gpt2 = gpt2_path(given);
+            if (given == "none") {
+              data.tokenizer = Tokenizer::none;
+            } else if (given == "bytes") {
+              data.tokenizer = Tokenizer::bytes;
+            } else if (!data.gpt2.empty()) {
+              data.tokenizer = Tokenizer::gpt2;
+            } else {
+              return "one of bytes, none, gpt2:PATH";
+            }
+            return {};
+          },
+          .write =
+              [&data] {
+                if (data.tokenizer == Tokenizer::gpt2) return "gpt2:" + data.gpt2;
+                return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
+              }};
+}
+
 OptionBinding sharding(collectives::Sharding& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field = collectives::parse_sharding(given);
@@ -220,15 +243,19 @@ OptionTable declare(Asked& asked) {
              recompute(batch.recompute)});
 
   table.concern("Data");
-  table.add({"data", "PATH", "text file, folder of text files, or token file", text(data.data)});
-  table.add({"tokenizer", "NAME", "of text: bytes; none: the data are tokens already",
-             choice<Tokenizer>(data.tokenizer, {{"bytes", Tokenizer::bytes}, {"none", Tokenizer::none}}),
-             "none for .bin, else bytes"});
-  table.add({"token-format", "NAME", "auto, text, llmc (a header, then uint16), uint16 (no header)",
+  table.add({"data", "PATH", "text file, folder of text files, or token file; several: PATH:WEIGHT,PATH:WEIGHT",
+             text(data.data)});
+  table.add({"tokenizer", "NAME",
+             "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
+             "file); none: the data are tokens already",
+             tokenizer(data), "none for .bin and .idx, else bytes"});
+  table.add({"token-format", "NAME",
+             "auto, text, llmc (a header, then uint16 or uint32), uint16 (no header), megatron (.bin and .idx)",
              choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
                                                {"text", TokenFormat::text},
                                                {"llmc", TokenFormat::llmc},
-                                               {"uint16", TokenFormat::uint16}})});
+                                               {"uint16", TokenFormat::uint16},
+                                               {"megatron", TokenFormat::megatron}})});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
@@ -413,13 +440,18 @@ void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const Op
 }
 
 void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
-  const bool tokens = data.format == TokenFormat::llmc || data.format == TokenFormat::uint16 ||
-                      (data.format == TokenFormat::automatic && data.data.ends_with(".bin"));
+  bool tokens = has_tokens(data.format);
+  if (data.format == TokenFormat::automatic) {
+    const auto paths = models::parse_weighted_paths(data.data);
+    tokens = std::all_of(paths.begin(), paths.end(), [](const models::WeightedPath& one) {
+      return one.path.ends_with(".bin") || one.path.ends_with(".idx");
+    });
+  }
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   if (data.format == TokenFormat::text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format text: give --tokenizer bytes");
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format text: give --tokenizer bytes or gpt2:PATH");
   const bool own = model.name == "gpt" && !table.given("vocab-size");
-  if (own && data.tokenizer == Tokenizer::none) model.gpt.vocab_size = 50257;
+  if (own && data.tokenizer != Tokenizer::bytes) model.gpt.vocab_size = 50257;
 
   if (data.eval_every > 0 && data.validation_split == 0) {
     if (table.given("validation-split"))

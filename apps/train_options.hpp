@@ -62,11 +62,12 @@ struct BatchOptions {
   Recompute recompute;
 };
 
-enum class Tokenizer { none, bytes };
+enum class Tokenizer { none, bytes, gpt2 };
 
 struct DataOptions {
-  std::string data;
+  std::string data;  ///< a path, or several with weights: models::parse_weighted_paths
   Tokenizer tokenizer = Tokenizer::bytes;
+  std::string gpt2;  ///< path of the tokenizer's files
   models::TokenFormat format = models::TokenFormat::automatic;
   bool shuffle = true;
   double validation_split = 0;  ///< share of the tokens, at the end of the file

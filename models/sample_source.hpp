@@ -30,6 +30,9 @@ class SampleSource {
   /// Write `count` samples from number `first` on, one after another. Any thread, several at a time.
   virtual void read_inputs(std::int64_t first, int count, std::byte* to) const = 0;
   virtual void read_targets(std::int64_t first, int count, std::byte* to) const = 0;
+
+  /// Says that these samples will be read soon, so that the system may fetch meanwhile what they lie in.
+  virtual void will_read([[maybe_unused]] std::int64_t first, [[maybe_unused]] int count) const {}
 };
 
 }  // namespace ranvier::models

@@ -33,6 +33,13 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
   if (mapped != nullptr) bytes_ = {static_cast<const std::byte*>(mapped), size};
 }
 
+void MemoryMap::will_need(std::size_t offset, std::size_t bytes) const noexcept {
+  if (bytes == 0) return;
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;  // only advice: what the system answers changes nothing
+  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, offset + bytes - begin, MADV_WILLNEED);
+}
+
 MemoryMap::MemoryMap(MemoryMap&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
 MemoryMap& MemoryMap::operator=(MemoryMap&& other) noexcept {

@@ -20,6 +20,9 @@ class MemoryMap {
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
+  /// Says that these bytes, inside the file, will be read soon: the system may fetch them meanwhile.
+  void will_need(std::size_t offset, std::size_t bytes) const noexcept;
+
  private:
   std::span<const std::byte> bytes_;
 };

@@ -1,5 +1,6 @@
 #include "models/text/text_source.hpp"
 
+#include "models/text/bpe_files.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -22,26 +23,72 @@ TextSource::TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSo
   if (options_.shuffle_seed) order_.emplace(samples_, *options_.shuffle_seed);
 }
 
-void TextSource::read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const {
+template <typename F>
+void TextSource::for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const {
   const std::int64_t range = options_.range.end - options_.range.begin;
-  const std::int64_t length = options_.sequence_length;
-  auto* out = reinterpret_cast<std::int32_t*>(to);
-  for (std::int64_t n = first; n < first + count; ++n) {
-    const std::int64_t window = order_ ? (*order_)(n) : n;
-    for (std::int64_t done = 0; done < length;) {
-      const std::int64_t at = (window * length + shift + done) % range;
-      const std::int64_t part = std::min(length - done, range - at);
-      tokens_->read(options_.range.begin + at, part, options_.vocab_size, out);
-      out += part;
-      done += part;
-    }
+  const std::int64_t window = order_ ? (*order_)(n) : n;
+  std::int64_t at = (window * options_.sequence_length + from) % range;
+  while (count > 0) {
+    const std::int64_t part = std::min(count, range - at);
+    f(options_.range.begin + at, part);
+    count -= part;
+    at = 0;
   }
 }
 
+void TextSource::read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const {
+  auto* out = reinterpret_cast<std::int32_t*>(to);
+  for (std::int64_t n = first; n < first + count; ++n) {
+    for_each_part(n, shift, options_.sequence_length, [&](std::int64_t at, std::int64_t part) {
+      tokens_->read(at, part, options_.vocab_size, out);
+      out += part;
+    });
+  }
+}
+
+void TextSource::will_read(std::int64_t first, int count) const {
+  const std::int64_t with_targets = std::int64_t{options_.sequence_length} + 1;
+  for (std::int64_t n = first; n < first + count; ++n)
+    for_each_part(n, 0, with_targets, [this](std::int64_t at, std::int64_t part) { tokens_->will_read(at, part); });
+}
+
+namespace {
+
+TextData open_mixture(const TextDataOptions& options) {
+  std::vector<WeightedSource> training, validation;
+  TextData mixed;
+  double weights = 0, bytes = 0;
+  bool all_text = true;
+  for (std::size_t i = 0; i < options.mixture.size(); ++i) {
+    TextDataOptions one = options;
+    one.mixture.clear();
+    one.path = options.mixture[i].path;
+    if (one.shuffle_seed) *one.shuffle_seed += i;  // files of the same length have orders of their own
+    TextData data = open_text_data(one);
+    mixed.tokens += data.tokens;
+    weights += options.mixture[i].weight;
+    bytes += options.mixture[i].weight * data.bytes_per_token;
+    all_text = all_text && data.bytes_per_token > 0;
+    training.push_back({std::move(data.training), options.mixture[i].weight});
+    if (data.validation) validation.push_back({std::move(data.validation), options.mixture[i].weight});
+  }
+  if (all_text) mixed.bytes_per_token = bytes / weights;
+  mixed.training = std::make_unique<MixedSource>(std::move(training), options.shuffle_seed);
+  if (!validation.empty()) mixed.validation = std::make_unique<MixedSource>(std::move(validation), std::nullopt);
+  return mixed;
+}
+
+}  // namespace
+
 TextData open_text_data(const TextDataOptions& options) {
-  const auto tokens = std::make_shared<const TokenSequence>(options.path, options.format);
+  if (!options.mixture.empty()) return open_mixture(options);
+  std::optional<BpeVocabulary> vocabulary;
+  if (!options.tokenizer.empty()) vocabulary.emplace(read_bpe_vocabulary(options.tokenizer));
+  const TextTokens text{vocabulary ? &*vocabulary : nullptr, options.threads};
+  const auto tokens = std::make_shared<const TokenSequence>(options.path, options.format, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
-    fail(ErrorCode::data, "{}: text, which --tokenizer none does not read: give --tokenizer bytes, or token files",
+    fail(ErrorCode::data,
+         "{}: text, which --tokenizer none does not read: give --tokenizer bytes or gpt2:PATH, or token files",
          options.path.string());
   tokens->check_vocabulary(options.vocab_size);
 
@@ -51,6 +98,7 @@ TextData open_text_data(const TextDataOptions& options) {
                            .shuffle_seed = options.shuffle_seed};
   TextData data;
   data.tokens = tokens->tokens();
+  data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);
   if (options.validation_split > 0) {
     const auto kept =
         static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.tokens)));

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "models/sample_source.hpp"
+#include "models/text/mixed_source.hpp"
 #include "models/text/sample_order.hpp"
 #include "models/text/token_sequence.hpp"
 
@@ -45,9 +46,13 @@ class TextSource final : public SampleSource {
   /// Throw ErrorCode::data if a token is outside the vocabulary.
   void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
   void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+  void will_read(std::int64_t first, int count) const override;
 
  private:
   void read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const;
+  /// Calls f(first, count) for the parts of the data that hold `count` tokens of sample n from its token `from` on.
+  template <typename F>
+  void for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
 
   std::shared_ptr<const TokenSequence> tokens_;
   TextSourceOptions options_;
@@ -58,8 +63,11 @@ class TextSource final : public SampleSource {
 
 struct TextDataOptions {
   std::filesystem::path path;
+  std::vector<WeightedPath> mixture;  ///< where there are several; `path` is not used then
+  std::filesystem::path tokenizer;    ///< read_bpe_vocabulary()'s, for text; empty: bytes are tokens
+  int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
-  bool text_allowed = true;  ///< whether bytes may be tokens; false: the data have to be tokens already
+  bool text_allowed = true;  ///< false: the data have to be tokens already
   int sequence_length = 1;
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
@@ -70,6 +78,7 @@ struct TextData {
   std::unique_ptr<SampleSource> training;
   std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
   std::int64_t tokens = 0;
+  double bytes_per_token = 0;  ///< of text; 0: the data were tokens
 };
 
 /// Opens and checks the data of a run. Throws ErrorCode::io or ::data.

@@ -6,134 +6,273 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <span>
 
 namespace ranvier::models {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian");
 
+namespace fs = std::filesystem;
+
 constexpr std::size_t block_tokens = std::size_t{1} << 16;
 
+template <typename T>
+T value_at(const std::byte* data, std::size_t index) {
+  T value;
+  std::memcpy(&value, data + index * sizeof(T), sizeof(T));  // arrays need not be aligned
+  return value;
+}
+
 std::int32_t header_word(std::span<const std::byte> bytes, std::size_t index) {
-  std::int32_t word = 0;
-  if (bytes.size() >= (index + 1) * sizeof(word))
-    std::memcpy(&word, bytes.data() + index * sizeof(word), sizeof(word));
-  return word;
+  return bytes.size() < (index + 1) * sizeof(std::int32_t) ? 0 : value_at<std::int32_t>(bytes.data(), index);
 }
 
 template <typename T>
-T token_at(const std::byte* data, std::size_t index) {
-  T token;
-  std::memcpy(&token, data + index * sizeof(T), sizeof(T));
-  return token;
+bool is_outside(T token, std::int64_t vocab_size) {
+  return static_cast<std::int64_t>(token) < 0 || static_cast<std::int64_t>(token) >= vocab_size;
 }
 
+/// The index of the first token that is not from 0 to `vocab_size` - 1; `count` if there is none.
 template <typename T>
-T largest(const std::byte* data, std::size_t count) {
-  T most = 0;
-  for (std::size_t i = 0; i < count; ++i) most = std::max(most, token_at<T>(data, i));
-  return most;
-}
-
-/// The index of the first token that is not below `vocab_size`; `count` if there is none.
-template <typename T>
-std::size_t first_outside(const std::byte* data, std::size_t count, std::size_t vocab_size) {
+std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t vocab_size) {
+  using Limits = std::numeric_limits<T>;
+  if (!Limits::is_signed && static_cast<std::int64_t>(Limits::max()) < vocab_size) return count;
   for (std::size_t begin = 0; begin < count; begin += block_tokens) {
-    const std::size_t block = std::min(block_tokens, count - begin);
-    if (largest<T>(data + begin * sizeof(T), block) < vocab_size) continue;
-    while (token_at<T>(data, begin) < vocab_size) ++begin;
+    const std::size_t end = begin + std::min(block_tokens, count - begin);
+    T most = 0, least = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      most = std::max(most, value_at<T>(data, i));
+      least = std::min(least, value_at<T>(data, i));
+    }
+    if (!is_outside(most, vocab_size) && !is_outside(least, vocab_size)) continue;
+    while (!is_outside(value_at<T>(data, begin), vocab_size)) ++begin;
     return begin;
   }
   return count;
 }
 
-template <typename T>
-void widen(const std::byte* data, std::size_t count, std::int32_t* to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = token_at<T>(data, i);
+fs::path beside(const fs::path& path, const char* extension) {
+  fs::path other = path;
+  return other.replace_extension(extension);
 }
 
-TokenFormat recognise(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  if (header_word(bytes, 0) == llmc_magic) return TokenFormat::llmc;
-  if (path.extension() == ".bin")
+/// Where the bytes of the tokens are.
+fs::path data_path(const fs::path& path, TokenFormat format) {
+  const bool index =
+      path.extension() == ".idx" && (format == TokenFormat::automatic || format == TokenFormat::megatron);
+  return index ? beside(path, ".bin") : path;
+}
+
+TokenFormat recognise(const fs::path& path, std::span<const std::byte> bytes) {
+  const std::int32_t magic = header_word(bytes, 0);
+  if (magic == llmc_magic || magic == llmc_wide_magic) return TokenFormat::llmc;
+  if (path.extension() != ".bin") return TokenFormat::text;
+  std::error_code ignored;
+  if (fs::exists(beside(path, ".idx"), ignored)) return TokenFormat::megatron;
+  fail(ErrorCode::data,
+       "{}: a .bin that begins with {}, not with llm.c's magic number {}, and has no .idx beside it: give "
+       "--token-format uint16 for tokens without a header, or text",
+       path.string(), magic, llmc_magic);
+}
+
+}  // namespace
+
+bool has_tokens(TokenFormat format) { return format != TokenFormat::text && format != TokenFormat::automatic; }
+
+std::size_t TokenFile::bytes_of(Type type) {
+  std::size_t bytes = 0;
+  with_type(type, [&](auto token) { bytes = sizeof token; });
+  return bytes;
+}
+
+template <typename F>
+void TokenFile::with_type(Type type, F&& f) {
+  // clang-format off
+  switch (type) {
+    case Type::u8: return f(std::uint8_t{});
+    case Type::i8: return f(std::int8_t{});
+    case Type::u16: return f(std::uint16_t{});
+    case Type::i16: return f(std::int16_t{});
+    case Type::u32: return f(std::uint32_t{});
+    case Type::i32: return f(std::int32_t{});
+    case Type::i64: return f(std::int64_t{});
+  }
+  // clang-format on
+}
+
+template <typename F>
+void TokenFile::for_each_part(std::int64_t first, std::int64_t count, F&& f) const {
+  const auto after = std::upper_bound(runs_.begin(), runs_.end(), first,
+                                      [](std::int64_t token, const Run& run) { return token < run.first; });
+  for (auto run = after - 1; count > 0; ++run) {
+    const std::int64_t end = run + 1 == runs_.end() ? tokens_ : run[1].first;
+    const std::int64_t part = std::min(count, end - first);
+    f(run->offset + static_cast<std::size_t>(first - run->first) * bytes_of(type_), first,
+      static_cast<std::size_t>(part));
+    first += part;
+    count -= part;
+  }
+}
+
+TokenFile::TokenFile(fs::path path, TokenFormat format)
+    : path_(data_path(path, format)), file_(path_), format_(format) {
+  const auto bytes = file_.bytes();
+  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty: give one with tokens or text", path_.string());
+  if (format_ == TokenFormat::automatic) format_ = recognise(path_, bytes);
+  data_ = bytes.data();
+  if (format_ == TokenFormat::llmc) open_llmc();
+  if (format_ == TokenFormat::megatron) open_megatron(beside(path_, ".idx"));
+  if (tokens_ > 0) return;
+  if (format_ == TokenFormat::uint16) type_ = Type::u16;
+  tokens_ = static_cast<std::int64_t>(bytes.size() / bytes_of(type_));
+  if (bytes.size() % bytes_of(type_) != 0)
     fail(ErrorCode::data,
-         "{}: a .bin that begins with {}, not with llm.c's magic number {}: give --token-format uint16 for "
-         "tokens without a header, or text",
-         path.string(), header_word(bytes, 0), llmc_magic);
-  return TokenFormat::text;
+         "{}: {} bytes are no whole number of uint16 tokens: the file is truncated, or give the right "
+         "--token-format",
+         path_.string(), bytes.size());
 }
 
-std::int64_t llmc_tokens(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  const std::string file = path.string();
+TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens)
+    : path_(std::move(path)),
+      made_(std::move(tokens)),
+      format_(TokenFormat::text),
+      type_(Type::i32),
+      data_(reinterpret_cast<const std::byte*>(made_.data())),
+      tokens_(std::ssize(made_)) {}
+
+void TokenFile::open_llmc() {
+  const auto bytes = file_.bytes();
+  const std::string file = path_.string();
   if (bytes.size() < llmc_header_bytes)
     fail(ErrorCode::data, "{}: {} bytes are too few for llm.c's header of {}: the file is truncated", file,
          bytes.size(), llmc_header_bytes);
   const std::int32_t magic = header_word(bytes, 0);
   const std::int32_t version = header_word(bytes, 1);
   const std::int32_t count = header_word(bytes, 2);
-  if (magic != llmc_magic)
-    fail(ErrorCode::data, "{}: magic number {} at offset 0, not llm.c's {}: give the right --token-format", file,
-         magic, llmc_magic);
-  if (version != llmc_version)
-    fail(ErrorCode::data, "{}: version {} at offset 4 of llm.c's header: only version {} is known", file, version,
-         llmc_version);
+  const bool wide = magic == llmc_wide_magic;
+  if (magic != llmc_magic && !wide)
+    fail(ErrorCode::data, "{}: magic number {} at offset 0, not llm.c's {} or {}: give the right --token-format",
+         file, magic, llmc_magic, llmc_wide_magic);
+  const std::int32_t known = wide ? llmc_wide_version : llmc_version;
+  if (version != known)
+    fail(ErrorCode::data,
+         "{}: version {} at offset 4 of llm.c's header: only version {} is known of magic number {}", file, version,
+         known, magic);
   if (count <= 0)
     fail(ErrorCode::data, "{}: {} tokens at offset 8 of llm.c's header: at least 1 is needed", file, count);
-  const std::size_t expected = llmc_header_bytes + static_cast<std::size_t>(count) * sizeof(std::uint16_t);
+  type_ = wide ? Type::u32 : Type::u16;
+  const std::size_t expected = llmc_header_bytes + static_cast<std::size_t>(count) * bytes_of(type_);
   if (bytes.size() != expected)
     fail(ErrorCode::data, "{}: {} bytes, but {} tokens (offset 8 of the header) need {}: the file is damaged", file,
          bytes.size(), count, expected);
-  return count;
+  runs_ = {{0, llmc_header_bytes}};
+  tokens_ = count;
 }
 
-}  // namespace
+void TokenFile::open_megatron(const fs::path& index_path) {
+  const runtime::MemoryMap map(index_path);
+  const auto bytes = map.bytes();
+  const std::string file = index_path.string();
+  const auto refuse = [&](std::size_t offset, const std::string& what) {
+    fail(ErrorCode::data, "{}: {} at offset {}: {}", file, what, offset, "not a whole index of Megatron's");
+  };
+  if (bytes.size() < megatron_header_bytes) refuse(bytes.size(), "the file ends");
+  if (std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) != 0) refuse(0, "no magic MMIDIDX");
+  const auto version = value_at<std::uint64_t>(bytes.data() + 9, 0);
+  if (version != megatron_version)
+    refuse(9, fmt::format("version {}, of which only {} is known,", version, megatron_version));
+  const auto code = value_at<std::uint8_t>(bytes.data() + 17, 0);
+  static constexpr Type types[] = {Type::u8, Type::i8, Type::i16, Type::i32, Type::i64};
+  if (code == 6 || code == 7)
+    fail(ErrorCode::data, "{}: type code {} at offset 17: the .bin has floating-point numbers, which are no tokens",
+         file, code);
+  if (code == 0 || code > megatron_uint16) refuse(17, fmt::format("type code {}", code));
+  type_ = code == megatron_uint16 ? Type::u16 : types[code - 1];
 
-TokenFile::TokenFile(std::filesystem::path path, TokenFormat format)
-    : path_(std::move(path)), file_(path_), format_(format) {
-  const auto bytes = file_.bytes();
-  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty: give one with tokens or text", path_.string());
-  if (format_ == TokenFormat::automatic) format_ = recognise(path_, bytes);
-  data_ = bytes.data();
-  tokens_ = static_cast<std::int64_t>(bytes.size());
-  if (format_ == TokenFormat::text) return;
-  token_bytes_ = sizeof(std::uint16_t);
-  if (format_ == TokenFormat::llmc) {
-    tokens_ = llmc_tokens(path_, bytes);
-    data_ += llmc_header_bytes;
-    return;
+  const auto sequences = value_at<std::uint64_t>(bytes.data() + 18, 0);
+  const auto bounds = value_at<std::uint64_t>(bytes.data() + 26, 0);
+  const std::uint64_t rest = bytes.size() - megatron_header_bytes;
+  if (sequences == 0 || sequences > rest / 12) refuse(18, fmt::format("{} sequences", sequences));
+  if (bounds > (rest - 12 * sequences) / 8 || 12 * sequences + 8 * bounds != rest)
+    refuse(26, fmt::format("{} sequences and {} document bounds, which are not {} bytes,", sequences, bounds,
+                           bytes.size()));
+  const std::byte* const sizes = bytes.data() + megatron_header_bytes;
+  const std::byte* const begins = sizes + 4 * sequences;
+  const std::byte* const documents = begins + 8 * sequences;
+  const auto offset_of = [&](const std::byte* array, std::size_t bytes_each, std::size_t i) {
+    return static_cast<std::size_t>(array - bytes.data()) + bytes_each * i;
+  };
+
+  std::int64_t previous = 0;
+  for (std::size_t i = 0; i < bounds; ++i) {
+    const auto bound = value_at<std::int64_t>(documents, i);
+    if (bound < previous || static_cast<std::uint64_t>(bound) > sequences || (i == 0 && bound != 0))
+      refuse(offset_of(documents, 8, i),
+             fmt::format("document bound {} of {} sequences after {}", bound, sequences, previous));
+    previous = bound;
   }
-  if (bytes.size() % sizeof(std::uint16_t) != 0)
-    fail(ErrorCode::data,
-         "{}: {} bytes are no whole number of uint16 tokens: the file is truncated, or give the right "
-         "--token-format",
-         path_.string(), bytes.size());
-  tokens_ /= static_cast<std::int64_t>(sizeof(std::uint16_t));
+  if (static_cast<std::uint64_t>(previous) != sequences)
+    refuse(26, fmt::format("documents of {} sequences, of {},", previous, sequences));
+
+  const std::size_t width = bytes_of(type_);
+  const std::size_t data_bytes = file_.bytes().size();
+  runs_.clear();
+  std::size_t expected = 0;
+  for (std::size_t i = 0; i < sequences; ++i) {
+    const auto size = value_at<std::int32_t>(sizes, i);
+    const auto begin = value_at<std::int64_t>(begins, i);
+    if (size < 0) refuse(offset_of(sizes, 4, i), fmt::format("a sequence of {} tokens", size));
+    const std::size_t sequence_bytes = static_cast<std::size_t>(size) * width;
+    if (begin < 0 || static_cast<std::size_t>(begin) > data_bytes ||
+        sequence_bytes > data_bytes - static_cast<std::size_t>(begin))
+      refuse(offset_of(begins, 8, i), fmt::format("a sequence of {} tokens at offset {} of {} bytes in {}", size,
+                                                  begin, data_bytes, path_.string()));
+    if (size == 0) continue;
+    if (runs_.empty() || static_cast<std::size_t>(begin) != expected)
+      runs_.push_back({tokens_, static_cast<std::size_t>(begin)});
+    expected = static_cast<std::size_t>(begin) + sequence_bytes;
+    tokens_ += size;
+  }
+  if (tokens_ == 0) refuse(megatron_header_bytes, "no sequence with a token");
 }
 
 void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const {
-  const auto limit = static_cast<std::size_t>(vocab_size);
-  if (limit > (token_bytes_ == 1 ? 0xffu : 0xffffu)) return;
-  const std::byte* const from = data_ + static_cast<std::size_t>(first) * token_bytes_;
-  const auto n = static_cast<std::size_t>(count);
-  const std::size_t outside = token_bytes_ == 1 ? first_outside<std::uint8_t>(from, n, limit)
-                                                : first_outside<std::uint16_t>(from, n, limit);
-  if (outside == n) return;
-  std::int32_t token = 0;
-  const std::int64_t position = first + static_cast<std::int64_t>(outside);
-  read(position, 1, &token);
-  fail(ErrorCode::data, "{}: token {} at offset {} is outside the vocabulary of --vocab-size {}: give at least {}",
-       path_.string(), token, from - file_.bytes().data() + static_cast<std::ptrdiff_t>(outside * token_bytes_),
-       vocab_size, token + 1);
+  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
+    with_type(type_, [&](auto zero) {
+      using Token = decltype(zero);
+      const std::size_t outside = first_outside<Token>(data_ + offset, n, vocab_size);
+      if (outside == n) return;
+      const auto token = static_cast<std::int64_t>(value_at<Token>(data_ + offset, outside));
+      const std::string remedy = token < 0
+                                     ? "tokens count from 0: the data are damaged, or give the right --token-format"
+                                     : fmt::format("give at least {}", token + 1);
+      const std::size_t at = offset + outside * sizeof(Token);
+      fail(ErrorCode::data, "{}: token {} at {} {} is outside the vocabulary of --vocab-size {}: {}",
+           path_.string(), token, made_.empty() ? "offset" : "place", made_.empty() ? at : at / sizeof(Token),
+           vocab_size, remedy);
+    });
+  });
 }
 
 void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* to) const {
   expect(first >= 0 && count >= 0 && count <= tokens_ - first, "{}: tokens {} to {} of {}", path_.string(), first,
          first + count, tokens_);
-  const std::byte* const from = data_ + static_cast<std::size_t>(first) * token_bytes_;
-  const auto n = static_cast<std::size_t>(count);
-  if (token_bytes_ == 1)
-    widen<std::uint8_t>(from, n, to);
-  else
-    widen<std::uint16_t>(from, n, to);
+  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
+    with_type(type_, [&](auto zero) {
+      for (std::size_t i = 0; i < n; ++i)
+        to[i] = static_cast<std::int32_t>(value_at<decltype(zero)>(data_ + offset, i));
+    });
+    to += n;
+  });
+}
+
+void TokenFile::will_read(std::int64_t first, std::int64_t count) const {
+  if (!made_.empty()) return;
+  for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
+    file_.will_need(offset, n * bytes_of(type_));
+  });
 }
 
 }  // namespace ranvier::models

@@ -1,10 +1,14 @@
 // One file of tokens, mapped into memory:
 //
-//   text     any bytes; each is a token, so the vocabulary is 256
-//   llmc     llm.c's .bin: 256 int32 of header (magic 20240520, version 1, count, zeros), then uint16 tokens
-//   uint16   tokens without a header (nanoGPT's .bin)
+//   text       any bytes; each is a token, so the vocabulary is 256
+//   llmc       llm.c's .bin: 256 int32 of header, then the tokens: magic 20240520 and version 1 for uint16, magic
+//              20240801 and version 7 for uint32
+//   uint16     tokens without a header (nanoGPT's .bin)
+//   megatron   .bin with the tokens, of any integer type, and .idx beside it: the tokens are those of the index's
+//              sequences, one after another in its order, wherever they lie in the .bin. As for Megatron, what ends a
+//              document is a token like others, which is there if the file was made with it (--append-eod)
 //
-// All are little-endian. Header and size are checked on opening, tokens by check_vocabulary() and again
+// All are little-endian. Headers, indices and sizes are checked on opening, tokens by check_vocabulary() and again
 // whenever they are read. Any thread.
 #pragma once
 
@@ -13,17 +17,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 namespace ranvier::models {
 
-enum class TokenFormat { automatic, text, llmc, uint16 };
+enum class TokenFormat { automatic, text, llmc, uint16, megatron };
+
+/// Whether files of this format have tokens already, as those of `automatic` may or may not.
+[[nodiscard]] bool has_tokens(TokenFormat format);
 
 class TokenFile {
  public:
-  /// `automatic` takes a file with llm.c's magic for that and any other for text, except that a .bin must say
-  /// what it is. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is empty, damaged or
-  /// of another format.
+  /// `automatic` takes a file with llm.c's magic for that, a .bin or .idx with the other beside it for Megatron's and
+  /// any other for text, except that a .bin must say what it is. Throws ErrorCode::io if the file cannot be read,
+  /// ErrorCode::data if it is empty, damaged or of another format.
   TokenFile(std::filesystem::path path, TokenFormat format);
+
+  /// Tokens in memory that were made of the text at `path`, at least one.
+  TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }  ///< never automatic
@@ -33,16 +44,38 @@ class TokenFile {
   /// below `vocab_size`.
   void check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const;
 
-  /// Copies `count` tokens from `first` on. The range lies inside the file.
+  /// Copies `count` tokens from `first` on, which lie inside the file and passed check_vocabulary().
   void read(std::int64_t first, std::int64_t count, std::int32_t* to) const;
 
+  /// Says that these tokens will be read soon, so that the system may fetch them meanwhile.
+  void will_read(std::int64_t first, std::int64_t count) const;
+
  private:
+  enum class Type : std::uint8_t { u8, i8, u16, i16, u32, i32, i64 };
+  /// Tokens that lie one after another, up to those of the next run.
+  struct Run {
+    std::int64_t first = 0;
+    std::size_t offset = 0;  // of the bytes
+  };
+
+  void open_llmc();
+  void open_megatron(const std::filesystem::path& index_path);
+  [[nodiscard]] static std::size_t bytes_of(Type type);
+  /// Calls f(token of the type, value-initialised).
+  template <typename F>
+  static void with_type(Type type, F&& f);
+  /// Calls f(offset, first, count) for the parts of the runs that the range covers.
+  template <typename F>
+  void for_each_part(std::int64_t first, std::int64_t count, F&& f) const;
+
   std::filesystem::path path_;
   runtime::MemoryMap file_;
+  std::vector<std::int32_t> made_;  // of text; the file is not mapped then
   TokenFormat format_;
-  const std::byte* data_ = nullptr;
+  Type type_ = Type::u8;
+  const std::byte* data_ = nullptr;  // of the file or of made_
+  std::vector<Run> runs_{Run{}};
   std::int64_t tokens_ = 0;
-  std::size_t token_bytes_ = 1;
 };
 
 }  // namespace ranvier::models

@@ -1,5 +1,6 @@
 #include "models/text/token_sequence.hpp"
 
+#include "models/text/bpe_encoder.hpp"
 #include "models/text/data_files.hpp"
 #include "runtime/error.hpp"
 
@@ -11,20 +12,42 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t most_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
+constexpr std::int64_t most_encoded_bytes = std::int64_t{1} << 28;   // by every rank, and kept
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
 
 }  // namespace
 
-TokenSequence::TokenSequence(const fs::path& path, TokenFormat format) : path_(path), starts_{0} {
+TokenSequence::TokenSequence(const fs::path& path, TokenFormat format, const TextTokens& text)
+    : path_(path), starts_{0} {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    const bool tokens = format == TokenFormat::llmc || format == TokenFormat::uint16;
+    const bool tokens = has_tokens(format);
     for (const auto& file : tokens ? token_files_in(path) : text_files_in(path))
       files_.emplace_back(file, tokens ? format : TokenFormat::text);
   } else {
     files_.emplace_back(path, format);
   }
+  if (files_.front().format() == TokenFormat::text)
+    for (const auto& file : files_) text_bytes_ += file.tokens();
+  if (text.vocabulary != nullptr && text_bytes_ > 0) encode(text);
   for (const auto& file : files_) starts_.push_back(starts_.back() + file.tokens());
+}
+
+void TokenSequence::encode(const TextTokens& text) {
+  if (text_bytes_ > most_encoded_bytes)
+    fail(ErrorCode::data,
+         "{}: {} bytes of text: every rank would encode and keep them, which ends at {}: make a token file with "
+         "ranvier-tokenize and give that",
+         path_.string(), text_bytes_, most_encoded_bytes);
+  TextEncoder encoder(*text.vocabulary, text.threads);
+  for (auto& file : files_) {
+    const runtime::MemoryMap map(file.path());
+    std::vector<std::int32_t> tokens;
+    encoder.encode({reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()}, tokens);
+    if (&file != &files_.back()) tokens.push_back(text.vocabulary->end_of_text());
+    tokens.shrink_to_fit();
+    file = TokenFile(file.path(), std::move(tokens));
+  }
 }
 
 template <typename F>
@@ -48,6 +71,11 @@ void TokenSequence::check_vocabulary(int vocab_size) const {
                     file.check_vocabulary(at, part, vocab_size);
                   });
   }
+}
+
+void TokenSequence::will_read(std::int64_t first, std::int64_t count) const {
+  for_each_part(first, count,
+                [](const TokenFile& file, std::int64_t at, std::int64_t part) { file.will_read(at, part); });
 }
 
 void TokenSequence::read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const {

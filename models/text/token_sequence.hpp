@@ -1,6 +1,7 @@
 // The tokens of one file, or of all files of a folder one after another in the order of their paths. Any thread.
 #pragma once
 
+#include "models/text/bpe_vocabulary.hpp"
 #include "models/text/token_file.hpp"
 
 #include <cstdint>
@@ -9,26 +10,39 @@
 
 namespace ranvier::models {
 
+/// What text becomes.
+struct TextTokens {
+  const BpeVocabulary* vocabulary = nullptr;  ///< null: each byte is a token
+  int threads = 1;                            ///< that encode, on opening
+};
+
 class TokenSequence {
  public:
-  /// A folder is searched with its subfolders, hidden files left out. `llmc` and `uint16` take its .bin files;
-  /// otherwise its text files are taken: those without a zero byte in their first 4096. Throws as TokenFile
-  /// does, and ErrorCode::data for a folder without such files.
-  TokenSequence(const std::filesystem::path& path, TokenFormat format);
+  /// A folder is searched with its subfolders, hidden files left out. Formats that have tokens take its .bin files;
+  /// otherwise its text files are taken: those without a zero byte in their first 4096. Text for a vocabulary is
+  /// encoded here, into memory, with the end of text between files. Throws as TokenFile does, and ErrorCode::data
+  /// for a folder without such files, or for more text than is encoded in memory.
+  TokenSequence(const std::filesystem::path& path, TokenFormat format, const TextTokens& text = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const std::vector<TokenFile>& files() const noexcept { return files_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return starts_.back(); }
+  /// Of the text that the tokens are; 0 where files had tokens already.
+  [[nodiscard]] std::int64_t text_bytes() const noexcept { return text_bytes_; }
 
   /// Throws ErrorCode::data if a token is not below `vocab_size`. Looks at all tokens of up to 1 GiB of data,
   /// in larger data at as many, in blocks spread evenly; read() looks at the rest.
   void check_vocabulary(int vocab_size) const;
+
+  /// Says that these tokens will be read soon.
+  void will_read(std::int64_t first, std::int64_t count) const;
 
   /// Copies `count` tokens from `first` on; the range lies inside the sequence. Throws ErrorCode::data if one
   /// is not below `vocab_size`.
   void read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const;
 
  private:
+  void encode(const TextTokens& text);
   /// Calls f(file, first, count) for the parts of the files that the range covers.
   template <typename F>
   void for_each_part(std::int64_t first, std::int64_t count, F&& f) const;
@@ -36,6 +50,7 @@ class TokenSequence {
   std::filesystem::path path_;
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_;  // of each file, and the end of the last
+  std::int64_t text_bytes_ = 0;
 };
 
 }  // namespace ranvier::models

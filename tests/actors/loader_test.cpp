@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -16,7 +17,7 @@ using namespace ranvier::runtime;
 namespace {
 
 /// Sample n's input is n, its target 1000 + n. Samples below 0 cannot be read.
-class Numbers final : public models::SampleSource {
+class Numbers : public models::SampleSource {
  public:
   std::int64_t samples() const override { return 1000; }
   std::size_t input_bytes() const override { return sizeof(std::int32_t); }
@@ -71,6 +72,28 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
         CHECK(values[2 * samples * i + samples + s] == 1000 + 10 * i + s);
       }
     }
+  }
+}
+
+TEST_CASE("once a microbatch is read, that of the next step is announced") {
+  struct Announced final : Numbers {
+    void will_read(std::int64_t first, int count) const override { ranges.emplace_back(first, count); }
+    mutable std::vector<std::pair<std::int64_t, int>> ranges;
+  };
+  for (const std::int64_t stride : {0, 64}) {
+    const auto device = make_inline_device({});
+    AsioLoop loop;
+    const auto stream = device->make_stream("load", StreamWidth::one);
+    const Announced source;
+    actors::Loader loader(loop, *stream, source, stride);
+    const Buffer buffer = device->allocate(100, MemorySpace::device);
+    loader.load_inputs(16, 4, buffer.data(), [] {});
+    loader.load_targets(20, 4, buffer.data(), [&] { loop.stop(); });
+    loop.run();
+    if (stride == 0)
+      CHECK(source.ranges.empty());
+    else
+      CHECK(source.ranges == std::vector<std::pair<std::int64_t, int>>{{80, 4}, {84, 4}});
   }
 }
 

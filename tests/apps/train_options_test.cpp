@@ -308,3 +308,14 @@ TEST_CASE("help and version are answered whatever else is missing") {
   for (const auto& option : resolved(parse({"--data", "a"})))
     CHECK(train_help().find("--" + option.name) != std::string::npos);
 }
+
+TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are understood") {
+  const auto gpt2 = parse({"--data", "corpus.txt", "--tokenizer", "gpt2:some/dir"});
+  CHECK(gpt2.data.tokenizer == Tokenizer::gpt2);
+  CHECK(gpt2.data.gpt2 == "some/dir");
+  CHECK(gpt2.model.gpt.vocab_size == 50257);
+  CHECK(parse({"--data", "a.idx"}).data.tokenizer == Tokenizer::none);
+  CHECK(parse({"--data", "a.bin:0.7,b.bin:0.3"}).data.tokenizer == Tokenizer::none);
+  CHECK(parse({"--data", "a.bin:0.7,b.txt:0.3"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(parse({"--data", "a", "--token-format", "megatron"}).data.format == models::TokenFormat::megatron);
+}

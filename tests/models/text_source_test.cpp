@@ -1,7 +1,9 @@
 #include "models/text/text_source.hpp"
 
+#include "models/text/mixed_source.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -134,4 +136,98 @@ TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are 
   CHECK(says(refused({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
   CHECK(says(refused({.path = path, .text_allowed = false}), "--tokenizer bytes"));
   CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
+}
+
+TEST_CASE("of several files each gives its share of every round, its own samples one after another") {
+  const TemporaryFolder folder;
+  const auto a = folder.write("a", std::string(401, 'a')), b = folder.write("b", std::string(41, 'b')),
+             c = folder.write("c", std::string(5, 'c'));
+  for (const bool shuffled : {false, true}) {
+    const auto make = [&] {
+      std::vector<WeightedSource> sources;
+      for (const auto& [path, weight] : {std::pair{a, 5.0}, {b, 3.0}, {c, 0.25}}) {
+        const auto tokens = std::make_shared<const TokenSequence>(path, TokenFormat::text);
+        sources.push_back({std::make_unique<TextSource>(
+                               tokens, TextSourceOptions{.range = {0, tokens->tokens()}, .sequence_length = 4}),
+                           weight});
+      }
+      return MixedSource(std::move(sources), shuffled ? std::optional<std::uint64_t>(3) : std::nullopt);
+    };
+    const MixedSource mixed = make(), again = make();
+    CHECK(mixed.samples() == 100 + 10 + 1);
+    constexpr std::int64_t round = 1 << 16;
+    std::vector<std::int64_t> given(3);
+    for (std::int64_t n = 0; n < 2 * round; ++n) {
+      const auto origin = mixed.origin(n);
+      REQUIRE(origin.sample == given[origin.source]++);
+      REQUIRE(again.origin(n).source == origin.source);
+      if (n % 997 == 0) CHECK(inputs(mixed, n, 1) == Tokens(4, static_cast<std::int32_t>('a' + origin.source)));
+      if (shuffled || n % round != 999) continue;
+      CHECK(std::abs(given[0] - (n / round * 39719 + 606)) <= 1);
+      CHECK(std::abs(given[1] - (n / round * 23831 + 364)) <= 1);
+    }
+    CHECK(given[0] == 2 * 39719);  // 5 / 8.25 of 65536
+    CHECK(given[1] == 2 * 23831);
+    CHECK(given[2] == 2 * 1986);
+    CHECK(inputs(mixed, 70'000, 20).size() == 80);
+  }
+}
+
+TEST_CASE("weights are read from the words of --data, and what makes no sense of them is refused") {
+  const auto paths = parse_weighted_paths("a.bin:0.7,/b:c.bin:3");
+  REQUIRE(paths.size() == 2);
+  CHECK(paths[0].path == "a.bin");
+  CHECK(paths[0].weight == 0.7);
+  CHECK(paths[1].path == "/b:c.bin");
+  CHECK(paths[1].weight == 3);
+  CHECK(parse_weighted_paths("one, and:two.txt").front().path == "one, and:two.txt");
+  CHECK(parse_weighted_paths("").front().path.empty());
+  const auto refused = [](const char* text) {
+    return error_of([&] { static_cast<void>(parse_weighted_paths(text)); });
+  };
+  CHECK(says(refused("a:1,b"), "some files have weights and some have none"));
+  CHECK(says(refused("a:0,b:1"), "weight 0 of a: give a number above 0"));
+  CHECK(says(refused("a:1,:1"), "a weight without a file"));
+  const TemporaryFolder folder;
+  const auto path = folder.write("a", counting(100)).string();
+  const auto tiny = error_of([&] {
+    static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4}));
+  });
+  CHECK(tiny.code() == ErrorCode::usage);
+  CHECK(says(tiny, "less than one of 65536 samples"));
+}
+
+TEST_CASE("of a mixture each file's end is kept for validation") {
+  const TemporaryFolder folder;
+  const auto a = folder.write("a", counting(100)).string(), b = folder.write("b", counting(50)).string();
+  const auto data = open_text_data(
+      {.mixture = {{a, 1}, {b, 1}}, .sequence_length = 4, .shuffle_seed = 1, .validation_split = 0.2});
+  CHECK(data.tokens == 150);
+  REQUIRE(data.validation);
+  CHECK(inputs(*data.validation, 0, 3) == Tokens{80, 81, 82, 83, 40, 41, 42, 43, 84, 85, 86, 87});
+  for (const auto token : targets(*data.training, 0, 200)) CHECK(token < 80);
+}
+
+TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of text between files") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
+  folder.write("texts/a.txt", "the world");
+  folder.write("texts/b.txt", "in the end\xff");
+  Tokens expected = small.encoded("the world");
+  expected.push_back(small.end_of_text());
+  for (const auto token : small.encoded("in the end\xff")) expected.push_back(token);
+  TextDataOptions options{.path = folder.path() / "texts",
+                          .tokenizer = tokenizer,
+                          .threads = 2,
+                          .sequence_length = static_cast<int>(expected.size()) - 1,
+                          .vocab_size = 300};
+  const auto data = open_text_data(options);
+  CHECK(data.tokens == static_cast<std::int64_t>(expected.size()));
+  const auto last = expected.back();
+  expected.pop_back();
+  CHECK(inputs(*data.training, 0, 1) == expected);
+  CHECK(targets(*data.training, 0, 1).back() == last);
+  options.vocab_size = small.end_of_text();
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside the vocabulary"));
 }

@@ -35,6 +35,28 @@ std::string llmc_file(const std::vector<std::uint16_t>& tokens) {
   return bytes_of(header) + bytes_of(tokens);
 }
 
+std::string wide_llmc_file(const std::vector<std::uint32_t>& tokens) {
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240801;
+  header[1] = 7;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  return bytes_of(header) + bytes_of(tokens);
+}
+
+/// Megatron's .idx, as its own indexed_dataset.py writes it.
+struct Index {
+  std::uint8_t code = 8;
+  std::vector<std::int32_t> sizes;
+  std::vector<std::int64_t> begins, documents;
+
+  [[nodiscard]] std::string bytes() const {
+    const std::string magic("MMIDIDX\0\0", 9);
+    return magic + bytes_of(std::vector<std::uint64_t>{1}) + static_cast<char>(code) +
+           bytes_of(std::vector<std::uint64_t>{sizes.size(), documents.size()}) + bytes_of(sizes) +
+           bytes_of(begins) + bytes_of(documents);
+  }
+};
+
 template <typename Tokens>
 std::vector<std::int32_t> read(const Tokens& tokens, std::int64_t first, std::int64_t count) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(count));
@@ -164,4 +186,99 @@ TEST_CASE("a folder of token files is read when told the format") {
   folder.write("readme.txt", "not tokens");
   const TokenSequence tokens(folder.path(), TokenFormat::llmc);
   CHECK(read(tokens, 0, 3) == std::vector<std::int32_t>{1, 2, 3});
+}
+
+TEST_CASE("llm.c's files with wide tokens are read, and their versions told apart") {
+  const TemporaryFolder folder;
+  const TokenFile file(folder.write("a.bin", wide_llmc_file({5, 128'255})), TokenFormat::automatic);
+  CHECK(file.format() == TokenFormat::llmc);
+  CHECK(read(file, 0, 2) == std::vector<std::int32_t>{5, 128'255});
+  CHECK(says(error_of([&] { file.check_vocabulary(0, 2, 50257); }), "token 128255 at offset 1028"));
+  const auto path = folder.write("b.bin", wide_llmc_file({1, 1u << 31}));
+  overwrite(path, 4, 1);
+  CHECK(says(refusal(path), "version 1 at offset 4 of llm.c's header: only version 7 is known"));
+  overwrite(path, 4, 7);
+  const TokenFile large(path, TokenFormat::automatic);
+  CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
+}
+
+TEST_CASE("Megatron's tokens of every integer type are read in the order of its index") {
+  const TemporaryFolder folder;
+  const auto check = [&]<typename T>(std::uint8_t code, T) {
+    CAPTURE(static_cast<int>(code));
+    const auto width = static_cast<std::int64_t>(sizeof(T));
+    folder.write("a.bin", bytes_of(std::vector<T>{99, 1, 2, 3, 100, 7, 8}));
+    // 7 8, nothing, 1, 2 3: the tokens 99 and 100 are nobody's.
+    const Index index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
+    folder.write("a.idx", index.bytes());
+    for (const char* name : {"a.bin", "a.idx"}) {
+      const TokenFile file(folder.path() / name, TokenFormat::automatic);
+      CHECK(file.format() == TokenFormat::megatron);
+      CHECK(file.tokens() == 5);
+      CHECK(read(file, 0, 5) == std::vector<std::int32_t>{7, 8, 1, 2, 3});
+      CHECK(read(file, 1, 2) == std::vector<std::int32_t>{8, 1});
+      CHECK(read(file, 5, 0).empty());
+      file.check_vocabulary(0, 5, 9);
+      file.check_vocabulary(2, 3, 4);
+      const auto error = error_of([&] { file.check_vocabulary(0, 5, 8); });
+      CHECK(says(error, "a.bin: token 8 at offset " + std::to_string(6 * width)));
+      CHECK(says(error, "at least 9"));
+    }
+  };
+  check(1, std::uint8_t{});
+  check(2, std::int8_t{});
+  check(3, std::int16_t{});
+  check(4, std::int32_t{});
+  check(5, std::int64_t{});
+  check(8, std::uint16_t{});
+}
+
+TEST_CASE("tokens below 0 are refused whatever the vocabulary") {
+  const TemporaryFolder folder;
+  folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));
+  folder.write("a.idx", Index{5, {3}, {0}, {0, 1}}.bytes());
+  const TokenFile file(folder.path() / "a.bin", TokenFormat::megatron);
+  CHECK(says(error_of([&] { file.check_vocabulary(0, 3, 2147483647); }), "token -1 at offset 8 is outside"));
+  CHECK(says(error_of([&] { file.check_vocabulary(2, 1, 2147483647); }), "token 1099511627776 at offset 16"));
+}
+
+TEST_CASE("an index that is damaged, or of floating-point numbers, is refused with file and offset") {
+  const TemporaryFolder folder;
+  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3}));
+  const Index whole{8, {2, 1}, {0, 4}, {0, 1, 2}};
+  const auto refused = [&](const std::string& bytes) {
+    folder.write("a.idx", bytes);
+    const auto error = refusal(folder.path() / "a.bin");
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, "a.idx: "));
+    return error;
+  };
+  const auto changed = [&](auto&& change) {
+    Index index = whole;
+    change(index);
+    return refused(index.bytes());
+  };
+  for (std::uint8_t code : {6, 7})
+    CHECK(says(changed([&](Index& i) { i.code = code; }), "floating-point numbers, which are no tokens"));
+  CHECK(says(changed([](Index& i) { i.code = 9; }), "type code 9 at offset 17"));
+  CHECK(says(changed([](Index& i) { i.code = 0; }), "type code 0 at offset 17"));
+  CHECK(says(changed([](Index& i) { i.sizes[1] = -1; }), "a sequence of -1 tokens at offset 38"));
+  CHECK(says(changed([](Index& i) { i.sizes[1] = 2; }), "a sequence of 2 tokens at offset 4 of 6 bytes in "));
+  CHECK(says(changed([](Index& i) { i.begins[1] = -2; }), "at offset 50"));
+  CHECK(says(changed([](Index& i) { i.begins[0] = std::int64_t{1} << 62; }), "at offset 42"));
+  CHECK(says(changed([](Index& i) { i.documents = {0, 2, 1}; }), "document bound 1 of 2 sequences after 2 at offset 74"));
+  CHECK(says(changed([](Index& i) { i.documents = {0, 1}; }), "documents of 1 sequences, of 2,"));
+  CHECK(says(changed([](Index& i) { i.documents = {1, 2}; }), "document bound 1"));
+  CHECK(says(changed([](Index& i) { i.sizes = {0, 0}; }), "no sequence with a token"));
+  const std::string bytes = whole.bytes();
+  for (std::size_t length = 0; length < bytes.size(); ++length) refused(bytes.substr(0, length));
+  refused(bytes + std::string(8, '\0'));
+  std::string many = bytes;
+  many.replace(18, 8, std::string(8, '\xff'));
+  refused(many);
+  many = bytes;
+  many.replace(26, 8, std::string(8, '\xff'));
+  refused(many);
+  std::filesystem::remove(folder.path() / "a.idx");
+  CHECK(refusal(folder.path() / "a.bin", TokenFormat::megatron).code() == ErrorCode::io);
 }
