@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 namespace ranvier::runtime {
 namespace {
@@ -107,8 +109,12 @@ void OptionTable::read_file(const std::string& path) {
   std::ifstream file(path);
   if (!file || file.peek() == std::ifstream::traits_type::eof())
     fail(ErrorCode::usage, "--config {}: the file cannot be read or is empty", path);
+  const std::string lines{std::istreambuf_iterator<char>(file), {}};
+  if (const auto zero = lines.find('\0'); zero != std::string::npos)
+    fail(ErrorCode::usage, "--config {}: a zero byte at offset {}: give a text file", path, zero);
+  std::istringstream text(lines);
   try {
-    const auto parsed = po::parse_config_file(file, po::options_description(), true);
+    const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
       const bool known = std::any_of(options_.begin(), options_.end(),
                                      [&](const Declared& one) { return one.option.name == found.string_key; });
@@ -225,6 +231,8 @@ std::string bytes_text(std::size_t bytes) {
 }
 
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr std::size_t longest_name = 100;  // what is longer is near to nothing, and would take much to compare
+  if (name.size() > longest_name) return {};
   std::optional<std::string> nearest;
   std::size_t fewest = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const auto& candidate : candidates) {

@@ -170,7 +170,7 @@ void BpeEncoder::merge_long(std::vector<std::int32_t>& to) {
 }
 
 TextEncoder::TextEncoder(const BpeVocabulary& vocabulary, int threads, SpelledSpecials specials)
-    : pool_(threads), specials_(specials) {
+    : pool_(threads) {
   for (int thread = 0; thread < threads; ++thread)
     encoders_.push_back(std::make_unique<BpeEncoder>(vocabulary, specials));
 }

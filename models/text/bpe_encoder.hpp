@@ -58,7 +58,6 @@ class TextEncoder {
 
  private:
   runtime::ComputePool pool_;
-  SpelledSpecials specials_;
   std::vector<std::unique_ptr<BpeEncoder>> encoders_;
   std::vector<std::vector<std::int32_t>> tokens_;  // of a piece each
 };

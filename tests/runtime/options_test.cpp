@@ -116,7 +116,7 @@ TEST_CASE("unknown names suggest the nearest one") {
 
 TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   const TemporaryFolder folder;
-  const auto refused = [&](const char* content) {
+  const auto refused = [&](const std::string& content) {
     const auto path = folder.write("run.conf", content);
     return refusal({"--config", path.c_str()});
   };
@@ -126,6 +126,7 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   CHECK(says(refused("steps = x\n"), "steps in"));
   CHECK(says(refused("steps = 1\nsteps = 2\n"), "twice"));
   CHECK(says(refused(""), "cannot be read or is empty"));
+  CHECK(says(refused(std::string("steps = 1\nst\0ps = 2\n", 20)), "a zero byte at offset 12"));
   CHECK(says(refusal({"--config", "/no/such/file"}), "/no/such/file"));
 }
 
