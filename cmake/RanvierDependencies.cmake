@@ -1,9 +1,24 @@
 find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS program_options)
+find_package(fmt REQUIRED)
+
+# PCRE2 on bytes, for the regular expression that cuts text into words.
+find_path(RANVIER_PCRE2_INCLUDE pcre2.h)
+find_library(RANVIER_PCRE2_LIBRARY pcre2-8)
+if(NOT RANVIER_PCRE2_INCLUDE OR NOT RANVIER_PCRE2_LIBRARY)
+  message(FATAL_ERROR "PCRE2 was not found: install libpcre2-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
+add_library(ranvier_pcre2 INTERFACE)
+target_include_directories(ranvier_pcre2 SYSTEM INTERFACE ${RANVIER_PCRE2_INCLUDE})
+target_link_libraries(ranvier_pcre2 INTERFACE ${RANVIER_PCRE2_LIBRARY})
+
+if(RANVIER_FUZZ)
+  return()  # readers of files need no more
+endif()
+
 find_package(MPI REQUIRED COMPONENTS C)
 # Only the C interface: mpi.h would otherwise bring C++ bindings that need a library of their own.
 target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
-find_package(Boost 1.81 REQUIRED COMPONENTS program_options)
-find_package(fmt REQUIRED)
 
 # oneDNN, the CPU's matrix products: 2.6 in Debian 12, 3.x in Ubuntu 24.04. Found by hand, because Debian's
 # own package configuration asks for the OpenCL headers that nothing here uses.
@@ -27,16 +42,6 @@ endif()
 add_library(ranvier_uring INTERFACE)
 target_include_directories(ranvier_uring SYSTEM INTERFACE ${RANVIER_URING_INCLUDE})
 target_link_libraries(ranvier_uring INTERFACE ${RANVIER_URING_LIBRARY})
-
-# PCRE2 on bytes, for the regular expression that cuts text into words.
-find_path(RANVIER_PCRE2_INCLUDE pcre2.h)
-find_library(RANVIER_PCRE2_LIBRARY pcre2-8)
-if(NOT RANVIER_PCRE2_INCLUDE OR NOT RANVIER_PCRE2_LIBRARY)
-  message(FATAL_ERROR "PCRE2 was not found: install libpcre2-dev, or point CMAKE_PREFIX_PATH at it")
-endif()
-add_library(ranvier_pcre2 INTERFACE)
-target_include_directories(ranvier_pcre2 SYSTEM INTERFACE ${RANVIER_PCRE2_INCLUDE})
-target_link_libraries(ranvier_pcre2 INTERFACE ${RANVIER_PCRE2_LIBRARY})
 
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)

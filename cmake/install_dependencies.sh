@@ -2,9 +2,11 @@
 # Installs what a build needs and this system lacks. Debian 12, Ubuntu 24.04 and their like; elsewhere it lists
 # what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--bench] [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
-#   --reference   PyTorch and what it is fast with as well, for tests/reference and tests/bench/compare_pytorch.py
+#   --fuzz        Clang with libFuzzer as well, for tests/fuzz
+#   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
+#                 tests/reference and tests/bench/compare_pytorch.py
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
@@ -24,8 +26,9 @@ packages+=("libboost$boost-dev")
 for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
-    --reference) packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-torch) ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench and --reference" >&2; exit 2 ;;
+    --fuzz) packages+=(clang libclang-rt-dev) ;;
+    --reference) packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch) ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
 

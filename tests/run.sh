@@ -3,20 +3,31 @@
 #
 # usage: tests/run.sh [CTEST ARGUMENT...]       for example: tests/run.sh -R "ring" or tests/run.sh -L unit
 #
-#   RANVIER_TESTS=quick    the release build only, without the sanitizers' builds of the unit tests
+#   RANVIER_TESTS=quick    the release build only, without the sanitizers' builds of the unit tests and without fuzzing
 #
 # Tests of the sanitizer builds carry "asan" or "tsan" before their names. See tests/README.md for the labels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 [ -r /etc/os-release ] && . /etc/os-release
-reference=()  # PyTorch, where the distribution has a package that is known to work
-[ "${ID:-}:${VERSION_ID:-}" = debian:12 ] && reference=(--reference)
-cmake/install_dependencies.sh "${reference[@]}"
+optional=()  # PyTorch, and Clang with libFuzzer, where the distribution has packages that are known to work
+if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then
+  optional=(--reference)
+  [ "${RANVIER_TESTS:-all}" != all ] || optional+=(--fuzz)
+fi
+cmake/install_dependencies.sh "${optional[@]}"
+
+has_fuzzer() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
+}
 
 presets=(release)
 case "${RANVIER_TESTS:-all}" in
-  all) presets+=(asan tsan) ;;
+  all)
+    presets+=(asan tsan)
+    if has_fuzzer; then presets+=(fuzz); else echo "== no fuzzing: there is no clang++ with libFuzzer" >&2; fi
+    ;;
   quick) ;;
   *) echo "tests/run.sh: RANVIER_TESTS is '$RANVIER_TESTS'; it takes all (the default) or quick" >&2; exit 2 ;;
 esac

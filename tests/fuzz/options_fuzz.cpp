@@ -1,0 +1,60 @@
+// A config file of options of every kind.
+#include "runtime/options.hpp"
+#include "tests/fuzz/input.hpp"
+
+#include <array>
+#include <optional>
+
+using namespace ranvier;
+
+namespace {
+
+struct Options {
+  int count = 1;
+  double share = 0.5;
+  int colour = 0;
+  std::string name;
+  std::optional<std::size_t> memory;
+  bool shuffle = true, dry = false;
+  std::string config;
+
+  runtime::OptionTable table() {
+    runtime::OptionTable table;
+    table.concern("Some");
+    table.add({"count", "N", "", runtime::whole(count, 1, 1000)});
+    table.add({"share", "X", "", runtime::real(share, 0, 1, true)});
+    table.add({"colour", "NAME", "", runtime::choice<int>(colour, {{"red", 0}, {"blue", 1}})});
+    table.add({"name", "TEXT", "", runtime::text(name)});
+    table.add({"memory", "SIZE", "", runtime::bytes(memory)});
+    table.add({"shuffle", "on|off", "", runtime::toggle(shuffle)});
+    table.add({"dry", "", "", runtime::switch_on(dry)});
+    table.add({"config", "FILE", "", runtime::text(config), {}, true});
+    return table;
+  }
+
+  std::vector<runtime::ResolvedOption> read(const std::string& path) {
+    auto all = table();
+    const std::array arguments{"fuzz", "--config", path.c_str()};
+    all.parse(static_cast<int>(arguments.size()), arguments.data());
+    return all.resolved();
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::InputFolder folder;
+  const std::string path = folder.write("run.conf", fuzz::view(data, size));
+  fuzz::accepts_or_refuses(path, [&] {
+    Options options;
+    const auto once = options.read(path);
+    std::string written;
+    for (const auto& option : once)
+      if (!option.value.empty() && option.name != "config") written += option.name + " = " + option.value + "\n";
+    folder.write("run.conf", written);
+    Options again;
+    fuzz::require(runtime::hash_of(again.read(path)) == runtime::hash_of(once),
+                  "options are what was written of them");
+  });
+  return 0;
+}

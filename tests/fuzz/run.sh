@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Fuzzes one reader for 20 seconds, or a minute with RANVIER_LONG=1.
+#
+# usage: run.sh PROGRAM CORPUS FOUND [FLAG OF LIBFUZZER...]
+#   CORPUS   where to start; what is found beyond it is kept in FOUND, and an input that fails beside it
+set -euo pipefail
+program=$1 corpus=$2 found=$3
+shift 3
+
+seconds=20
+[ -z "${RANVIER_LONG:-}" ] || seconds=60
+mkdir -p "$found"
+exec "$program" -max_total_time=$seconds -timeout=10 -rss_limit_mb=2048 -max_len=16384 -use_value_profile=1 \
+  -print_final_stats=1 -artifact_prefix="$found-" "$@" "$found" "$corpus"

@@ -1,0 +1,76 @@
+// Any bytes as text: characters, words, tokens and back.
+#include "models/text/utf8.hpp"
+#include "models/text/word_splitter.hpp"
+#include "tests/fuzz/tokenizer.hpp"
+#include "tests/models/small_tokenizer.hpp"
+
+#include <algorithm>
+
+using namespace ranvier;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Tokenizer {
+  fuzz::InputFolder folder;
+  models::BpeVocabulary vocabulary = [this] {
+    const tests::SmallTokenizer small;
+    folder.write("encoder.json", small.encoder_json());
+    folder.write("vocab.bpe", small.vocab_bpe());
+    return models::read_bpe_vocabulary(folder.path());
+  }();
+  models::BpeEncoder plain{vocabulary, models::SpelledSpecials::text};
+  models::BpeEncoder special{vocabulary, models::SpelledSpecials::token};
+  models::WordSplitter splitter;
+
+  Words words(std::string_view text) {
+    Words found;
+    splitter.start(text);
+    for (auto word = splitter.next(); !word.empty(); word = splitter.next()) found.emplace_back(word);
+    return found;
+  }
+};
+
+/// Whether every character has one byte.
+bool check_characters(std::string_view text) {
+  bool narrow = true;
+  std::size_t stray = text.size();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = models::character_bytes(text, at);
+    fuzz::require(bytes <= 4 && bytes <= text.size() - at, "a character lies in the text");
+    if (bytes == 0) {
+      stray = std::min(stray, at++);
+      continue;
+    }
+    std::string again;
+    models::append_utf8(models::character_at(text, at), again);
+    fuzz::require(again == text.substr(at, bytes), "a character is written as it was read");
+    narrow = narrow && bytes == 1;
+    at += bytes;
+  }
+  fuzz::require(models::first_stray_byte(text, 0) == stray,
+                "the first stray byte is the first without a character");
+  return narrow;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static Tokenizer tokenizer;
+  const std::string_view text = fuzz::view(data, size);
+  const Words words = tokenizer.words(text);
+  std::string whole;
+  for (const auto& word : words) whole += word;
+  fuzz::require(whole == text, "words are the text");
+  if (check_characters(text))
+    fuzz::require(words == tests::SmallTokenizer::words(std::string(text), {}),
+                  "words are those of a plain reading");
+  const std::size_t cut = models::last_cut(text, size / 2);
+  Words both = tokenizer.words(text.substr(0, cut));
+  for (auto& word : tokenizer.words(text.substr(cut))) both.push_back(word);
+  fuzz::require(both == words, "cutting changes no word");
+  fuzz::round_trip(tokenizer.vocabulary, tokenizer.plain, text);
+  fuzz::round_trip(tokenizer.vocabulary, tokenizer.special, text);
+  return 0;
+}

@@ -1,0 +1,26 @@
+// A token file of every format but Megatron's. The first byte chooses format and name, the second the model's
+// sizes.
+#include "tests/fuzz/input.hpp"
+#include "tests/fuzz/samples.hpp"
+
+using namespace ranvier;
+using models::TokenFormat;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::InputFolder folder;
+  static constexpr TokenFormat formats[] = {TokenFormat::automatic, TokenFormat::text, TokenFormat::llmc,
+                                            TokenFormat::uint16};
+  std::string_view input = fuzz::view(data, size);
+  const unsigned choice = fuzz::take_byte(input);
+  const unsigned sizes = fuzz::take_byte(input);
+  const auto path = folder.write(choice & 4 ? "a.bin" : "a.txt", input);
+  fuzz::accepts_or_refuses(path.string(), [&] {
+    fuzz::read_samples({.path = path,
+                        .format = formats[choice % 4],
+                        .sequence_length = static_cast<int>(1 + sizes % 8),
+                        .vocab_size = static_cast<int>(1 + sizes * 300),
+                        .shuffle_seed = 1,
+                        .validation_split = choice & 8 ? 0.25 : 0.0});
+  });
+  return 0;
+}

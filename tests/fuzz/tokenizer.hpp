@@ -1,0 +1,37 @@
+// What has to hold of every tokenizer that is read.
+#pragma once
+
+#include "models/text/bpe_encoder.hpp"
+#include "models/text/bpe_files.hpp"
+#include "tests/fuzz/input.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::fuzz {
+
+/// Text becomes tokens of the vocabulary, and those the text again.
+inline void round_trip(const models::BpeVocabulary& vocabulary, models::BpeEncoder& encoder,
+                       std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  encoder.encode(text, tokens);
+  for (const std::int32_t token : tokens)
+    require(token >= 0 && token < vocabulary.size(), "a token is of the vocabulary");
+  std::string back;
+  vocabulary.decode(tokens, back);
+  require(back == text, "decoding gives what was encoded");
+}
+
+/// Reads the tokenizer at `path`; a message may name any file of its folder.
+inline void read_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
+  accepts_or_refuses(folder.path().string(), [&] {
+    const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(path);
+    models::BpeEncoder encoder(vocabulary, models::SpelledSpecials::token);
+    round_trip(vocabulary, encoder, "the world's aaaaaaaa 1234  in\xff\xe4\xb8\xad<|endoftext|>");
+  });
+}
+
+}  // namespace ranvier::fuzz

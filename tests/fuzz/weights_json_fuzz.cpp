@@ -1,0 +1,32 @@
+// The JSON files beside weights, and that of a cluster's links. The first byte says which.
+#include "collectives/links.hpp"
+#include "models/weights/gpt_config.hpp"
+#include "models/weights/safetensors.hpp"
+#include "tests/fuzz/input.hpp"
+
+using namespace ranvier;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::InputFolder folder;
+  static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
+  std::string_view input = fuzz::view(data, size);
+  switch (fuzz::take_byte(input) % 3) {
+    case 0: {
+      const auto path = folder.write("config.json", input);
+      fuzz::accepts_or_refuses(path.string(), [&] { static_cast<void>(models::read_gpt_config(folder.path())); });
+      break;
+    }
+    case 1: {
+      const auto path = folder.write("model.safetensors.index.json", input);
+      fuzz::accepts_or_refuses(folder.path().string(), [&] { const models::Safetensors file(path); });
+      break;
+    }
+    default:
+      fuzz::accepts_or_refuses("links.json", [&] {
+        const auto links = collectives::parse_links(input, "links.json");
+        fuzz::require(collectives::parse_links(collectives::to_json(links), "links.json") == links,
+                      "links are what was written of them");
+      });
+  }
+  return 0;
+}

@@ -1,0 +1,101 @@
+// Writes what the fuzzer starts from: a few whole inputs of each target.
+//
+//   fuzz_corpus FOLDER      into FOLDER/TARGET/, which are made
+#include "models/text/token_formats.hpp"
+#include "models/weights/gpt_config.hpp"
+#include "tests/models/small_tokenizer.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace ranvier;
+
+namespace {
+
+template <typename T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+template <typename Token>
+std::string llmc(std::int32_t magic, std::int32_t version, const std::vector<Token>& tokens) {
+  std::vector<std::int32_t> header(models::llmc_header_bytes / sizeof(std::int32_t));
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  return bytes_of(header) + bytes_of(tokens);
+}
+
+std::string megatron_index(std::uint8_t code, std::int64_t width) {
+  const std::vector<std::int32_t> sizes{2, 0, 3, 1};
+  const std::vector<std::int64_t> begins{0, 2 * width, 4 * width, 2 * width};
+  const std::vector<std::int64_t> documents{0, 2, 4};
+  return std::string(models::megatron_magic) + bytes_of(std::vector<std::uint64_t>{models::megatron_version}) +
+         static_cast<char>(code) + bytes_of(std::vector<std::uint64_t>{sizes.size(), documents.size()}) +
+         bytes_of(sizes) + bytes_of(begins) + bytes_of(documents);
+}
+
+std::string safetensors(const std::string& header, std::size_t data_bytes) {
+  return bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
+}
+
+std::map<std::string, std::vector<std::string>> corpora() {
+  const tests::SmallTokenizer small;
+  std::map<std::string, std::vector<std::string>> all;
+  all["text"] = {"Hello world, it's 2024!\n\n  we'll've 'S\t", "中文。１２ \u3000x \u00a0\u00a0y é",
+                 "\xf0\x9f\x98\x80 ok\xff\xfe \xe4\xb8", "<|endoftext|>aaaaaaaaa the<|endoftext|"};
+  const std::vector<std::uint16_t> narrow{1, 2, 3, 50256, 5, 6, 7, 8, 9, 10, 11, 12};
+  const std::vector<std::uint32_t> wide{1, 2, 3, 128'000, 5, 6, 7, 8, 9, 10, 11, 12};
+  all["token_file"] = {"\4\xff" + llmc(models::llmc_magic, models::llmc_version, narrow),
+                       "\2\xff" + llmc(models::llmc_wide_magic, models::llmc_wide_version, wide),
+                       "\7\xff" + bytes_of(narrow), std::string("\x08\1") + std::string(40, '\7')};
+  for (const auto& [code, width] :
+       std::map<std::uint8_t, std::int64_t>{{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {6, 8}, {8, 2}})
+    all["megatron_index"].push_back(megatron_index(code, width));
+  all["safetensors"] = {
+      safetensors(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
+      safetensors(
+          R"({"__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]},)"
+          R"( "wpe.weight": {"dtype": "F16", "shape": [3, 2], "data_offsets": [16, 28]},)"
+          R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
+          30)};
+  all["weights_json"] = {
+      std::string(1, '\0') + models::gpt_config_json({}),
+      "\1"
+      R"({"metadata": {"total_size": 0}, "weight_map": {"a": "a.safetensors"}})",
+      "\2"
+      R"({"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})"};
+  all["tokenizer_json"] = {small.tokenizer_json(), small.tokenizer_json(true)};
+  all["tokenizer_merges"] = {small.encoder_json() + '\0' + small.vocab_bpe()};
+  all["tokenizer_ranks"] = {"dGhl 256\nIHQ= 257\n", "aGU= 256\n\nIHRoZQ== 257\r\nIHQ= 258\n"};
+  all["options"] = {"count = 7\nshare=0.25\ncolour = blue  # as ever\nname = a name\n",
+                    "memory = 1.5GiB\nshuffle = off\ndry = on\n", "colr = red\n", "[some]\ncount = 1\n"};
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: fuzz_corpus FOLDER\n");
+    return EXIT_FAILURE;
+  }
+  for (const auto& [target, inputs] : corpora()) {
+    const auto folder = std::filesystem::path(argv[1]) / target;
+    std::filesystem::create_directories(folder);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::ofstream file(folder / std::to_string(i), std::ios::binary);
+      file << inputs[i];
+      if (file.flush()) continue;
+      std::fprintf(stderr, "%s: cannot be written\n", folder.c_str());
+      return EXIT_FAILURE;
+    }
+  }
+}
