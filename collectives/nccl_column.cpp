@@ -11,7 +11,7 @@
 #include <exception>
 #include <list>
 #include <map>
-#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -93,6 +93,8 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
   void add_connections(TeamKind team, const PlanCommunicator::Options& given);
   void connect_next();
   void await_connected(Connection& connection, Duration since);
+  /// Otherwise this rank's own order is everybody's.
+  [[nodiscard]] bool has_several_flows() const noexcept { return numbers.size() > 1; }
   void listen_for_order();
   void announce(int number);
   void submit(Operation operation);
@@ -130,6 +132,7 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
   std::map<std::pair<int, int>, Connection>::iterator next_connection;
   Handler when_connected;
 
+  std::set<int> numbers;                           ///< of communicators
   std::deque<int> order;                           ///< numbers of operations that come next
   std::map<int, std::deque<Operation>> submitted;  ///< by number
   std::list<Operation> running;                    ///< the last one may not be on the stream as a whole
@@ -265,7 +268,7 @@ void NcclColumn::State::add_connections(TeamKind team, const PlanCommunicator::O
 void NcclColumn::State::connect_next() {
   if (next_connection == connections.end()) {
     connected = true;
-    if (!leads) listen_for_order();
+    if (!leads && has_several_flows()) listen_for_order();
     return std::exchange(when_connected, nullptr)();
   }
   Connection& connection = next_connection->second;
@@ -348,10 +351,8 @@ void NcclColumn::State::submit(Operation operation) {
   expect(connected && !closed, "{}: NCCL's communicators are not connected", operation.what);
   const int number = operation.number;
   submitted[number].push_back(std::move(operation));
-  if (leads) {
-    order.push_back(number);
-    announce(number);
-  }
+  if (leads || !has_several_flows()) order.push_back(number);
+  if (leads && has_several_flows()) announce(number);
   advance();
 }
 
@@ -503,6 +504,7 @@ NcclColumn::~NcclColumn() {
 std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number,
                                                        PlanCommunicator::Options options) {
   expect(!state_->connected, "a communicator of the {} is asked for after NCCL was connected", to_string(team));
+  state_->numbers.insert(number);
   state_->add_connections(team, options);
   return std::make_unique<Member>(state_, team, number, std::move(options));
 }
@@ -526,6 +528,7 @@ std::vector<Transport::Pending> NcclColumn::waited_for() const {
   for (const auto& operation : state.running) {
     for (const int rank : state.connection(operation.team, NcclSpan::team).ranks) from(rank, operation.since);
   }
+  // Or else for the first rank to say that these come next.
   for (const auto& [number, waiting] : state.submitted) {
     if (!waiting.empty()) from(state.options.ranks.front(), waiting.front().since);
   }

@@ -9,7 +9,8 @@
 // orders would wait for ever, and ranks do start them in different orders, as soon as they belong to different
 // communicators: each rank submits the next hop of a unit when the hop before it is done there. So the first rank
 // of the column says in a message which operation it starts next, and the others keep that order. What it has
-// started it did not wait for others with, and so none of the others does: all rows of a column do the same.
+// started it did not wait for others with, and so none of the others does: all rows of a column do the same. A
+// column with one flow needs no such word.
 //
 // Nothing here waits: what NCCL does in threads of its own, and errors that it meets later, is asked for by timers.
 // An error is thrown on the loop, as one message with rank, device and operation. Loop thread only.

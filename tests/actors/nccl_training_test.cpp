@@ -6,6 +6,7 @@
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <memory>
@@ -102,5 +103,66 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
       REQUIRE(by_nccl.steps.size() == by_plan.steps.size());
       CHECK(by_nccl.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
     }
+  }
+}
+
+TEST_CASE("a row that stops taking part in NCCL's operations is named, with what waits for it") {
+  constexpr auto timeout = std::chrono::milliseconds(100);
+  for (const int silent : {0, 1, 3}) {
+    CAPTURE(silent);
+    auto options = sharded("zero2", {1, 4});
+    options.fault = actors::TrainerOptions::Fault{
+        .rank = silent, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::hangs};
+    const auto architecture = models::make_gpt(tests::small_gpt());
+    const tests::RandomTokens tokens(8, 37);
+    runtime::Simulation simulation(4, {.seed = 1});
+    NcclOfJob nccl(1);
+    std::vector<std::unique_ptr<runtime::Device>> devices;
+    std::vector<std::unique_ptr<actors::Trainer>> trainers;
+    std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
+    for (int r = 0; r < 4; ++r) {
+      devices.push_back(runtime::make_inline_device());
+      auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
+      auto* column = nccl.attach(simulation, r, plan, collectives::NcclWay::own);
+      trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r),
+                                                           *devices.back(), architecture, tokens, nullptr, options,
+                                                           std::move(plan)));
+      auto* trainer = trainers.back().get();
+      trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+        models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+      });
+      std::vector<int> peers;
+      for (int other = 0; other < 4; ++other) {
+        if (other != r) peers.push_back(other);
+      }
+      watchdogs.push_back(std::make_unique<actors::Watchdog>(
+          simulation.loop(r), simulation.transport(r), trainer->trace(),
+          actors::Watchdog::Options{
+              .timeout = timeout,
+              .peers = std::move(peers),
+              .computing = [trainer] { return trainer->computing(); },
+              .progress = [trainer] { return static_cast<std::uint64_t>(trainer->step()); },
+              .describe = [](int rank) { return fmt::format("rank {}", rank); },
+              .under_way = [trainer] { return fmt::format("{}", fmt::join(trainer->running(), "; ")); },
+              .waited_for = [column] { return column->waited_for(); },
+              .heartbeat = nullptr}));
+      column->connect([trainer] {
+        trainer->start({.step = [](const actors::StepResult&) {}, .evaluation = nullptr, .done = [] {}});
+      });
+    }
+    std::string message;
+    try {
+      simulation.run();
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    CAPTURE(message);
+    CHECK(message.find(fmt::format("rank {} is alive and has nothing to do: rank ", silent)) == 0);
+    CHECK(message.find("a piece in a collective") != std::string::npos);
+    CHECK(message.find(", by NCCL with ranks 0, 2, 1, 3 on inline") != std::string::npos);
+    for (const auto& column : nccl.columns) column->close();  // before the trainers' memory goes
+    // Where the first rank is silent the others have not started.
+    CHECK((nccl.world.aborted > 0) == (silent != 0));
+    CHECK(nccl.world.aborted + nccl.world.closed == 4);
   }
 }

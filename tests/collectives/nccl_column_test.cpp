@@ -409,6 +409,30 @@ TEST_CASE("a rank that does not come to connect is named, or the ranks among whi
   }
 }
 
+TEST_CASE("ranks wait for the first one to say what comes next only where there are several flows") {
+  for (const int flows : {1, 2}) {
+    CAPTURE(flows);
+    Job job(Topology::regular(2, 1), 1, NcclWay::own);
+    for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
+    std::array<float, 2> values{};
+    const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+    // The second rank starts an operation, and the first one never does.
+    for (int me = 0; me < 2; ++me) {
+      job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
+        if (me == 0) return job.loop(0).stop();
+        job.ranks[1].communicators[0]->run(Collective::all_reduce, {&part, 1}, DType::f32, "sum", [] {});
+        job.loop(1).after(std::chrono::milliseconds(1), [&] { job.loop(1).stop(); });
+      });
+    }
+    job.simulation.run();
+    CHECK(job.world.groups == (flows == 1 ? 1 : 0));
+    const auto waited_for = job.ranks[1].column->waited_for();
+    REQUIRE(waited_for.size() == 1);
+    CHECK(waited_for[0].peer == job.mpi_ranks[0]);
+    CHECK(job.transport(1).pending().size() == (flows == 1 ? 0 : 1));
+  }
+}
+
 TEST_CASE("communicators are connected once for each team, whoever uses them, and closed where nothing runs") {
   Job job(Topology::regular(2, 2), 1, NcclWay::hierarchical);
   for (int number = 0; number < 3; ++number) (void)job.add_communicator(number, {});

@@ -76,7 +76,7 @@ class NcclWorld {
     std::size_t count = 0;
     runtime::DType dtype = runtime::DType::f32;
     int peer = 0;
-    std::shared_ptr<WaitingStream::Kernel> kernel;
+    WaitingStream::Kernel* kernel = nullptr;  ///< its endpoint keeps it
   };
 
   struct Clique;
@@ -314,7 +314,7 @@ class WorldNccl final : public NcclLibrary {
     ++world_.groups;
     const auto kernel = std::make_shared<WaitingStream::Kernel>();
     kernel->left = calls_.size();
-    for (NcclWorld::Call& call : calls_) call.kernel = kernel;
+    for (NcclWorld::Call& call : calls_) call.kernel = kernel.get();
     kernel->begin = [this, &endpoint, calls = std::exchange(calls_, {})] {
       for (const NcclWorld::Call& call : calls) world_.begin(endpoint, call);
     };
