@@ -2,9 +2,9 @@
 
 #include "models/text/utf8.hpp"
 #include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
 #include "runtime/memory_map.hpp"
 
-#include <boost/json/parser.hpp>
 #include <boost/json/value.hpp>
 
 #include <algorithm>
@@ -108,17 +108,6 @@ class TokenList {
   std::map<std::int32_t, std::string> by_id_;
 };
 
-json::value parse_json(const FileText& file) {
-  json::error_code error;
-  json::parser parser;
-  const std::string_view text = file.text();
-  const std::size_t parsed = parser.write_some(text.data(), text.size(), error);
-  if (!error && text.find_first_not_of(" \t\r\n", parsed) != std::string_view::npos)
-    error = json::error::extra_data;
-  if (error) fail(ErrorCode::data, "{}: not JSON: {} at offset {}", file.name(), error.message(), parsed);
-  return parser.release();
-}
-
 const json::object& object_in(const json::value* value, const std::string& file, const char* what) {
   if (value == nullptr || !value->is_object()) fail(ErrorCode::data, "{}: {} is no JSON object", file, what);
   return value->get_object();
@@ -221,7 +210,7 @@ void check_order(const FileText& file, const std::vector<Merge>& merges, const s
 BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_path) {
   const FileText names_file(names_path);
   const FileText merges_file(merges_path);
-  const json::value parsed = parse_json(names_file);
+  const json::value parsed = runtime::parse_json(names_file.text(), names_file.name());
   const NamedTokens names(names_file.name(), object_in(&parsed, names_file.name(), "the whole of it"));
   const std::vector<std::string> tokens = names.list().all();
   std::vector<Merge> merges;
@@ -284,7 +273,7 @@ void add_added_tokens(NamedTokens& names, const json::value* added, const std::s
 
 BpeVocabulary read_tokenizer_json(const fs::path& path) {
   const FileText file(path);
-  const json::value parsed = parse_json(file);
+  const json::value parsed = runtime::parse_json(file.text(), file.name());
   const auto& root = object_in(&parsed, file.name(), "the whole of it");
   const auto& model = object_in(root.if_contains("model"), file.name(), "'model'");
   check_family(root, model, file.name());

@@ -1,9 +1,9 @@
 #include "models/weights/gpt_config.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
 #include "runtime/memory_map.hpp"
 
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
@@ -41,9 +41,8 @@ class Config {
     const auto bytes = file.bytes();
     if (bytes.size() > longest_config)
       fail(ErrorCode::data, "{}: {} bytes are too many for a model's configuration", path_.string(), bytes.size());
-    json::error_code error;
-    const json::value value = json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, error);
-    if (error) fail(ErrorCode::data, "{}: not JSON: {}", path_.string(), error.message());
+    const json::value value =
+        runtime::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path_.string());
     if (!value.is_object()) fail(ErrorCode::data, "{}: not a JSON object", path_.string());
     object_ = value.as_object();
   }

@@ -1,9 +1,9 @@
 #include "models/weights/safetensors.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
 
 #include <boost/json/basic_parser_impl.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <fmt/ranges.h>
@@ -197,9 +197,7 @@ std::map<std::string, std::set<std::string>> files_of_index(const std::filesyste
   const auto bytes = file.bytes();
   if (bytes.size() > longest_header)
     fail(ErrorCode::data, "{}: {} bytes are too many for an index of weights", where, bytes.size());
-  boost::json::error_code error;
-  const auto value = boost::json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, error);
-  if (error) fail(ErrorCode::data, "{}: not JSON: {}", where, error.message());
+  const auto value = runtime::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
   const auto* const object = value.if_object();
   const auto* const map = object == nullptr ? nullptr : object->if_contains("weight_map");
   if (map == nullptr || !map->is_object() || map->as_object().empty())

@@ -290,5 +290,5 @@ TEST_CASE_FIXTURE(Shards, "an index that its files contradict is refused") {
     CHECK(says_all(refusal_of(std::string(R"({"a":)") + name + "}"), {"'a'", "beside the index"}));
   }
   const auto path = folder.write("broken.index.json", "{");
-  CHECK(says_all(error_of([&] { Safetensors file(path); }), {"broken.index.json", "not JSON"}));
+  CHECK(says_all(error_of([&] { Safetensors file(path); }), {"broken.index.json: not JSON", " at offset "}));
 }
