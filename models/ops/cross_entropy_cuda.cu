@@ -137,11 +137,9 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
   const cudaStream_t queue = runtime::cuda::native(stream);
   if (shape.rows != 0) {
     auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
-    cuda::with_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      cuda::with_width<T>(shape.stride % cuda::full_width<T> == 0 && cuda::aligned(arrays.logits), [&](auto width) {
-        row_kernel<width(), T><<<static_cast<unsigned>(shape.rows), threads, 0, queue>>>(shape, arrays, bad_place);
-      });
+    cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&](auto type, auto width) {
+      row_kernel<width(), decltype(type)>
+          <<<static_cast<unsigned>(shape.rows), threads, 0, queue>>>(shape, arrays, bad_place);
     });
     runtime::cuda::check_launch("cross_entropy");
   }

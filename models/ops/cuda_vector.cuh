@@ -1,78 +1,29 @@
-// What the GPU's kernels share: storage types, accesses of up to 16 bytes, sums over warps. As on the CPU,
-// arithmetic is in float and a result is rounded once, to nearest even. Only .cu files include this.
+// What the kernels of the models' operations share beside runtime/kernels/packs_cuda.cuh, whose names they have here,
+// too: sums over warps, and how rows are read. Only .cu files include this.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/kernels/packs_cuda.cuh"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
+#include <algorithm>
+#include <initializer_list>
 
 namespace ranvier::models::cuda {
 
-using Bf16 = __nv_bfloat16;
-using F16 = __half;
+using runtime::cuda::aligned;
+using runtime::cuda::Bf16;
+using runtime::cuda::blocks_of;
+using runtime::cuda::ceil_divide;
+using runtime::cuda::F16;
+using runtime::cuda::from_float;
+using runtime::cuda::full_width;
+using runtime::cuda::load;
+using runtime::cuda::Pack;
+using runtime::cuda::store;
+using runtime::cuda::to_float;
+using runtime::cuda::with_type;
+using runtime::cuda::with_width;
 
 inline constexpr float log2_e = 1.44269504f;
-
-/// Calls `f` with a value of the type in which kernels see `dtype`.
-template <typename F>
-void with_type(runtime::DType dtype, F&& f) {
-  switch (dtype) {
-    case runtime::DType::bf16:
-      return f(Bf16{});
-    case runtime::DType::f16:
-      return f(F16{});
-    default:
-      return f(float{});
-  }
-}
-
-__device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
-__device__ inline float to_float(F16 value) { return __half2float(value); }
-
-template <typename T>
-__device__ inline T from_float(float value);
-template <>
-__device__ inline float from_float<float>(float value) {
-  return value;
-}
-template <>
-__device__ inline Bf16 from_float<Bf16>(float value) {
-  return __float2bfloat16_rn(value);
-}
-template <>
-__device__ inline F16 from_float<F16>(float value) {
-  return __float2half_rn(value);
-}
-
-/// Elements of a 16-byte access.
-template <typename T>
-inline constexpr int full_width = static_cast<int>(16 / sizeof(T));
-
-template <typename T, int width>
-struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
-  T at[width];
-};
-
-template <int width, typename T>
-__device__ inline void load(float (&to)[width], const T* from) {
-  const auto pack = *reinterpret_cast<const Pack<T, width>*>(from);
-#pragma unroll
-  for (int i = 0; i < width; ++i) to[i] = to_float(pack.at[i]);
-}
-
-template <int width, typename T>
-__device__ inline void store(T* to, const float (&from)[width]) {
-  Pack<T, width> pack;
-#pragma unroll
-  for (int i = 0; i < width; ++i) pack.at[i] = from_float<T>(from[i]);
-  *reinterpret_cast<Pack<T, width>*>(to) = pack;
-}
 
 /// In every lane the same: float addition commutes.
 __device__ inline float warp_sum(float value) {
@@ -92,26 +43,16 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// On the host: how arrays may be read -------------------------------------------------------------------
-
-inline bool aligned(const void* array, std::size_t bytes = 16) {
-  return reinterpret_cast<std::uintptr_t>(array) % bytes == 0;
-}
-
-[[nodiscard]] constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-
-[[nodiscard]] constexpr unsigned blocks_of(std::size_t n, std::size_t per_block) {
-  return static_cast<unsigned>(ceil_divide(n, per_block));
-}
-
-/// Calls `f` with std::integral_constant: full_width<T> where `wide`, else 1.
-template <typename T, typename F>
-void with_width(bool wide, F&& f) {
-  if (wide) {
-    f(std::integral_constant<int, full_width<T>>{});
-  } else {
-    f(std::integral_constant<int, 1>{});
-  }
+/// Calls f(type, width) for arrays of `dtype` whose rows have `columns` elements: packs as wide as rows and all arrays
+/// (null: not used) allow.
+template <typename F>
+void with_rows(runtime::DType dtype, std::size_t columns, std::initializer_list<const void*> arrays, const F& f) {
+  with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const bool wide = columns % full_width<T> == 0 &&
+                      std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return aligned(array); });
+    with_width<T>(wide, [&](auto width) { f(type, width); });
+  });
 }
 
 }  // namespace ranvier::models::cuda

@@ -159,19 +159,6 @@ __global__ void __launch_bounds__(threads)
   put(static_cast<G*>(arrays.positions_gradient) + t * shape.channels + c, total, arrays.accumulate);
 }
 
-/// Calls f(type, width) with the width that channels and arrays (null: not used) allow.
-template <typename F>
-void dispatch(const EmbeddingShape& shape, runtime::DType dtype, std::initializer_list<const void*> arrays,
-              const F& f) {
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const bool wide =
-        shape.channels % cuda::full_width<T> == 0 &&
-        std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return cuda::aligned(array); });
-    cuda::with_width<T>(wide, [&](auto width) { f(type, width); });
-  });
-}
-
 unsigned blocks_for(std::size_t rows, const EmbeddingShape& shape, int width) {
   return cuda::blocks_of(rows * (shape.channels / static_cast<std::size_t>(width)), threads);
 }
@@ -190,7 +177,7 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  dispatch(shape, dtype, {out, tokens_table, positions_table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
     forward_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
         static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table), static_cast<const T*>(positions_table),
@@ -206,7 +193,7 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
   const std::size_t out_rows = shape.samples * shape.positions;
   if (out_rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
-  dispatch(shape, dtype, {out, table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, table}, [&](auto type, auto width) {
     using T = decltype(type);
     tokens_kernel<width()><<<blocks_for(out_rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
         static_cast<T*>(out), tokens, static_cast<const T*>(table), shape, first_row, rows, bad_place);
@@ -219,7 +206,7 @@ void embedding_positions_forward_cuda(runtime::StreamView stream, const Embeddin
                                       void* out, const void* positions_table) {
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
-  dispatch(shape, dtype, {out, positions_table}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
     positions_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
         static_cast<T*>(out), static_cast<const T*>(positions_table), shape);
@@ -250,7 +237,7 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
     order_kernel<<<cuda::blocks_of(positions, threads), threads, 0, queue>>>(arrays.order, arrays.tokens, count);
     runtime::cuda::check_launch("embedding_backward's order");
   }
-  dispatch(shape, dtype, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
+  cuda::with_rows(dtype, shape.channels, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
            [&](auto type, auto width) {
              cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
                using T = decltype(type);

@@ -271,31 +271,24 @@ Geometry geometry(const LayerNormShape& shape, int width) {
   return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(rows)), static_cast<int>(vectors)};
 }
 
-/// Calls `f` with T, the number of vectors, the width and the threads of a block; `arrays` say whether packs are
-/// aligned. Null stands for an array that is not used.
+/// Calls `f` with T, the number of vectors, the width and the threads of a block; as with_rows().
 template <typename F>
 void dispatch(const LayerNormShape& shape, runtime::DType dtype, std::initializer_list<const void*> arrays,
               const F& f) {
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    const bool wide =
-        shape.channels % cuda::full_width<T> == 0 &&
-        std::all_of(arrays.begin(), arrays.end(), [](const void* array) { return cuda::aligned(array); });
-    cuda::with_width<T>(wide, [&](auto width) {
-      const Geometry g = geometry(shape, width());
-      if (g.vectors == 1) {
-        f(type, std::integral_constant<int, 1>{}, width, g.threads);
-      } else if (g.vectors == 2) {
-        f(type, std::integral_constant<int, 2>{}, width, g.threads);
-      } else if (g.vectors <= 4) {
-        f(type, std::integral_constant<int, 4>{}, width, g.threads);
-      } else if constexpr (width() <= 4) {
-        f(type, std::integral_constant<int, 8>{}, width, g.threads);
-      } else {
-        fail(ErrorCode::internal, "layer norm of {} channels: a GPU's kernel takes {} of {}", shape.channels,
-             32 * most_threads, to_string(dtype));
-      }
-    });
+  cuda::with_rows(dtype, shape.channels, arrays, [&](auto type, auto width) {
+    const Geometry g = geometry(shape, width());
+    if (g.vectors == 1) {
+      f(type, std::integral_constant<int, 1>{}, width, g.threads);
+    } else if (g.vectors == 2) {
+      f(type, std::integral_constant<int, 2>{}, width, g.threads);
+    } else if (g.vectors <= 4) {
+      f(type, std::integral_constant<int, 4>{}, width, g.threads);
+    } else if constexpr (width() <= 4) {
+      f(type, std::integral_constant<int, 8>{}, width, g.threads);
+    } else {
+      fail(ErrorCode::internal, "layer norm of {} channels: a GPU's kernel takes {} of {}", shape.channels,
+           32 * most_threads, to_string(dtype));
+    }
   });
 }
 

@@ -207,13 +207,11 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
   const std::size_t most_columns = cuda::stream_workspace_bytes / sizeof(float) / most_parts;
   for (std::size_t first = 0; first < n; first += most_columns) {
     const std::size_t columns = std::min(most_columns, n - first);
-    cuda::with_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      const T* const from = static_cast<const T*>(dy) + first;
-      cuda::with_width<T>(n % cuda::full_width<T> == 0 && cuda::aligned(from), [&](auto width) {
-        const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
-        part_kernel<width()><<<grid, sum_threads, 0, queue>>>(partial, from, m, columns, n, parts.rows);
-      });
+    const auto* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
+    cuda::with_rows(dtype, n, {from}, [&](auto type, auto width) {
+      const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
+      part_kernel<width()><<<grid, sum_threads, 0, queue>>>(
+          partial, reinterpret_cast<const decltype(type)*>(from), m, columns, n, parts.rows);
     });
     cuda::with_type(sums_dtype, [&](auto type) {
       using S = decltype(type);

@@ -32,16 +32,13 @@ __global__ void __launch_bounds__(threads)
 
 void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& shape,
                         const MatrixVectorArrays& arrays) {
-  cuda::with_type(arrays.dtype, [&](auto type) {
+  cuda::with_rows(arrays.dtype, shape.k, {arrays.a, arrays.x}, [&](auto type, auto width) {
     using T = decltype(type);
     const auto run = [&](auto y_type) {
       using Y = decltype(y_type);
-      const bool wide = shape.k % cuda::full_width<T> == 0 && cuda::aligned(arrays.a) && cuda::aligned(arrays.x);
-      cuda::with_width<T>(wide, [&](auto width) {
-        row_kernel<width()><<<cuda::blocks_of(shape.n, threads / 32), threads, 0, runtime::cuda::native(stream)>>>(
-            static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.x),
-            static_cast<const T*>(arrays.bias), shape.n, shape.k);
-      });
+      row_kernel<width()><<<cuda::blocks_of(shape.n, threads / 32), threads, 0, runtime::cuda::native(stream)>>>(
+          static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.x),
+          static_cast<const T*>(arrays.bias), shape.n, shape.k);
     };
     if (arrays.y_dtype == runtime::DType::f32) {
       run(float{});

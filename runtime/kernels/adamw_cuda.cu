@@ -33,15 +33,15 @@ __device__ void step(float& weight, float& m, float& v, float gradient, float ke
 template <int N, typename Gradient, typename Working>
 __device__ void apply(const AdamWArrays& arrays, std::size_t at, float kept, const cpu::AdamWConstants& constants) {
   float weights[N], m[N], v[N], gradient[N];
-  cuda::load<N>(weights, arrays.weights + at);
-  cuda::load<N>(m, arrays.m + at);
-  cuda::load<N>(v, arrays.v + at);
-  cuda::load_floats<N>(gradient, static_cast<const Gradient*>(arrays.gradient) + at);
+  cuda::load(weights, arrays.weights + at);
+  cuda::load(m, arrays.m + at);
+  cuda::load(v, arrays.v + at);
+  cuda::load(gradient, static_cast<const Gradient*>(arrays.gradient) + at);
   for (int i = 0; i < N; ++i) step(weights[i], m[i], v[i], gradient[i], kept, constants);
-  cuda::store<N>(arrays.weights + at, weights);
-  cuda::store<N>(arrays.m + at, m);
-  cuda::store<N>(arrays.v + at, v);
-  if (arrays.working != nullptr) cuda::store_floats<N>(static_cast<Working*>(arrays.working) + at, weights);
+  cuda::store(arrays.weights + at, weights);
+  cuda::store(arrays.m + at, m);
+  cuda::store(arrays.v + at, v);
+  if (arrays.working != nullptr) cuda::store(static_cast<Working*>(arrays.working) + at, weights);
 }
 
 template <typename Gradient, typename Working>
@@ -72,8 +72,8 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, std::span<const De
   const cudaStream_t queue = cuda::native(stream);
   const auto most_blocks =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
-  const bool packed = cuda::is_aligned(arrays.weights) && cuda::is_aligned(arrays.m) && cuda::is_aligned(arrays.v) &&
-                      cuda::is_aligned(arrays.gradient) && cuda::is_aligned(arrays.working);
+  const bool packed = cuda::aligned(arrays.weights) && cuda::aligned(arrays.m) && cuda::aligned(arrays.v) &&
+                      cuda::aligned(arrays.gradient) && cuda::aligned(arrays.working);
   for (std::size_t from = 0; from < segments.size();) {
     Packs packs;
     for (; from < segments.size() && packs.segments < most_segments; ++from) {
@@ -88,9 +88,9 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, std::span<const De
     }
     if (packs.total == 0) continue;
     const std::size_t blocks = std::min((packs.total + threads - 1) / threads, most_blocks);
-    with_float_type(arrays.gradient_dtype, [&]<typename Gradient>(Gradient) {
-      with_float_type(arrays.working_dtype, [&]<typename Working>(Working) {
-        step_packs<Gradient, Working>
+    cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
+      cuda::with_type(arrays.working_dtype, [&](auto working_type) {
+        step_packs<decltype(gradient_type), decltype(working_type)>
             <<<static_cast<unsigned>(blocks), threads, 0, queue>>>(arrays, packs, constants, packed);
       });
     });

@@ -8,62 +8,50 @@
 namespace ranvier::runtime {
 namespace {
 
-using cuda::as_float;
-
-template <typename T>
-constexpr int per_16_bytes = 16 / static_cast<int>(sizeof(T));
-
 template <typename To, typename From>
 struct Cast {
   // Of the wider type: then the accesses to both arrays are next to each other across a warp.
-  static constexpr int width = 16 / static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
+  static constexpr int width = std::min(cuda::full_width<To>, cuda::full_width<From>);
   To* to;
   const From* from;
 
   template <int N>
   __device__ void apply(std::size_t at) const {
     float values[N];
-    cuda::load_floats<N>(values, from + at);
-    cuda::store_floats<N>(to + at, values);
+    cuda::load(values, from + at);
+    cuda::store(to + at, values);
   }
 };
 
 template <typename T>
 struct Scale {
-  static constexpr int width = per_16_bytes<T>;
+  static constexpr int width = cuda::full_width<T>;
   T* to;
   float factor;
 
   template <int N>
   __device__ void apply(std::size_t at) const {
     float values[N];
-    cuda::load_floats<N>(values, to + at);
+    cuda::load(values, to + at);
     for (int i = 0; i < N; ++i) values[i] *= factor;
-    cuda::store_floats<N>(to + at, values);
+    cuda::store(to + at, values);
   }
 };
 
 template <typename T>
 struct Add {
-  static constexpr int width = per_16_bytes<T>;
+  static constexpr int width = cuda::full_width<T>;
   T* to;
   const T* from;
 
   template <int N>
   __device__ void apply(std::size_t at) const {
-    if constexpr (std::is_same_v<T, double>) {
-      double sums[N], terms[N];
-      cuda::load<N>(sums, to + at);
-      cuda::load<N>(terms, from + at);
-      for (int i = 0; i < N; ++i) sums[i] += terms[i];
-      cuda::store<N>(to + at, sums);
-    } else {
-      float sums[N], terms[N];
-      cuda::load_floats<N>(sums, to + at);
-      cuda::load_floats<N>(terms, from + at);
-      for (int i = 0; i < N; ++i) sums[i] += terms[i];
-      cuda::store_floats<N>(to + at, sums);
-    }
+    using Value = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    Value sums[N], terms[N];
+    cuda::load(sums, to + at);
+    cuda::load(terms, from + at);
+    for (int i = 0; i < N; ++i) sums[i] += terms[i];
+    cuda::store(to + at, sums);
   }
 };
 
@@ -86,19 +74,14 @@ __global__ void __launch_bounds__(squares_threads)
     if (paired && (block + 1) * squares_block_elements <= n) {
 #pragma unroll
       for (int round = 0; round < rounds; ++round) {
-        using Pair = std::conditional_t<sizeof(T) == 4, uint2, unsigned>;
-        const Pair raw = *reinterpret_cast<const Pair*>(from + begin + round * lanes);
-        T pair[2];
-        memcpy(pair, &raw, sizeof(pair));
-        values[round][0] = as_float(pair[0]);
-        values[round][1] = as_float(pair[1]);
+        cuda::load(values[round], from + begin + round * lanes);
       }
     } else {
 #pragma unroll
       for (int round = 0; round < rounds; ++round) {
         for (int i = 0; i < 2; ++i) {
           const std::size_t at = begin + static_cast<std::size_t>(round * lanes + i);
-          values[round][i] = at < n ? as_float(from[at]) : 0.0f;
+          values[round][i] = at < n ? cuda::to_float(from[at]) : 0.0f;
         }
       }
     }
@@ -148,29 +131,33 @@ void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DT
     if (to != from) copy_cuda(stream, to, from, n * size_of(to_dtype));
     return;
   }
-  with_float_type(to_dtype, [&]<typename To>(To) {
-    with_float_type(from_dtype, [&]<typename From>(From) {
+  cuda::with_type(to_dtype, [&](auto to_type) {
+    cuda::with_type(from_dtype, [&](auto from_type) {
+      using To = decltype(to_type);
+      using From = decltype(from_type);
       cuda::launch_elementwise(stream, Cast<To, From>{static_cast<To*>(to), static_cast<const From*>(from)}, n,
-                               cuda::is_aligned(to) && cuda::is_aligned(from), "cast");
+                               cuda::aligned(to) && cuda::aligned(from), "cast");
     });
   });
 }
 
 void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::size_t n) {
-  with_float_type(dtype, [&]<typename T>(T) {
-    cuda::launch_elementwise(stream, Scale<T>{static_cast<T*>(to), factor}, n, cuda::is_aligned(to), "scale");
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    cuda::launch_elementwise(stream, Scale<T>{static_cast<T*>(to), factor}, n, cuda::aligned(to), "scale");
   });
 }
 
 void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n) {
-  const auto add_as = [&]<typename T>(T) {
+  const auto add_as = [&](auto type) {
+    using T = decltype(type);
     cuda::launch_elementwise(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n,
-                             cuda::is_aligned(to) && cuda::is_aligned(from), "add");
+                             cuda::aligned(to) && cuda::aligned(from), "add");
   };
   if (dtype == DType::f64)
     add_as(double{});
   else
-    with_float_type(dtype, add_as);
+    cuda::with_type(dtype, add_as);
 }
 
 void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n) {
@@ -180,9 +167,10 @@ void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DTyp
   const cudaStream_t queue = cuda::native(stream);
   const auto most =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
-  with_float_type(dtype, [&]<typename T>(T) {
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
     block_squares<<<static_cast<unsigned>(std::min(wanted, most)), squares_threads, 0, queue>>>(
-        sums, static_cast<const T*>(from), n, blocks, reinterpret_cast<std::uintptr_t>(from) % (2 * sizeof(T)) == 0);
+        sums, static_cast<const T*>(from), n, blocks, cuda::aligned(from, 2 * sizeof(T)));
   });
   cuda::check_launch("sums_of_squares");
 }

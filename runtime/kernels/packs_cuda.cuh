@@ -1,5 +1,6 @@
-// What elementwise CUDA kernels are made of: conversions of storage types, aligned accesses of 16 bytes, and a loop
-// over the whole grid. For .cu files only.
+// What CUDA kernels are made of: storage types and their conversions, accesses of up to 16 bytes, and elementwise
+// loops over the whole grid. As on the CPU, arithmetic is in float and a result is rounded once, to nearest even. For
+// .cu files only.
 #pragma once
 
 #include "runtime/cuda_native.hpp"
@@ -11,78 +12,107 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace ranvier::runtime::cuda {
 
+// The types in which kernels see what dtype.hpp stores.
+using Bf16 = __nv_bfloat16;
+using F16 = __half;
+
+/// Calls `f` with a value of the type in which kernels see `dtype` (f32, bf16 or f16).
+template <typename F>
+void with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::bf16:
+      return f(Bf16{});
+    case DType::f16:
+      return f(F16{});
+    default:
+      return f(float{});
+  }
+}
+
 // As to_float and from_float of dtype.hpp, but for the payload of a NaN.
-__device__ inline float as_float(float value) { return value; }
-__device__ inline float as_float(Bf16 value) { return __uint_as_float(static_cast<unsigned>(value.bits) << 16); }
-__device__ inline float as_float(F16 value) { return __half2float(__ushort_as_half(value.bits)); }
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
+__device__ inline float to_float(F16 value) { return __half2float(value); }
 
 template <typename T>
-__device__ T rounded(float value);
+__device__ inline T from_float(float value);
 template <>
-__device__ inline float rounded<float>(float value) {
+__device__ inline float from_float<float>(float value) {
   return value;
 }
 template <>
-__device__ inline Bf16 rounded<Bf16>(float value) {
-  return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
+__device__ inline Bf16 from_float<Bf16>(float value) {
+  return __float2bfloat16_rn(value);
 }
 template <>
-__device__ inline F16 rounded<F16>(float value) {
-  return {__half_as_ushort(__float2half_rn(value))};
+__device__ inline F16 from_float<F16>(float value) {
+  return __float2half_rn(value);
 }
 
-/// N elements of T by accesses as wide as they are together, 16 bytes at most; `at` is aligned to that.
-template <int N, typename T>
-__device__ void load(T (&values)[N], const T* at) {
-  constexpr int bytes = N * static_cast<int>(sizeof(T));
-  if constexpr (bytes % 16 == 0) {
-    uint4 raw[bytes / 16];
-    for (int i = 0; i < bytes / 16; ++i) raw[i] = reinterpret_cast<const uint4*>(at)[i];
-    memcpy(values, raw, bytes);
-  } else if constexpr (bytes == 8) {
-    const uint2 raw = *reinterpret_cast<const uint2*>(at);
-    memcpy(values, &raw, bytes);
-  } else {
-    for (int i = 0; i < N; ++i) values[i] = at[i];
+/// Elements of a 16-byte access.
+template <typename T>
+inline constexpr int full_width = static_cast<int>(16 / sizeof(T));
+
+/// `width` elements that are read and written at once, 16 bytes at most.
+template <typename T, int width>
+struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
+  T at[width];
+};
+
+/// Elements of T as floats, or as they are; `from` is aligned to what they are together.
+template <int width, typename Value, typename T>
+__device__ inline void load(Value (&to)[width], const T* from) {
+  const auto pack = *reinterpret_cast<const Pack<T, width>*>(from);
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    if constexpr (std::is_same_v<Value, T>) {
+      to[i] = pack.at[i];
+    } else {
+      to[i] = to_float(pack.at[i]);
+    }
   }
 }
 
-template <int N, typename T>
-__device__ void store(T* at, const T (&values)[N]) {
-  constexpr int bytes = N * static_cast<int>(sizeof(T));
-  if constexpr (bytes % 16 == 0) {
-    uint4 raw[bytes / 16];
-    memcpy(raw, values, bytes);
-    for (int i = 0; i < bytes / 16; ++i) reinterpret_cast<uint4*>(at)[i] = raw[i];
-  } else if constexpr (bytes == 8) {
-    uint2 raw;
-    memcpy(&raw, values, bytes);
-    *reinterpret_cast<uint2*>(at) = raw;
+template <int width, typename Value, typename T>
+__device__ inline void store(T* to, const Value (&from)[width]) {
+  Pack<T, width> pack;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    if constexpr (std::is_same_v<Value, T>) {
+      pack.at[i] = from[i];
+    } else {
+      pack.at[i] = from_float<T>(from[i]);
+    }
+  }
+  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+}
+
+// On the host: how arrays may be read, and by how many threads ------------------------------------------
+
+/// Whether packs may begin at `array`; so at null, which stands for an array that is not used.
+inline bool aligned(const void* array, std::size_t bytes = 16) {
+  return reinterpret_cast<std::uintptr_t>(array) % bytes == 0;
+}
+
+[[nodiscard]] constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+[[nodiscard]] constexpr unsigned blocks_of(std::size_t n, std::size_t per_block) {
+  return static_cast<unsigned>(ceil_divide(n, per_block));
+}
+
+/// Calls `f` with std::integral_constant: full_width<T> where `wide`, else 1.
+template <typename T, typename F>
+void with_width(bool wide, F&& f) {
+  if (wide) {
+    f(std::integral_constant<int, full_width<T>>{});
   } else {
-    for (int i = 0; i < N; ++i) at[i] = values[i];
+    f(std::integral_constant<int, 1>{});
   }
 }
-
-/// N elements as floats.
-template <int N, typename T>
-__device__ void load_floats(float (&values)[N], const T* at) {
-  T stored[N];
-  load<N>(stored, at);
-  for (int i = 0; i < N; ++i) values[i] = as_float(stored[i]);
-}
-
-template <int N, typename T>
-__device__ void store_floats(T* at, const float (&values)[N]) {
-  T stored[N];
-  for (int i = 0; i < N; ++i) stored[i] = rounded<T>(values[i]);
-  store<N>(at, stored);
-}
-
-/// Whether packs may begin at `pointer`.
-inline bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 constexpr int elementwise_threads = 256;
 
@@ -103,8 +133,8 @@ void launch_elementwise(StreamView stream, const Operation& operation, std::size
   if (n == 0) return;
   constexpr std::size_t blocks_per_multiprocessor = 32;
   const cudaStream_t queue = native(stream);
-  const std::size_t items = packed ? (n + Operation::width - 1) / Operation::width : n;
-  const std::size_t blocks = (items + elementwise_threads - 1) / elementwise_threads;
+  const std::size_t items = packed ? ceil_divide(n, Operation::width) : n;
+  const std::size_t blocks = ceil_divide(items, elementwise_threads);
   const auto most = static_cast<std::size_t>(properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
   elementwise<<<static_cast<unsigned>(std::min(blocks, most)), elementwise_threads, 0, queue>>>(operation, n, packed);
   check_launch(name);
