@@ -34,6 +34,8 @@ OptionTable declare(GenerateOptions& options) {
              real(sampling.top_p, 0, 1)});
   table.add({"seed", "N", "of the draws", whole(sampling.seed, 0)});
   table.concern("Run");
+  table.add({"device", "NAME", "cpu; inline computes on the calling thread; cuda: the first GPU, or cuda:N",
+             device_flag(options.device, options.gpu)});
   table.add({"threads", "N", "computing threads; 0: one per core. The text is the same on any number",
              whole(options.threads, 0, 4096)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(options.config)});

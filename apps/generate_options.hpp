@@ -2,9 +2,11 @@
 // weights.
 #pragma once
 
+#include "apps/device_flag.hpp"
 #include "models/generation/sampler.hpp"
 #include "runtime/dtype.hpp"
 
+#include <optional>
 #include <string>
 
 namespace ranvier::apps {
@@ -16,7 +18,9 @@ struct GenerateOptions {
   int tokens = 200;  ///< to draw
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;
-  int threads = 0;  ///< 0: one per core
+  DeviceChoice device = DeviceChoice::cpu;
+  std::optional<int> gpu;  ///< of cuda; none: the first
+  int threads = 0;         ///< 0: one per core
   std::string config;
   bool help = false;
   bool version = false;

@@ -3,6 +3,7 @@
 #include "models/generation/generator.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/unit_weights.hpp"
+#include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -25,6 +26,16 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
+  if constexpr (runtime::with_cuda) {
+    if (options.device == apps::DeviceChoice::cuda) return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
+  }
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
+  return options.device == apps::DeviceChoice::inline_ ? runtime::make_inline_device(cpu)
+                                                       : runtime::make_cpu_device(cpu);
+}
+
 struct Model {
   models::GptOptions gpt;
   std::unique_ptr<runtime::Device> device;
@@ -39,8 +50,7 @@ Model load(const GenerateOptions& options) {
   model.gpt.precision = {options.precision, options.precision};
   const models::Architecture architecture = models::make_gpt(model.gpt);
   models::check_weights(file, architecture.units());
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  model.device = runtime::make_cpu_device({.threads = options.threads > 0 ? options.threads : cores});
+  model.device = make_device(options);
   model.decoder = std::make_unique<models::GptDecoder>(
       *model.device, model.gpt, [&file](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
         models::read_unit(file, unit, first, first + out.size(), out.data());

@@ -93,29 +93,6 @@ OptionBinding recompute(Recompute& field) {
               }};
 }
 
-OptionBinding device(DeviceOptions& field) {
-  const auto hosts = choice<DeviceChoice>(field.device, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
-  return {.read = [&field, read = hosts.read](const std::string& given) -> std::optional<std::string> {
-            field.gpu.reset();
-            if (!given.starts_with("cuda")) {
-              if (read(given)) return runtime::with_cuda ? "cpu, inline, cuda or cuda:N" : "cpu or inline";
-              return {};
-            }
-            if (!runtime::with_cuda) return "cpu: this build has no CUDA device (-DRANVIER_CUDA=ON)";
-            int gpu = 0;
-            if (given != "cuda") {
-              if (!given.starts_with("cuda:") || whole(gpu, 0, 1024).read(given.substr(5))) return "cuda or cuda:N";
-              field.gpu = gpu;
-            }
-            field.device = DeviceChoice::cuda;
-            return {};
-          },
-          .write = [&field, write = hosts.write] {
-            if (field.device != DeviceChoice::cuda) return write();
-            return field.gpu ? fmt::format("cuda:{}", *field.gpu) : std::string("cuda");
-          }};
-}
-
 OptionBinding tokenizer(DataOptions& data) {
   return {.read = [&data](const std::string& given) -> std::optional<std::string> {
             data.gpt2 = gpt2_path(given);
@@ -293,7 +270,7 @@ OptionTable declare(Asked& asked) {
   table.concern("Device");
   table.add({"device", "NAME",
              "cpu; inline computes on the calling thread; cuda: this rank's GPU, in turn, or cuda:N for all",
-             device(device_options)});
+             device_flag(device_options.device, device_options.gpu)});
   table.add({"p2p", "WAY",
              "messages from and to a GPU's memory: staged through pinned memory, direct (MPI does it), auto: what MPI can",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},

@@ -3,6 +3,7 @@
 // options_hash().
 #pragma once
 
+#include "apps/device_flag.hpp"
 #include "apps/tier_flags.hpp"
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
@@ -93,7 +94,6 @@ struct PrecisionOptions {
   double loss_scale = 1;  ///< the first one; adapted in fp16 only
 };
 
-enum class DeviceChoice { cpu, inline_, cuda };
 /// How messages between ranks leave and reach a GPU's memory.
 enum class PointToPoint {
   automatic,  ///< directly where MPI can

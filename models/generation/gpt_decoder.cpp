@@ -14,7 +14,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 namespace ranvier::models {
@@ -54,7 +53,6 @@ struct GptDecoder::Arrays {
     const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden);
     const std::size_t element = size_of(options.precision.compute);
     tokens = layout.add(T, sizeof(std::int32_t));
-    logits = layout.add(static_cast<std::size_t>(options.vocab_size), sizeof(float));
     mean = layout.add(T, sizeof(float));
     rstd = layout.add(T, sizeof(float));
     logsumexp = layout.add(T * static_cast<std::size_t>(options.heads), sizeof(float));
@@ -69,7 +67,7 @@ struct GptDecoder::Arrays {
   }
 
   MemoryLayout layout;
-  std::size_t tokens, logits, mean, rstd, logsumexp;
+  std::size_t tokens, mean, rstd, logsumexp;
   std::size_t x, sum;  ///< [T, C]: change places with every sum
   std::size_t branch;  ///< [T, C]: what the last layer adds to x
   std::size_t normal;  ///< [T, C]
@@ -88,6 +86,7 @@ GptDecoder::GptDecoder(runtime::Device& device, const GptOptions& options, const
   load(weights);
   at_ = std::make_unique<Arrays>(options_, device.threads());
   workspace_ = device.allocate(at_->layout.bytes(), runtime::MemorySpace::device);
+  logits_ = device.allocate(static_cast<std::size_t>(options_.vocab_size) * sizeof(float), runtime::MemorySpace::pinned);
 }
 
 GptDecoder::~GptDecoder() = default;
@@ -135,6 +134,7 @@ void GptDecoder::load(const UnitSource& weights) {
   }
   staging_ = {};
   narrow_ = {};
+  whole_ = {};
 }
 
 void GptDecoder::load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,
@@ -143,30 +143,37 @@ void GptDecoder::load_parameter(const UnitSpec& unit, std::size_t parameter, boo
   const std::size_t element = size_of(dtype_);
   const std::size_t columns = transposed ? spec.shape[1] : 1, rows = spec.elements() / columns;
   const std::size_t rows_at_once = std::max<std::size_t>(1, staged_elements / columns);
+  // What the host does not reach itself is put together in its own memory first.
+  const bool near = stream_->device().host_reaches(to);
+  if (!near) whole_.resize(spec.elements() * element);
+  std::byte* const place = near ? to : whole_.data();
   for (std::size_t row = 0; row < rows; row += rows_at_once) {
     const std::size_t count = std::min(rows_at_once, rows - row);
     staging_.resize(count * columns);
     weights(unit, unit.offset(parameter) + row * columns, staging_);
     if (!transposed) {
-      narrow(to + row * element, dtype_, staging_);
+      narrow(place + row * element, dtype_, staging_);
       continue;
     }
     narrow_.resize(count * columns * element);
     narrow(narrow_.data(), dtype_, staging_);
     const auto put = [&](auto word) {
       using Word = decltype(word);
-      transpose(reinterpret_cast<Word*>(to) + row, rows, reinterpret_cast<const Word*>(narrow_.data()), columns,
+      transpose(reinterpret_cast<Word*>(place) + row, rows, reinterpret_cast<const Word*>(narrow_.data()), columns,
                 count, columns);
     };
     element == 4 ? put(std::uint32_t{}) : put(std::uint16_t{});
   }
+  if (near) return;
+  runtime::copy(*stream_, to, place, whole_.size());
+  stream_->synchronize();
 }
 
 std::span<const float> GptDecoder::read(std::span<const std::int32_t> tokens) {
   expect(!tokens.empty() && tokens.size() <= static_cast<std::size_t>(context() - positions_),
          "{} tokens to read after {} of a context of {}", tokens.size(), positions_, context());
   std::byte* const work = workspace_.data();
-  std::memcpy(work + at_->tokens, tokens.data(), tokens.size_bytes());
+  runtime::copy(*stream_, work + at_->tokens, tokens.data(), tokens.size_bytes());
   const std::size_t N = tokens.size();
   embedding_forward(*stream_, {1, N, channels_, static_cast<std::size_t>(options_.vocab_size)}, dtype_,
                     work + at_->x, reinterpret_cast<const std::int32_t*>(work + at_->tokens), tokens_table_,
@@ -175,7 +182,7 @@ std::span<const float> GptDecoder::read(std::span<const std::int32_t> tokens) {
   compute_logits(N);
   stream_->synchronize();
   positions_ += static_cast<int>(N);
-  return {reinterpret_cast<const float*>(work + at_->logits), static_cast<std::size_t>(options_.vocab_size)};
+  return {reinterpret_cast<const float*>(logits_.data()), static_cast<std::size_t>(options_.vocab_size)};
 }
 
 void GptDecoder::compute_block(const Block& block, std::size_t rows, bool first) {
@@ -204,7 +211,7 @@ void GptDecoder::compute_logits(std::size_t rows) {
   std::byte* const work = workspace_.data();
   norm(work + at_->normal, final_weight_, final_bias_, rows - 1, 1, true);
   matrix_vector(*stream_, {static_cast<std::size_t>(options_.vocab_size), channels_},
-                {.y = work + at_->logits, .a = tokens_table_, .x = work + at_->normal, .dtype = dtype_});
+                {.y = logits_.data(), .a = tokens_table_, .x = work + at_->normal, .dtype = dtype_});
 }
 
 void GptDecoder::norm(std::byte* y, const std::byte* weight, const std::byte* bias, std::size_t row,

@@ -68,13 +68,14 @@ class GptDecoder {
   std::size_t channels_;
   std::unique_ptr<runtime::Stream> stream_;
   runtime::Buffer weights_, cache_, workspace_;
+  runtime::Buffer logits_;  ///< pinned: the kernel writes them where the host reads them
   std::unique_ptr<Arrays> at_;
   std::byte *tokens_table_ = nullptr, *positions_table_ = nullptr;
   std::byte *final_weight_ = nullptr, *final_bias_ = nullptr;
   std::vector<Block> blocks_;
   std::size_t read_bytes_ = 0;
   std::vector<float> staging_;
-  std::vector<std::byte> narrow_;
+  std::vector<std::byte> narrow_, whole_;
   int positions_ = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "models/generation/gpt_decoder.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/far_device.hpp"
+#include "tests/models/every_device.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_gpt.hpp"
 
@@ -49,7 +51,9 @@ struct Case {
     samples = made_up_samples(options, 40, 1);
     const auto parameters = run.reference_parameters();
     ReferenceGpt(options, parameters).loss(samples, nullptr, &logits);
-    device = at_once ? runtime::make_inline_device({.threads = 2}) : runtime::make_cpu_device({.threads = 2});
+    device = on_gpu_here() ? tests::make_device()
+             : at_once     ? runtime::make_inline_device({.threads = 2})
+                           : runtime::make_cpu_device({.threads = 2});
     decoder.emplace(*device, options, weights_of(run));
     tolerance = dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 1e-2 : 6e-2;
   }
@@ -133,6 +137,18 @@ TEST_CASE("a decoder's logits have the same bits on any number of threads") {
     }
     if (expected.empty()) expected = all;
     CHECK(all == expected);
+  }
+}
+
+TEST_CASE("a decoder loads weights into memory that the host does not reach, and reads logits from there") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Case c(dtype);
+    tests::FarDevice far(runtime::make_inline_device({.threads = 2}));
+    GptDecoder decoder(far, c.options, weights_of(c.run));
+    CHECK(error_of(decoder.read(c.tokens(0, 5)), c.expected(4)) <= c.tolerance);
+    const auto logits = decoder.read(c.tokens(5, 1));
+    CHECK(far.host_reaches(logits.data()));
+    CHECK(error_of(logits, c.expected(5)) <= c.tolerance);
   }
 }
 
