@@ -173,6 +173,15 @@ std::vector<long long> MpiSession::all(long long value) {
   return values;
 }
 
+void MpiSession::broadcast(std::vector<std::byte>& bytes) {
+  const auto size = largest(rank_ == 0 ? static_cast<long long>(bytes.size()) : 0);
+  expect(size <= INT_MAX, "rank 0 has {} bytes for all ranks, and MPI counts up to {}", size, INT_MAX);
+  bytes.resize(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibcast(bytes.data(), static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request), "MPI_Ibcast");
+  wait(request, patience_);
+}
+
 struct MpiTransport::State {
   struct Operation {
     Pending pending;

@@ -44,6 +44,8 @@ class MpiSession {
   [[nodiscard]] long long sum(long long value);
   /// The value of every rank.
   [[nodiscard]] std::vector<long long> all(long long value);
+  /// `bytes` becomes rank 0's; what it was on other ranks is lost.
+  void broadcast(std::vector<std::byte>& bytes);
 
  private:
   int rank_ = 0;

@@ -264,3 +264,16 @@ TEST_CASE("smallest and largest are over all ranks") {
   CHECK(std::count(session.nodes().begin(), session.nodes().end(),
                    session.nodes()[static_cast<std::size_t>(session.rank())]) == session.local_ranks());
 }
+
+TEST_CASE("what rank 0 broadcasts is on every rank, whatever was there") {
+  auto& session = mpi_session();
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{70000}}) {
+    std::vector<std::byte> bytes(session.rank() == 0 ? size : 5, std::byte{3});
+    for (std::size_t i = 0; session.rank() == 0 && i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7);
+    session.broadcast(bytes);
+    REQUIRE(bytes.size() == size);
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < size; ++i) different += bytes[i] != static_cast<std::byte>(i * 7) ? 1 : 0;
+    CHECK(different == 0);
+  }
+}
