@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
 # Builds for this machine's GPU, runs what is labelled `gpu`, and trains the same small model on the cpu and the cuda
-# device. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of cmake/install_dependencies.sh, which
-# may lie in an archive instead.
+# device, and with PyTorch where there is one. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
+# cmake/install_dependencies.sh, which may lie in an archive instead.
 #
-# usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--build FOLDER] [--sanitize] [--no-train]
+# usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--build FOLDER] [--sanitize] [--no-train] [--bench]
 #   --packages   what tests/gpu/packages.sh packed elsewhere, or that unpacked
 #   --sanitize   the tests of kernels again under compute-sanitizer: memcheck, then racecheck
+#   --bench      also times each operation, and training beside PyTorch with torch.compile (tests/bench)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages= build=build/gpu sanitize= train=yes
+packages= build=build/gpu sanitize= train=yes bench=
 while [ $# -gt 0 ]; do
   case "$1" in
     --packages) packages=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --sanitize) sanitize=yes; shift ;;
     --no-train) train=; shift ;;
-    *) echo "run.sh: unknown argument '$1'; it takes --packages, --build, --sanitize and --no-train" >&2; exit 2 ;;
+    --bench) bench=yes; shift ;;
+    *) echo "run.sh: unknown argument '$1'; it takes --packages, --build, --sanitize, --no-train and --bench" >&2
+       exit 2 ;;
   esac
 done
 
@@ -40,12 +43,13 @@ if [ -n "$packages" ]; then
 fi
 
 cmake -S . -B "$build" "${settings[@]}"
-cmake --build "$build" -j "$(nproc)" --target gpu_tests ranvier-train
+cmake --build "$build" -j "$(nproc)" --target gpu_tests ranvier-train ranvier-generate ops_bench_cuda
 
 echo "== tests"
 (cd "$build" && ctest -L gpu --output-on-failure)
 
 if [ -n "$sanitize" ]; then
+  command -v compute-sanitizer >/dev/null || { echo "run.sh: --sanitize needs compute-sanitizer, which comes with CUDA: put it on the PATH" >&2; exit 2; }
   for tool in memcheck racecheck; do
     for program in "$build"/tests/*/ranvier_*_gpu_tests; do
       echo "== $tool: $program"
@@ -54,16 +58,39 @@ if [ -n "$sanitize" ]; then
   done
 fi
 
-[ -n "$train" ] || exit 0
-echo "== 50 steps on either device"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
-cat README.md */*.cpp > "$results/text"
-for device in cpu cuda; do
-  "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 --sequence-length 128 \
-    --batch-size 8 --steps 50 --precision fp32 --device "$device" --metrics "$results/$device" | tail -3
-done
-paste <(sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$results/cpu") <(sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$results/cuda") |
-  awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
-       END { printf "losses of %d steps differ by %.6f at most\n", NR, worst; exit !(NR == 50 && worst < 0.002) }'
+
+with_pytorch() {  # what reference/run.sh says of a machine without PyTorch is no failure here
+  local status=0
+  tests/reference/run.sh "$@" || status=$?
+  [ "$status" -eq 77 ] || return "$status"
+}
+
+if [ -n "$train" ]; then
+  echo "== 50 steps on either device"
+  results=$(mktemp -d)
+  trap 'rm -rf "$results"' EXIT
+  cat README.md */*.cpp > "$results/text"
+  for device in cpu cuda; do
+    "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 --sequence-length 128 \
+      --batch-size 8 --steps 50 --precision fp32 --device "$device" --metrics "$results/$device" \
+      --save "$results/weights" | tail -3
+  done
+  paste <(sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$results/cpu") <(sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$results/cuda") |
+    awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
+         END { printf "losses of %d steps differ by %.6f at most\n", NR, worst; exit !(NR == 50 && worst < 0.002) }'
+  echo "== the same text on either device"
+  for device in cpu cuda; do
+    "$build/apps/ranvier-generate" --weights "$results/weights" --prompt 'The ' --tokens 200 --temperature 0 \
+      --device "$device" > "$results/text.$device"
+  done
+  cmp "$results/text.cpu" "$results/text.cuda" && echo "200 tokens are the same"
+  echo "== 50 steps beside PyTorch"
+  with_pytorch ../gpu/compare_losses.py "$(realpath "$build")/apps/ranvier-train" "$results/losses"
+fi
+
+[ -n "$bench" ] || exit 0
+echo "== operations"
+for dtype in bf16 fp32; do "$build/tests/bench/ops_bench_cuda" "$dtype"; done
+echo "== training beside PyTorch"
+with_pytorch ../bench/compare_pytorch_gpu.py "$(realpath "$build")/apps/ranvier-train"

@@ -55,9 +55,9 @@ CASES = {
 }
 
 
-def make_tokens(case, path, random):
+def make_tokens(case, path, random, steps=STEPS):
     """Tokens in which the next one mostly follows from the last, so that there is something to learn."""
-    count = STEPS * case.batch_size * case.length + 1
+    count = steps * case.batch_size * case.length + 1
     followers = random.integers(case.vocabulary, size=(case.vocabulary, 4))
     tokens = np.zeros(count, dtype=np.int64)
     for i in range(1, count):
@@ -79,8 +79,8 @@ def make_weights(case, path, random):
     safetensors.write(path, tensors)
 
 
-def run_trainer(case, trainer, folder):
-    """Losses, gradient norms and final tensors of ranvier-train."""
+def run_trainer(case, trainer, folder, **other_flags):
+    """Losses, gradient norms and final tensors of ranvier-train; `other_flags` are more of them, or other values."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     flags = {
         "g-inter": case.g_inter, "g-data": case.g_data, "threads": 1,
@@ -91,7 +91,7 @@ def run_trainer(case, trainer, folder):
         "steps": STEPS, "learning-rate": LEARNING_RATE, "warmup-steps": 0, "lr-decay": "constant",
         "precision": "fp32", "init-from": folder / "initial.safetensors",
         "save": folder / "ranvier.safetensors", "metrics": folder / "ranvier.jsonl",
-    }
+    } | {name.replace("_", "-"): value for name, value in other_flags.items()}
     command = ["mpirun", "-n", str(case.g_inter * case.g_data), "--oversubscribe", "--bind-to", "none", trainer]
     for flag, value in flags.items():
         command += [f"--{flag}", str(value)]

@@ -39,7 +39,7 @@ def logits(weights, tokens, heads):
     """[B, T, V] from tokens [B, T]."""
     batch, length = tokens.shape
     channels = weights["wte.weight"].shape[1]
-    past = torch.ones(length, length, dtype=torch.bool).tril()
+    past = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
 
     def norm(x, name):
         return F.layer_norm(x, (channels,), weights[f"{name}.weight"], weights[f"{name}.bias"], 1e-5)
@@ -74,10 +74,11 @@ def read_tokens(path):
     return np.fromfile(path, dtype=np.uint8).astype(np.int64)
 
 
-def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=torch.float32,
+def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=torch.float32, device="cpu",
           betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1, clip=1.0):
     """AdamW on samples 0, 1, 2, … in order. Returns (losses, gradient norms, final tensors)."""
-    weights = {name: torch.tensor(values, dtype=dtype, requires_grad=True) for name, values in tensors.items()}
+    weights = {name: torch.tensor(values, dtype=dtype, device=device, requires_grad=True)
+               for name, values in tensors.items()}
     length = weights["wpe.weight"].shape[0]
     optimizer = torch.optim.AdamW(
         [{"params": [w for w in weights.values() if w.dim() == 2], "weight_decay": weight_decay},
@@ -87,7 +88,7 @@ def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=tor
     for step in range(steps):
         first = step * batch_size
         samples = torch.tensor(np.stack([tokens[n * length : (n + 1) * length + 1]
-                                         for n in range(first, first + batch_size)]))
+                                         for n in range(first, first + batch_size)])).to(device)
         inputs, targets = samples[:, :-1], samples[:, 1:]
         loss = F.cross_entropy(logits(weights, inputs, heads).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
@@ -95,4 +96,4 @@ def train(tensors, tokens, *, heads, steps, batch_size, learning_rate, dtype=tor
         norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), clip).item())
         losses.append(loss.item())
         optimizer.step()
-    return losses, norms, {name: w.detach().to(torch.float32).numpy() for name, w in weights.items()}
+    return losses, norms, {name: w.detach().to(torch.float32).cpu().numpy() for name, w in weights.items()}
