@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace ranvier::actors {
 
@@ -33,6 +34,38 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
     }
   }
   return units;
+}
+
+/// Shown with the rest; who uses it allocates it. Pinned buffers are as many as messages are on their way at a time,
+/// and their sizes powers of two (runtime/pinned_pool.hpp).
+void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
+  using runtime::MemoryKind;
+  using runtime::MemorySpace;
+  const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t slots) {
+    if (bytes > 0 && slots > 0)
+      plan.memory.add({.kind = kind, .space = space, .name = name, .slot_bytes = bytes, .slots = slots, .elsewhere = true});
+  };
+  add(MemoryKind::workspace, MemorySpace::device, "scratch of the GPU's libraries", gpu.scratch_bytes, 1);
+  if (!gpu.staged) return;
+  const models::Stage& stage = *plan.stage;
+  const auto slots = static_cast<std::size_t>(stage.slots());
+  const auto staged = [&](const char* name, std::size_t bytes, std::size_t count) {
+    add(MemoryKind::messages, MemorySpace::pinned, name, bytes == 0 ? 0 : std::bit_ceil(bytes), count);
+  };
+  const int samples = stage.capacity().samples;
+  staged("inputs and their gradients, staged", stage.input_bytes(samples),
+         stage.first() ? slots : slots + static_cast<std::size_t>(stage.gradient_buffers()));
+  if (!stage.last()) staged("outputs and their gradients, staged", stage.output_bytes(samples), 2 * slots);
+  // Each chunk of a collective is sent from one buffer and arrives in another.
+  std::size_t chunk_bytes = 0, chunks = 0;
+  for (int k = 0; k < collectives::team_kinds; ++k) {
+    const auto kind = static_cast<collectives::TeamKind>(k);
+    if (plan.column->layout.team(kind).members.size() < 2) continue;
+    const collectives::PlanChoice& choice = plan.column->choices[static_cast<std::size_t>(kind)];
+    chunk_bytes = std::max(chunk_bytes, choice.chunk_bytes);
+    chunks += 2 * static_cast<std::size_t>(choice.depth);
+  }
+  staged("chunks of collectives, staged", chunk_bytes, chunks);
 }
 
 }  // namespace
@@ -179,6 +212,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                           plan.tiers, plan.memory);
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
   plan.tiers.finish(options.tiers.files, plan.memory);
+  if (options.gpu) plan_gpu_memory(*options.gpu, plan);
   return plan;
 }
 

@@ -36,6 +36,13 @@ struct TrainerOptions {
   models::Precision precision;
   int threads = 1;          ///< of the device that will compute
 
+  /// What computing on a GPU takes beside the arrays that the plan allocates.
+  struct GpuMemory {
+    std::size_t scratch_bytes = 0;  ///< of libraries, on the device
+    bool staged = false;            ///< messages go by way of pinned memory
+  };
+  std::optional<GpuMemory> gpu;  ///< none: it is not one
+
   collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
   int group_size = 0;              ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
   std::vector<int> node_of;        ///< by rank; empty: all on one node

@@ -200,8 +200,11 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
 
   std::array<std::byte*, spaces.size()> base{};
   for (std::size_t i = 0; i < allocated_spaces; ++i) {
+    std::size_t bytes = 0;
+    for (const MemoryItem& item : plan.items())
+      if (item.space == spaces[i] && !item.elsewhere) bytes += bytes_of(item);
     try {
-      buffers_.push_back(device.allocate(plan.bytes(spaces[i]), spaces[i]));
+      buffers_.push_back(device.allocate(bytes, spaces[i]));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::memory) fail(ErrorCode::memory, "{}{}", plan.table(), error.what());
       throw;
@@ -216,7 +219,7 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
   for (const bool paged : {true, false}) {  // large items first: each is a whole number of pages
     for (std::size_t i = 0; i < plan.items().size(); ++i) {
       const MemoryItem& item = plan.items()[i];
-      if (is_paged(item) != paged) continue;
+      if (is_paged(item) != paged || item.elsewhere) continue;
       const auto space = static_cast<std::size_t>(item.space);
       if (space >= allocated_spaces) continue;
       first_[i] = base[space] + offset[space];
