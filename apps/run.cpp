@@ -9,6 +9,9 @@
 #include "apps/sharding.hpp"
 #include "models/initialize.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/product_choice.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
+#include "models/run_layers.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/cuda_build.hpp"
@@ -203,6 +206,7 @@ void Run::execute() {
   if (options_.run.request == Request::dry_run) return;
   together(session_, [&] { make_devices(); });
   choose_collectives();
+  choose_products();
   together(session_, [&] { build(); });
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
@@ -219,6 +223,11 @@ void Run::execute() {
 void Run::plan() {
   trainer_options_.fault = fault_from_environment();
   trainer_options_.threads = device_threads(options_, session_);
+  if (options_.device.device == DeviceChoice::cuda) {
+    const bool direct = options_.device.point_to_point != PointToPoint::staged && runtime::mpi_reaches_gpus();
+    trainer_options_.gpu = {.scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
+                            .staged = !direct};
+  }
   if (job_.validation) {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
     trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
@@ -288,6 +297,31 @@ void Run::choose_collectives() {
 void Run::connect_nccl() {
   nccl_->connect([this] { loop_.stop(); });
   loop_.run();
+}
+
+void Run::choose_products() {
+  if constexpr (runtime::with_cuda) {
+    if (options_.device.device != DeviceChoice::cuda || !options_.device.measures_products) return;
+    if (trainer_options_.precision.compute == runtime::DType::f32) return;
+    // The largest microbatch of a row and, where they do not divide it, the last.
+    const int row_samples = options_.batch.batch_size / options_.grid.shape.g_data;
+    const int largest = std::min(options_.batch.microbatch_size, row_samples);
+    std::vector<models::MicrobatchShape> shapes{{largest, job_.architecture.positions, trainer_options_.threads}};
+    if (row_samples % largest != 0) {
+      shapes.push_back(shapes.front());
+      shapes.back().samples = row_samples % largest;
+    }
+    const auto stream = device_->make_stream("products", runtime::StreamWidth::whole);
+    std::vector<std::byte> choices;
+    together(session_, [&] {
+      if (!speaks_) return;
+      choices = models::measure_products(*stream, [&] {
+        models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, *stream);
+      });
+    });
+    session_.broadcast(choices);
+    together(session_, [&] { models::adopt_products(*stream, choices); });
+  }
 }
 
 void Run::build() {

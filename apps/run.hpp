@@ -35,6 +35,8 @@ class Run {
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
+  /// On a GPU: rank 0 measures how products are done, and all ranks do them so.
+  void choose_products();
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();

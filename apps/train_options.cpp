@@ -282,6 +282,10 @@ OptionTable declare(Asked& asked) {
              choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
                                                                     {"nccl", CollectiveCarrier::nccl},
                                                                     {"plans", CollectiveCarrier::plans}})});
+  table.add({"products", "WAY",
+             "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
+             "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
+             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",

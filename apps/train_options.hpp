@@ -113,6 +113,7 @@ struct DeviceOptions {
   std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
   PointToPoint point_to_point = PointToPoint::automatic;
   CollectiveCarrier collectives = CollectiveCarrier::automatic;
+  bool measures_products = true;            ///< on a GPU; models/ops/product_choice.hpp
   std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };

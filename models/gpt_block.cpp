@@ -1,6 +1,5 @@
 #include "models/gpt_block_layer.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/matmul.hpp"
+#include "models/ops/fused_matmul.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/core.h>
@@ -106,11 +105,16 @@ class GptBlock final : public GptBlockLayer {
 
     norm_forward(call, at, at.norm_2, input, parameter(call, ln_2_weight), parameter(call, ln_2_bias), output,
                  saved + at.middle);
-    product(call, saved + at.fc, work + at.narrow, c_fc_weight, 4 * C, C);
-    gelu_forward(call.stream, dtype_, work + at.wide, saved + at.fc, N * 4 * C);
-    product(call, output, work + at.wide, mlp_proj_weight, C, 4 * C);
-    drop(call, output, GptDropoutPlace::mlp_branch);
-    runtime::add(call.stream, output, saved + at.middle, dtype_, N * C);
+    matmul_gelu(call.stream, {.m = N, .n = 4 * C, .k = C},
+                product_arrays(call, saved + at.fc, work + at.narrow, c_fc_weight), work + at.wide);
+    if (call.training && options_.dropout > 0) {
+      product(call, output, work + at.wide, mlp_proj_weight, C, 4 * C);
+      drop(call, output, GptDropoutPlace::mlp_branch);
+      runtime::add(call.stream, output, saved + at.middle, dtype_, N * C);
+    } else {
+      matmul_add(call.stream, {.m = N, .n = C, .k = 4 * C},
+                 product_arrays(call, output, work + at.wide, mlp_proj_weight), saved + at.middle);
+    }
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
@@ -122,8 +126,13 @@ class GptBlock final : public GptBlockLayer {
     keep_norm(call, at.norm_1, parameter(call, ln_1_weight), parameter(call, ln_1_bias));
     keep_norm(call, at.norm_2, parameter(call, ln_2_weight), parameter(call, ln_2_bias));
     branch_gradient(call, kept + at.d_mlp_proj, output_gradient, GptDropoutPlace::mlp_branch);
-    product_backward(call, kept + at.d_fc, kept + at.d_mlp_proj, mlp_proj_weight, C, 4 * C);
-    gelu_backward(call.stream, dtype_, kept + at.d_fc, saved + at.fc, N * 4 * C);
+    matmul_gelu_backward(call.stream, {.m = N, .n = 4 * C, .k = C, .transpose_b = true},
+                         {.c = kept + at.d_fc,
+                          .c_dtype = dtype_,
+                          .a = kept + at.d_mlp_proj,
+                          .b = parameter(call, mlp_proj_weight),
+                          .dtype = dtype_},
+                         saved + at.fc);
     product_backward(call, work + at.narrow, kept + at.d_fc, c_fc_weight, 4 * C, C);
 
     // Where nothing is dropped, the gradient of the residual stream is the projection's as well.
@@ -170,13 +179,16 @@ class GptBlock final : public GptBlockLayer {
   /// y[N, out] = x[N, in] · weight[in, out] + bias
   void product(const LayerCall& call, std::byte* y, const std::byte* x, Parameter weight, std::size_t out,
                std::size_t in) const {
-    matmul(call.stream, {.m = rows(call), .n = out, .k = in},
-           {.c = y,
+    matmul(call.stream, {.m = rows(call), .n = out, .k = in}, product_arrays(call, y, x, weight));
+  }
+
+  MatmulArrays product_arrays(const LayerCall& call, std::byte* y, const std::byte* x, Parameter weight) const {
+    return {.c = y,
             .c_dtype = dtype_,
             .a = x,
             .b = parameter(call, weight),
             .dtype = dtype_,
-            .bias = parameter(call, bias_of(weight))});
+            .bias = parameter(call, bias_of(weight))};
   }
 
   /// dx[N, in] = dy[N, out] · weight[in, out]ᵀ
@@ -189,16 +201,14 @@ class GptBlock final : public GptBlockLayer {
   /// d_weight[in, out] (+)= x[N, in]ᵀ · dy[N, out], and the bias's likewise.
   void weight_gradient(const LayerCall& call, Parameter weight, const std::byte* x, const std::byte* dy,
                        std::size_t in, std::size_t out) const {
-    const runtime::DType gradient_dtype = options_.precision.gradient;
-    matmul(call.stream, {.m = in, .n = out, .k = rows(call), .transpose_a = true},
-           {.c = gradient(call, weight),
-            .c_dtype = gradient_dtype,
-            .a = x,
-            .b = dy,
-            .dtype = dtype_,
-            .accumulate = call.accumulate});
-    column_sums(call.stream, gradient(call, bias_of(weight)), gradient_dtype, dy, dtype_, rows(call), out,
-                call.accumulate);
+    matmul_column_sums(call.stream, {.m = in, .n = out, .k = rows(call), .transpose_a = true},
+                       {.c = gradient(call, weight),
+                        .c_dtype = options_.precision.gradient,
+                        .a = x,
+                        .b = dy,
+                        .dtype = dtype_,
+                        .accumulate = call.accumulate},
+                       gradient(call, bias_of(weight)));
   }
 
   std::array<UnitSpec, 1> units_;

@@ -67,8 +67,10 @@ void GptBlockLayer::norm_forward(const LayerCall& call, const GptBlockArrays& at
 void GptBlockLayer::keep_norm(const LayerCall& call, const Norm& norm, const std::byte* weight,
                               const std::byte* bias) const {
   const std::size_t bytes = channels_ * size_of(dtype_);
-  runtime::copy(call.stream, call.deferred + norm.parameters, weight, bytes);
-  runtime::copy(call.stream, call.deferred + norm.parameters + bytes, bias, bytes);
+  std::byte* const kept = call.deferred + norm.parameters;
+  if (bias == weight + bytes) return runtime::copy(call.stream, kept, weight, 2 * bytes);
+  runtime::copy(call.stream, kept, weight, bytes);
+  runtime::copy(call.stream, kept + bytes, bias, bytes);
 }
 
 void GptBlockLayer::norm_backward(const LayerCall& call, const GptBlockArrays& at, const Norm& norm, std::byte* dx,
@@ -97,6 +99,8 @@ void GptBlockLayer::norm_gradient(const LayerCall& call, const Norm& norm, std::
                                   std::byte* bias_gradient) const {
   const runtime::DType gradient_dtype = options_.precision.gradient;
   const float* const sums = floats(call.deferred + norm.sums);
+  if (bias_gradient == weight_gradient + channels_ * size_of(gradient_dtype))
+    return store_gradient(call.stream, weight_gradient, gradient_dtype, sums, 2 * channels_, call.accumulate);
   store_gradient(call.stream, weight_gradient, gradient_dtype, sums, channels_, call.accumulate);
   store_gradient(call.stream, bias_gradient, gradient_dtype, sums + channels_, channels_, call.accumulate);
 }

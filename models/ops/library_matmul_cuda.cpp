@@ -1,237 +1,280 @@
 // cuBLASLt counts columns first. A row-major c[M, N] is its column-major cᵀ, so it is given cᵀ = bᵀ · aᵀ: its first
-// operand is b, its second a, its rows are N, and a bias along its rows is one along N.
+// operand is b, its second a, its rows are N, and a bias along its rows is one along N, as are sums over its first
+// operand's K.
 #include "models/ops/library_matmul_cuda.hpp"
 
+#include "models/ops/cublas_lt_cuda.hpp"
+#include "models/ops/product_choice.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_native.hpp"
-#include "runtime/device.hpp"
 #include "runtime/error.hpp"
-
-#include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace ranvier::models {
 namespace {
 
+using cuda::check;
+using cuda::cublas_lt;
+using cuda::Description;
+using cuda::Layout;
+using cuda::Preference;
 using runtime::DType;
+using Kind = Epilogue::Kind;
 
-/// cuBLASLt's functions, from the library as the first product finds it: a job that multiplies elsewhere does not
-/// load it. Throws ErrorCode::device where it is not to be had.
-class CublasLt {
- private:
-  static void* library() {
-    static void* const opened = [] {
-      const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-      void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (found == nullptr) found = dlopen(RANVIER_CUBLAS_LT, RTLD_NOW | RTLD_LOCAL);
-      if (found == nullptr) {
-        fail(ErrorCode::device,
-             "neither {} nor {} can be opened: {}; install cuBLAS {} or put its folder into "
-             "LD_LIBRARY_PATH",
-             name, RANVIER_CUBLAS_LT, dlerror(), CUBLAS_VER_MAJOR);
-      }
-      return found;
-    }();
-    return opened;
-  }
-  template <typename Function>
-  static Function find(const char* name) {
-    void* const found = dlsym(library(), name);
-    if (found == nullptr) fail(ErrorCode::device, "{} is not in the cuBLASLt that was opened: {}", name, dlerror());
-    return reinterpret_cast<Function>(found);
-  }
-
- public:
-  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create =
-      find<decltype(&cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
-  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy =
-      find<decltype(&cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
-  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute =
-      find<decltype(&cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
-  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic =
-      find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
-  decltype(&cublasLtMatmulDescCreate) matmul_desc_create =
-      find<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
-  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy =
-      find<decltype(&cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
-  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute =
-      find<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
-  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create =
-      find<decltype(&cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
-  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy =
-      find<decltype(&cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
-  decltype(&cublasLtGetStatusString) get_status_string =
-      find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
-  decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
-  decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
-};
-
-const CublasLt& cublas_lt() {
-  static const CublasLt functions;
-  return functions;
-}
-
-void check(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::memory : ErrorCode::device, "{} failed: {} (status {})",
-       call, cublas_lt().get_status_string(status), static_cast<int>(status));
-}
+constexpr int most_candidates = 8;     // of algorithms that are measured
+constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
 
 cudaDataType data_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/// The greatest power of two, up to 256, that divides the address: algorithms ask for so many bytes.
+/// The greatest power of two that divides the address, up to what arenas and layouts promise: algorithms ask for so
+/// many bytes.
 std::uint32_t alignment(const void* array) {
-  const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(array) & 255u);
-  return address == 0 ? 256 : address & (0 - address);
+  constexpr std::uint32_t most = 64;
+  const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(array) & (most - 1));
+  return address == 0 ? most : address & (0 - address);
 }
+
+/// Stands for any array of such an alignment, which is all that the library looks at before it runs.
+void* some_array(std::uint32_t aligned) { return reinterpret_cast<void*>(std::uintptr_t{aligned}); }
 
 /// All that an algorithm depends on.
 struct Product {
-  Product(const MatmulShape& s, const MatmulArrays& x)
-      : m(s.m),
-        n(s.n),
-        k(s.k),
-        a_stride(s.a_stride != 0 ? s.a_stride
-                 : s.transpose_a ? s.m
-                                 : s.k),
-        b_stride(s.b_stride != 0 ? s.b_stride
-                 : s.transpose_b ? s.k
-                                 : s.n),
-        c_stride(s.c_stride != 0 ? s.c_stride : s.n),
-        transpose_a(s.transpose_a),
-        transpose_b(s.transpose_b),
-        dtype(x.dtype),
-        c_dtype(x.c_dtype),
-        has_bias(x.bias != nullptr),
-        accumulate(x.accumulate),
-        alignments{alignment(x.a), alignment(x.b), alignment(x.c), has_bias ? alignment(x.bias) : 256} {}
-
-  auto operator<=>(const Product&) const = default;
-
   std::size_t m, n, k, a_stride, b_stride, c_stride;
   bool transpose_a, transpose_b;
   DType dtype, c_dtype;
   bool has_bias, accumulate;
-  std::array<std::uint32_t, 4> alignments;  ///< of a, b, c, bias
+  Kind epilogue;
+  std::array<std::uint32_t, 5> alignments;  ///< of a, b, c, bias, the epilogue's array
+
+  auto operator<=>(const Product&) const = default;
 };
+static_assert(std::is_trivially_copyable_v<Product>);
 
-class Layout {
- public:
-  Layout(DType dtype, std::size_t rows, std::size_t columns, std::size_t stride) {
-    check(cublas_lt().matrix_layout_create(&layout_, data_type(dtype), rows, columns,
-                                           static_cast<std::int64_t>(stride)),
-          "cublasLtMatrixLayoutCreate");
+Product product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& epilogue) {
+  return {.m = s.m,
+          .n = s.n,
+          .k = s.k,
+          .a_stride = s.a_stride != 0 ? s.a_stride
+                      : s.transpose_a ? s.m
+                                      : s.k,
+          .b_stride = s.b_stride != 0 ? s.b_stride
+                      : s.transpose_b ? s.k
+                                      : s.n,
+          .c_stride = s.c_stride != 0 ? s.c_stride : s.n,
+          .transpose_a = s.transpose_a,
+          .transpose_b = s.transpose_b,
+          .dtype = x.dtype,
+          .c_dtype = x.c_dtype,
+          .has_bias = x.bias != nullptr,
+          .accumulate = x.accumulate,
+          .epilogue = epilogue.kind,
+          .alignments = {alignment(x.a), alignment(x.b), alignment(x.c), alignment(x.bias),
+                         alignment(epilogue.array)}};
+}
+
+/// What the library documents of its epilogues: bias and sums are read in vectors, GELU's argument has rows of a
+/// multiple of 8 elements, and sums are those of an operand that is not transposed.
+bool has_epilogue(const Product& p) {
+  if (p.has_bias && p.alignments[3] < 16) return false;
+  switch (p.epilogue) {
+    case Kind::none:
+      return true;
+    case Kind::gelu:
+      return p.n % 8 == 0 && p.alignments[4] >= 16 && p.c_dtype == p.dtype && !p.accumulate && p.c_stride == p.n;
+    case Kind::gelu_backward:
+      return p.n % 8 == 0 && p.alignments[4] >= 16 && p.c_dtype == p.dtype && !p.accumulate && p.c_stride == p.n &&
+             !p.has_bias;
+    case Kind::column_sums:
+      return p.alignments[4] >= 16 && !p.transpose_b && !p.has_bias;
+    case Kind::sum:
+      return p.c_dtype == p.dtype && !p.accumulate && p.c_stride == p.n;
   }
-  ~Layout() { cublas_lt().matrix_layout_destroy(layout_); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
+  return false;
+}
 
-  [[nodiscard]] cublasLtMatrixLayout_t get() const { return layout_; }
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  switch (p.epilogue) {
+    case Kind::gelu:
+      return p.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Kind::gelu_backward:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Kind::column_sums:
+      return CUBLASLT_EPILOGUE_BGRADA;
+    case Kind::sum:
+    case Kind::none:
+      break;
+  }
+  return p.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/// The time that work on a stream takes, by the GPU's clock.
+class Stopwatch {
+ public:
+  explicit Stopwatch(cudaStream_t queue) : queue_(queue) {
+    runtime::cuda::check(cudaEventCreate(&begin_), "cudaEventCreate");
+    runtime::cuda::check(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  /// The best of a few rounds, after a first time that does not count.
+  double seconds_of(const std::function<void()>& work) {
+    (void)round(work, 1);
+    const double once = round(work, 1);
+    const int times = static_cast<int>(std::clamp(0.5e-3 / std::max(once, 1e-7), 1.0, 20.0));
+    double best = round(work, times);
+    for (int i = 0; i < 2; ++i) best = std::min(best, round(work, times));
+    return best;
+  }
 
  private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
-};
-
-class Description {
- public:
-  Description() {
-    check(cublas_lt().matmul_desc_create(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
+  double round(const std::function<void()>& work, int times) {
+    runtime::cuda::check(cudaEventRecord(begin_, queue_), "cudaEventRecord");
+    for (int i = 0; i < times; ++i) work();
+    runtime::cuda::check(cudaEventRecord(end_, queue_), "cudaEventRecord");
+    runtime::cuda::check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+    float milliseconds = 0;
+    runtime::cuda::check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(milliseconds) / times;
   }
-  ~Description() { cublas_lt().matmul_desc_destroy(description_); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
 
-  template <typename Value>
-  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_desc_set_attribute(description_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  }
-  [[nodiscard]] cublasLtMatmulDesc_t get() const { return description_; }
-
- private:
-  cublasLtMatmulDesc_t description_ = nullptr;
-};
-
-class Preference {
- public:
-  Preference() { check(cublas_lt().matmul_preference_create(&preference_), "cublasLtMatmulPreferenceCreate"); }
-  ~Preference() { cublas_lt().matmul_preference_destroy(preference_); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-
-  template <typename Value>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
-    check(cublas_lt().matmul_preference_set_attribute(preference_, attribute, &value, sizeof(value)),
-          "cublasLtMatmulPreferenceSetAttribute");
-  }
-  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
-
- private:
-  cublasLtMatmulPreference_t preference_ = nullptr;
+  cudaStream_t queue_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
 /// A product that is ready to run: only addresses are missing.
 class Plan {
  public:
-  Plan(cublasLtHandle_t library, const Product& p)
-      : first_(p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride),
-        second_(p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride),
-        result_(p.c_dtype, p.n, p.m, p.c_stride) {
-    description_.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    description_.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (p.has_bias) {
-      description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      description_.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.c_dtype));
-    }
-    Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{cuda::stream_workspace_bytes});
-    // Parts of a sum over K are added in float, not in the type of the result.
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignments[1]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignments[0]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignments[2]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignments[2]);
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    const cublasStatus_t status =
-        cublas_lt().matmul_algo_get_heuristic(library, description_.get(), first_.get(), second_.get(),
-                                              result_.get(), result_.get(), preference.get(), 1, &best, &found);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0)) return;
-    check(status, "cublasLtMatmulAlgoGetHeuristic");
-    algorithm_ = best.algo;
-    possible_ = best.state == CUBLAS_STATUS_SUCCESS;
+  /// As the library would do it.
+  Plan(cublasLtHandle_t library, const Product& p) : Plan(p) {
+    if (has_epilogue(p)) use(candidates(library, p, 1));
+  }
+
+  /// As somebody chose, if that can be done here.
+  Plan(cublasLtHandle_t library, const Product& p, const cublasLtMatmulAlgo_t& chosen) : Plan(p) {
+    cublasLtMatmulHeuristicResult_t result{};
+    possible_ = has_epilogue(p) &&
+                cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
+                                              result_.get(), &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= cuda::stream_workspace_bytes;
+    algorithm_ = chosen;
   }
 
   [[nodiscard]] bool possible() const { return possible_; }
+  void refuse() { possible_ = false; }
+  [[nodiscard]] const cublasLtMatmulAlgo_t& algorithm() const { return algorithm_; }
 
   /// False if it turns out not to be possible.
-  bool run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays, std::byte* workspace) {
-    if (arrays.bias != nullptr) description_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arrays.bias);
-    const float one = 1, old = arrays.accumulate ? 1.0f : 0.0f;
+  bool run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays, const Epilogue& epilogue,
+           std::byte* workspace) {
+    point(arrays.bias, epilogue.array);
+    const bool adds = epilogue_ == Kind::sum;
+    const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
     const cublasStatus_t status = cublas_lt().matmul(
-        library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old, arrays.c,
-        result_.get(), arrays.c, result_.get(), &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
+        library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old,
+        adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(), &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return possible_ = false;
     check(status, "cublasLtMatmul");
     return true;
   }
 
+  /// From now on the fastest of the library's first answers; that time, or none if it has no answer.
+  std::optional<double> measure(cublasLtHandle_t library, cudaStream_t queue, const Product& p,
+                                const MatmulArrays& arrays, const Epilogue& epilogue, std::byte* workspace) {
+    if (!possible_) return std::nullopt;
+    Stopwatch stopwatch(queue);
+    std::vector<cublasLtMatmulHeuristicResult_t> answers = candidates(library, p, most_candidates);
+    std::optional<double> first, best;
+    std::optional<cublasLtMatmulAlgo_t> fastest;
+    for (const cublasLtMatmulHeuristicResult_t& answer : answers) {
+      use({answer});
+      if (!possible_ || !run(library, queue, arrays, epilogue, workspace)) continue;
+      const double seconds =
+          stopwatch.seconds_of([&] { (void)run(library, queue, arrays, epilogue, workspace); });
+      if (!first) first = seconds;
+      if (fastest && (seconds >= *best || seconds > worth_a_change * *first)) continue;
+      best = seconds;
+      fastest = answer.algo;
+    }
+    possible_ = fastest.has_value();
+    if (possible_) algorithm_ = *fastest;
+    return best;
+  }
+
  private:
+  explicit Plan(const Product& p)
+      : first_(data_type(p.dtype), p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride),
+        second_(data_type(p.dtype), p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride),
+        result_(data_type(p.c_dtype), p.n, p.m, p.c_stride),
+        epilogue_(p.epilogue) {
+    description_.set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    description_.set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+    if (p.has_bias || epilogue_ == Kind::column_sums)
+      description_.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.c_dtype));
+    if (epilogue_ == Kind::gelu || epilogue_ == Kind::gelu_backward)
+      description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
+    point(p.has_bias ? some_array(p.alignments[3]) : nullptr, some_array(p.alignments[4]));
+  }
+
+  void point(const void* bias, void* array) {
+    if (epilogue_ == Kind::column_sums) {
+      description_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, array);
+    } else if (bias != nullptr) {
+      description_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    if (epilogue_ == Kind::gelu || epilogue_ == Kind::gelu_backward)
+      description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, array);
+  }
+
+  /// The library's answers, those that it expects to be the fastest first.
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const Product& p, int most) const {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{cuda::stream_workspace_bytes});
+    // Parts of a sum over K are added in float, not in the type of the result, and never as they happen to come.
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignments[1]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignments[0]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignments[p.epilogue == Kind::sum ? 4 : 2]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignments[2]);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t status = cublas_lt().matmul_algo_get_heuristic(
+        library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(), most,
+        found.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    found.resize(static_cast<std::size_t>(count));
+    return found;
+  }
+
+  void use(const std::vector<cublasLtMatmulHeuristicResult_t>& answers) {
+    possible_ = !answers.empty() && answers.front().state == CUBLAS_STATUS_SUCCESS;
+    if (possible_) algorithm_ = answers.front().algo;
+  }
+
   Layout first_, second_, result_;
   Description description_;
+  Kind epilogue_;
   cublasLtMatmulAlgo_t algorithm_{};
   bool possible_ = false;
 };
@@ -240,23 +283,121 @@ class Plan {
 struct Library {
   cublasLtHandle_t handle = nullptr;
   std::map<Product, std::unique_ptr<Plan>> plans;
+  bool measures = false;
 };
+
+/// Ranks that share a process have a loop each. What is measured holds it, and measures products of its own.
+std::recursive_mutex& mutex() {
+  static std::recursive_mutex one;
+  return one;
+}
+
+/// Of the stream's GPU, which becomes the calling thread's current one.
+Library& library_of(runtime::StreamView stream) {
+  static auto& libraries = *new std::map<int, Library>;
+  (void)runtime::cuda::native(stream);
+  Library& library = libraries[runtime::cuda::properties(stream.device()).ordinal];
+  if (library.handle == nullptr) check(cublas_lt().create(&library.handle), "cublasLtCreate");
+  return library;
+}
+
+/// One product's choice, as it goes from rank to rank.
+struct Choice {
+  Product product;
+  bool possible;
+  cublasLtMatmulAlgo_t algorithm;
+};
+static_assert(std::is_trivially_copyable_v<Choice>);
+
+template <typename Value>
+void append(std::vector<std::byte>& bytes, const Value& value) {
+  const auto* const from = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), from, from + sizeof(value));
+}
 
 }  // namespace
 
-bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
-  // Ranks that share a process have a loop each.
-  static std::mutex mutex;
-  static auto& libraries = *new std::map<int, Library>;
-  if (arrays.bias != nullptr && alignment(arrays.bias) < 16) return false;  // epilogues read it in vectors
+bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                         const Epilogue& epilogue) {
   const cudaStream_t queue = runtime::cuda::native(stream);
   std::byte* const workspace = cuda::stream_workspace(stream);
-  const std::lock_guard lock(mutex);
-  Library& library = libraries[runtime::cuda::properties(stream.device()).ordinal];
-  if (library.handle == nullptr) check(cublas_lt().create(&library.handle), "cublasLtCreate");
-  auto& plan = library.plans[Product(shape, arrays)];
-  if (!plan) plan = std::make_unique<Plan>(library.handle, Product(shape, arrays));
-  return plan->possible() && plan->run(library.handle, queue, arrays, workspace);
+  const std::lock_guard lock(mutex());
+  Library& library = library_of(stream);
+  const Product product = product_of(shape, arrays, epilogue);
+  auto known = library.plans.find(product);
+  if (known == library.plans.end()) {
+    if (product.epilogue != Kind::none) return false;
+    known = library.plans.emplace(product, std::make_unique<Plan>(library.handle, product)).first;
+    if (library.measures && product.dtype != DType::f32)
+      (void)known->second->measure(library.handle, queue, product, arrays, epilogue, workspace);
+  }
+  Plan& plan = *known->second;
+  return plan.possible() && plan.run(library.handle, queue, arrays, epilogue, workspace);
+}
+
+bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                         const Epilogue& epilogue) {
+  const std::lock_guard lock(mutex());
+  const Library& library = library_of(stream);
+  return library.measures && arrays.dtype != DType::f32 &&
+         !library.plans.contains(product_of(shape, arrays, epilogue));
+}
+
+void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                        const Epilogue& epilogue, const std::function<void()>& rest,
+                        const std::function<void()>& apart) {
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  std::byte* const workspace = cuda::stream_workspace(stream);
+  const std::lock_guard lock(mutex());
+  Library& library = library_of(stream);
+  const Product product = product_of(shape, arrays, epilogue);
+  auto plan = std::make_unique<Plan>(library.handle, product);
+  const auto seconds = plan->measure(library.handle, queue, product, arrays, epilogue, workspace);
+  if (apart) {
+    Stopwatch stopwatch(queue);
+    const double seconds_apart = stopwatch.seconds_of(apart);
+    if (!seconds || *seconds + stopwatch.seconds_of(rest) > worth_a_change * seconds_apart) plan->refuse();
+  }
+  library.plans[product] = std::move(plan);
+}
+
+std::vector<std::byte> measure_products(runtime::StreamView stream, const std::function<void()>& work) {
+  const std::lock_guard lock(mutex());
+  Library& library = library_of(stream);
+  struct Measuring {
+    explicit Measuring(bool& flag) : on(flag) { on = true; }
+    ~Measuring() { on = false; }
+    bool& on;
+  };
+  {
+    const Measuring measuring(library.measures);
+    work();
+    stream.synchronize();
+  }
+  std::vector<std::byte> choices;
+  append(choices, cublas_lt().get_version());
+  for (const auto& [product, plan] : library.plans) append(choices, Choice{product, plan->possible(), plan->algorithm()});
+  return choices;
+}
+
+void adopt_products(runtime::StreamView stream, std::span<const std::byte> choices) {
+  std::size_t version = 0;
+  expect(choices.size() >= sizeof(version) && (choices.size() - sizeof(version)) % sizeof(Choice) == 0,
+         "{} bytes are no choices of products, which have {} and {} each", choices.size(), sizeof(version),
+         sizeof(Choice));
+  std::memcpy(&version, choices.data(), sizeof(version));
+  if (version != cublas_lt().get_version()) return;
+  const std::lock_guard lock(mutex());
+  Library& library = library_of(stream);
+  for (std::size_t at = sizeof(version); at < choices.size(); at += sizeof(Choice)) {
+    Choice choice;
+    std::memcpy(&choice, choices.data() + at, sizeof(choice));
+    auto plan = std::make_unique<Plan>(library.handle, choice.product, choice.algorithm);
+    if (!choice.possible) plan->refuse();
+    // What this GPU cannot do is not what others do either: then the library's first answer, and nothing fused.
+    if (choice.possible && !plan->possible() && choice.product.epilogue == Kind::none) continue;
+    library.plans[choice.product] = std::move(plan);
+  }
 }
 
 }  // namespace ranvier::models

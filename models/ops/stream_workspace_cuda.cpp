@@ -18,10 +18,14 @@ std::byte* stream_workspace(runtime::StreamView stream) {
   std::byte*& workspace = workspaces[{ordinal, queue}];
   if (workspace == nullptr) {
     void* memory = nullptr;
-    runtime::cuda::check(cudaMalloc(&memory, stream_workspace_bytes), "cudaMalloc of a stream's workspace");
+    runtime::cuda::check(cudaMalloc(&memory, stream_workspace_bytes + stream_sums_floats * sizeof(float)), "cudaMalloc of a stream's workspace");
     workspace = static_cast<std::byte*>(memory);
   }
   return workspace;
+}
+
+float* stream_sums(runtime::StreamView stream) {
+  return reinterpret_cast<float*>(stream_workspace(stream) + stream_workspace_bytes);
 }
 
 }  // namespace ranvier::models::cuda

@@ -10,8 +10,12 @@
 namespace ranvier::models::cuda {
 
 inline constexpr std::size_t stream_workspace_bytes = std::size_t{32} << 20;  // what cuBLASLt wants on Hopper
+inline constexpr std::size_t stream_sums_floats = std::size_t{1} << 18;       // columns of the widest product
 
 /// Aligned to 256 bytes.
 [[nodiscard]] std::byte* stream_workspace(runtime::StreamView stream);
+
+/// [stream_sums_floats] that are no part of it: sums which come out of a product that uses all of it.
+[[nodiscard]] float* stream_sums(runtime::StreamView stream);
 
 }  // namespace ranvier::models::cuda

@@ -1,0 +1,59 @@
+#include "models/ops/fused_matmul.hpp"
+
+#include "models/ops/expect_kernel.hpp"
+#include "models/ops/fused_matmul_cuda.hpp"
+#include "models/ops/gelu.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+namespace ranvier::models {
+namespace {
+
+void expect_plain_result(const MatmulShape& shape, const MatmulArrays& arrays, const char* operation) {
+  expect(arrays.c_dtype == arrays.dtype && !arrays.accumulate && (shape.c_stride == 0 || shape.c_stride == shape.n),
+         "{} of {} to {}{}, rows of {} elements {} apart", operation, to_string(arrays.dtype),
+         to_string(arrays.c_dtype), arrays.accumulate ? ", accumulating" : "", shape.n, shape.c_stride);
+}
+
+}  // namespace
+
+void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y) {
+  expect_plain_result(shape, arrays, "matmul_gelu");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return matmul_gelu_cuda(stream, shape, arrays, y);
+  }
+  matmul(stream, shape, arrays);
+  gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
+}
+
+void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, const void* addend) {
+  expect_plain_result(shape, arrays, "matmul_add");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return matmul_add_cuda(stream, shape, arrays, addend);
+  }
+  matmul(stream, shape, arrays);
+  runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
+}
+
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x) {
+  expect_plain_result(shape, arrays, "matmul_gelu_backward");
+  expect(arrays.bias == nullptr, "matmul_gelu_backward takes no bias");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return matmul_gelu_backward_cuda(stream, shape, arrays, x);
+  }
+  matmul(stream, shape, arrays);
+  gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n);
+}
+
+void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* sums) {
+  expect(!shape.transpose_b && (shape.b_stride == 0 || shape.b_stride == shape.n) && arrays.bias == nullptr,
+         "matmul_column_sums takes b without gaps, as it is, and no bias");
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, sums);
+  }
+  matmul(stream, shape, arrays);
+  column_sums(stream, sums, arrays.c_dtype, arrays.b, arrays.dtype, shape.k, shape.n, arrays.accumulate);
+}
+
+}  // namespace ranvier::models

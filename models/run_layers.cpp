@@ -1,0 +1,126 @@
+#include "models/run_layers.hpp"
+
+#include "models/memory_layout.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+/// Equal for layers that do the same with other parameters.
+using Likeness = std::tuple<std::vector<std::size_t>, std::size_t, std::size_t, std::size_t, std::size_t>;
+
+Likeness likeness_of(const Layer& layer, const MicrobatchShape& shape) {
+  std::vector<std::size_t> extents;
+  for (const UnitSpec& unit : layer.units()) {
+    for (const ParameterSpec& parameter : unit.parameters)
+      extents.insert(extents.end(), parameter.shape.begin(), parameter.shape.end());
+    extents.push_back(0);  // no extent: units and parameters end somewhere
+  }
+  const LayerMemory memory = layer.memory(shape);
+  return {std::move(extents), memory.saved, memory.deferred, memory.workspace, layer.parts().forward.size()};
+}
+
+/// One layer, and what a microbatch needs in it.
+class LayerRun {
+ public:
+  LayerRun(Layer& layer, const Precision& precision, const MicrobatchShape& shape, std::size_t input_bytes,
+           std::size_t target_bytes, runtime::StreamView stream)
+      : layer_(layer), shape_(shape), stream_(stream) {
+    const LayerMemory memory = layer.memory(shape);
+    const std::size_t output_bytes = static_cast<std::size_t>(shape.samples) *
+                                     layer.output_elements(shape.positions) * size_of(precision.compute);
+    MemoryLayout layout;
+    const std::size_t saved = layout.add(memory.saved, 1), deferred = layout.add(memory.deferred, 1),
+                      workspace = layout.add(memory.workspace, 1), targets = layout.add(target_bytes, 1);
+    const std::size_t input = layout.add(input_bytes, 1), input_gradient = layout.add(input_bytes, 1);
+    const std::size_t output = layout.add(output_bytes, 1), output_gradient = layout.add(output_bytes, 1);
+    std::vector<std::size_t> parameters, gradients;
+    for (const UnitSpec& unit : layer.units()) {
+      parameters.push_back(layout.add(unit.elements(), size_of(precision.compute)));
+      gradients.push_back(layout.add(unit.elements(), size_of(precision.gradient)));
+    }
+    device_memory_ = stream.device().allocate(layout.bytes(), runtime::MemorySpace::device);
+    loss_ = stream.device().allocate(sizeof(double), runtime::MemorySpace::pinned);
+    std::byte* const base = device_memory_.data();
+    saved_ = base + saved;
+    deferred_ = base + deferred;
+    workspace_ = base + workspace;
+    targets_ = base + targets;
+    input_ = base + input;
+    input_gradient_ = base + input_gradient;
+    output_ = base + output;
+    output_gradient_ = base + output_gradient;
+    for (const std::size_t offset : parameters) parameters_.push_back(base + offset);
+    for (const std::size_t offset : gradients) gradients_.push_back(base + offset);
+  }
+
+  void run(bool first, bool last) {
+    const LayerParts parts = layer_.parts();
+    for (std::size_t part = 0; part < parts.forward.size(); ++part) layer_.forward(call(part), input_, output_);
+    for (std::size_t part = 0; part < parts.backward_input.size(); ++part) {
+      layer_.backward_input(call(part), input_, last ? nullptr : output_gradient_, first ? nullptr : input_gradient_);
+    }
+    for (const bool accumulate : {false, true}) {
+      for (std::size_t part = 0; part < parts.backward_weight.size(); ++part) {
+        LayerCall weight_call = call(part);
+        weight_call.accumulate = accumulate;
+        layer_.backward_weight(weight_call, input_);
+      }
+    }
+    stream_.synchronize();
+  }
+
+ private:
+  LayerCall call(std::size_t part) {
+    return {.stream = stream_,
+            .shape = shape_,
+            .key = {},
+            .part = part,
+            .parameters = parameters_,
+            .gradients = gradients_,
+            .saved = saved_,
+            .deferred = deferred_,
+            .workspace = workspace_,
+            .targets = targets_,
+            .loss = reinterpret_cast<double*>(loss_.data())};
+  }
+
+  Layer& layer_;
+  MicrobatchShape shape_;
+  runtime::StreamView stream_;
+  runtime::Buffer device_memory_, loss_;
+  std::byte *saved_, *deferred_, *workspace_, *targets_, *input_, *input_gradient_, *output_, *output_gradient_;
+  std::vector<const std::byte*> parameters_;
+  std::vector<std::byte*> gradients_;
+};
+
+}  // namespace
+
+void run_each_layer(const Architecture& architecture, const Precision& precision, const SampleBytes& sample,
+                    std::span<const MicrobatchShape> shapes, runtime::StreamView stream) {
+  const std::size_t layers = architecture.layers.size();
+  for (const MicrobatchShape& shape : shapes) {
+    const auto samples = static_cast<std::size_t>(shape.samples);
+    std::set<Likeness> seen;
+    std::size_t input_bytes = samples * sample.input;
+    for (std::size_t l = 0; l < layers; ++l) {
+      Layer& layer = *architecture.layers[l];
+      const bool last = l + 1 == layers;
+      if (seen.insert(likeness_of(layer, shape)).second) {
+        try {
+          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, stream).run(l == 0, last);
+        } catch (const Error& error) {
+          if (error.code() != ErrorCode::memory) throw;
+        }
+      }
+      input_bytes = samples * layer.output_elements(shape.positions) * size_of(precision.compute);
+    }
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,189 @@
+// What fused_matmul.hpp says, on any device; on a GPU both ways of doing it.
+#include "models/ops/fused_matmul.hpp"
+
+#include "models/ops/gelu.hpp"
+#include "models/ops/library_matmul_cuda.hpp"
+#include "runtime/cuda_build.hpp"
+#include "tests/models/device_copies.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/plain_matmul.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
+constexpr std::array<std::size_t, 3> all_sizes[] = {{7, 5, 3}, {33, 64, 100}, {64, 128, 64}, {130, 48, 257}};
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+double slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
+
+/// What the library's own GELU may be off by, in the units of its argument.
+double library_error(bool at_once) { return at_once ? 2e-3 : 2e-6; }
+
+/// Calls body(stream, at_once): once, and on a GPU twice, the second time done at once wherever the library can.
+template <typename Body>
+void both_ways(Body body) {
+  on_one_device([&](runtime::StreamView stream) {
+    body(stream, false);
+    if (on_gpu_here()) body(stream, true);
+  });
+}
+
+/// From now on products like this one are done with the epilogue; what `arrays` hold is lost. False: they cannot be.
+bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const MatmulShape& shape,
+            [[maybe_unused]] const MatmulArrays& arrays, [[maybe_unused]] const Epilogue& epilogue) {
+  if constexpr (runtime::with_cuda) {
+    library_weigh_cuda(stream, shape, arrays, epilogue, {}, {});
+    return library_matmul_cuda(stream, shape, arrays, epilogue);
+  }
+  return false;
+}
+
+void say(const char* what, const MatmulShape& shape, DType dtype, bool possible) {
+  // Of fp32 and of odd rows nothing is promised.
+  if (dtype != DType::f32 && shape.n % 8 == 0 && shape.k % 8 == 0)
+    WARN_MESSAGE(possible, "cuBLASLt does no ", what, " of ", to_string(dtype), " at once");
+}
+
+}  // namespace
+
+TEST_CASE("a product with GELU is both of them, in every dtype") {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : all_dtypes)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(n);
+        CAPTURE(at_once);
+        const MatmulShape shape{m, n, k};
+        const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2, 0.2), bias(dtype, n, 3);
+        TypedArray c(dtype, m * n), y(dtype, m * n), again(dtype, m * n);
+        const auto expected = plain_matmul(shape, a, b, &bias, nullptr, dtype);
+        DeviceCopies at(stream);
+        MatmulArrays arrays{.c = at(y), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype, .bias = at(bias)};
+        if (at_once) say("GELU", shape, dtype, choose(stream, shape, arrays, {Epilogue::Kind::gelu, at(c)}));
+        arrays.c = at(c);
+        matmul_gelu(stream, shape, arrays, at(y));
+        gelu_forward(stream, dtype, at(again), at(c), m * n);
+        at.fetch();
+        CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
+        if (!at_once) CHECK(same_bits(y, again));
+        for (std::size_t i = 0; i < m * n; ++i) {
+          const double value = gelu(expected.value[i]);
+          CHECK(std::abs(y[i] - value) <= 2.4 * expected.tolerance[i] + half_unit(dtype) * std::abs(value) +
+                                              library_error(at_once) * (1 + std::abs(expected.value[i])));
+        }
+      }
+  });
+}
+
+TEST_CASE("a product with an addend is both of them, in every dtype") {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : all_dtypes)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(n);
+        CAPTURE(at_once);
+        const MatmulShape shape{m, n, k};
+        const TypedArray a(dtype, m * k, 1), b(dtype, k * n, 2), bias(dtype, n, 3), addend(dtype, m * n, 4);
+        TypedArray c(dtype, m * n);
+        auto expected = plain_matmul(shape, a, b, &bias, nullptr, dtype);
+        DeviceCopies at(stream);
+        const MatmulArrays arrays{
+            .c = at(c), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype, .bias = at(bias)};
+        TypedArray copy = addend;
+        if (at_once) say("sum", shape, dtype, choose(stream, shape, arrays, {Epilogue::Kind::sum, at(copy)}));
+        matmul_add(stream, shape, arrays, at(addend));
+        at.fetch();
+        for (std::size_t i = 0; i < m * n; ++i) {
+          expected.value[i] += addend[i];
+          expected.tolerance[i] += half_unit(dtype) * std::abs(expected.value[i]);
+        }
+        CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
+      }
+  });
+}
+
+TEST_CASE("a product with GELU's gradient is both of them, and leaves GELU's value where its argument was") {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : all_dtypes)
+      for (const auto& [m, n, k] : all_sizes) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(n);
+        CAPTURE(at_once);
+        const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
+        const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
+        TypedArray d(dtype, m * n), after = x, value(dtype, m * n);
+        const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
+        DeviceCopies at(stream);
+        const MatmulArrays arrays{.c = at(d), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype};
+        if (at_once)
+          say("gradient of GELU", shape, dtype,
+              choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
+        matmul_gelu_backward(stream, shape, arrays, at(after));
+        gelu_forward(stream, dtype, at(value), at(x), m * n);
+        at.fetch();
+        CHECK(same_bits(after, value));
+        for (std::size_t i = 0; i < m * n; ++i) {
+          const double factor = slope(x[i]), gradient = expected.value[i] * factor;
+          CHECK(std::abs(d[i] - gradient) <=
+                2 * std::abs(factor) * expected.tolerance[i] + half_unit(dtype) * std::abs(gradient) +
+                    library_error(at_once) * std::abs(expected.value[i]) + 1e-6);
+        }
+      }
+  });
+}
+
+TEST_CASE("the gradients of a weight and its bias are a product and column sums, new and added") {
+  both_ways([](runtime::StreamView stream, bool at_once) {
+    for (const DType dtype : all_dtypes)
+      for (const DType gradient_dtype : {DType::f32, dtype})
+        for (const auto& [m, n, k] : all_sizes)
+          for (const bool accumulate : {false, true}) {
+            CAPTURE(to_string(dtype));
+            CAPTURE(to_string(gradient_dtype));
+            CAPTURE(n);
+            CAPTURE(accumulate);
+            CAPTURE(at_once);
+            const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
+            const TypedArray a(dtype, k * m, 7), b(dtype, k * n, 8), old_sums(gradient_dtype, n, 9);
+            TypedArray c(gradient_dtype, m * n, 10), scratch = c, sums = old_sums, scratch_sums = old_sums;
+            const auto expected = plain_matmul(shape, a, b, nullptr, accumulate ? &c : nullptr, gradient_dtype);
+            DeviceCopies at(stream);
+            MatmulArrays arrays{.c = at(scratch),
+                                .c_dtype = gradient_dtype,
+                                .a = at(a),
+                                .b = at(b),
+                                .dtype = dtype,
+                                .accumulate = accumulate};
+            if (at_once && gradient_dtype == DType::f32) {
+              say("column sums", shape, dtype,
+                  choose(stream, shape, arrays, {Epilogue::Kind::column_sums, at(scratch_sums)}));
+            }
+            arrays.c = at(c);
+            matmul_column_sums(stream, shape, arrays, at(sums));
+            at.fetch();
+            CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
+            for (std::size_t j = 0; j < n; ++j) {
+              double sum = accumulate ? old_sums[j] : 0, magnitude = std::abs(sum);
+              for (std::size_t i = 0; i < k; ++i) {
+                sum += b[i * n + j];
+                magnitude += std::abs(b[i * n + j]);
+              }
+              CHECK(std::abs(sums[j] - sum) <= half_unit(gradient_dtype) * std::abs(sum) + 1e-6 * magnitude);
+            }
+          }
+  });
+}

@@ -1,0 +1,72 @@
+#include "models/run_layers.hpp"
+
+#include "models/gpt.hpp"
+#include "tests/models/every_device.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+/// Counts the calls of a layer with its sizes.
+class Counted final : public Layer {
+ public:
+  Counted(std::string name, std::size_t width, int& calls)
+      : name_(std::move(name)), width_(width), units_{{name_, {{"w", {width}, {}}}}}, calls_(calls) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+  double flops_per_sample(int) const override { return 1; }
+  std::size_t output_elements(int positions) const override { return width_ * static_cast<std::size_t>(positions); }
+  LayerMemory memory(MicrobatchShape) const override { return {.saved = width_, .deferred = 8, .workspace = 0}; }
+  void forward(const LayerCall& call, const std::byte*, std::byte* output) override {
+    CHECK(call.parameters[0] != nullptr);
+    CHECK(output != nullptr);
+    ++calls_;
+  }
+  void backward_input(const LayerCall&, const std::byte*, const std::byte*, std::byte*) override { ++calls_; }
+  void backward_weight(const LayerCall& call, const std::byte*) override {
+    CHECK(call.gradients[0] != nullptr);
+    ++calls_;
+  }
+
+ private:
+  std::string name_;
+  std::size_t width_;
+  std::vector<UnitSpec> units_;
+  int& calls_;
+};
+
+}  // namespace
+
+TEST_CASE("layers that are alike run once per shape, and those that do not fit the device not at all") {
+  int narrow = 0, wide = 0, huge = 0;
+  Architecture architecture{.name = "counted", .positions = 4, .layers = {}};
+  architecture.layers.push_back(std::make_unique<Counted>("a", 8, narrow));
+  architecture.layers.push_back(std::make_unique<Counted>("b", 8, narrow));
+  architecture.layers.push_back(std::make_unique<Counted>("c", 16, wide));
+  architecture.layers.push_back(std::make_unique<Counted>("d", std::size_t{1} << 40, huge));
+  const auto device = runtime::make_inline_device({.budget_bytes = 1 << 20});
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  const MicrobatchShape shapes[] = {{2, 4, 1}, {1, 4, 1}};
+  run_each_layer(architecture, {}, {32, 32}, shapes, *stream);
+  CHECK(narrow == 8);  // forward, backward_input and backward_weight twice, in two shapes
+  CHECK(wide == 8);
+  CHECK(huge == 0);
+  CHECK(device->used_bytes() == 0);
+}
+
+TEST_CASE("a GPT's layers run without anything of a run, whole and in tiles") {
+  for (const int tile : {1, 2}) {
+    const GptOptions options{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 40, .sequence_length = 8,
+                             .dropout = 0.1f, .tile = tile};
+    const Architecture gpt = make_gpt(options);
+    on_one_device([&](runtime::StreamView stream) {
+      const MicrobatchShape shape{2, 8, 1};
+      run_each_layer(gpt, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1}, stream);
+    });
+  }
+}
