@@ -60,6 +60,13 @@ fs::path beside(const fs::path& path, const char* extension) {
 
 /// Where the bytes of the tokens are.
 fs::path data_path(const fs::path& path, TokenFormat format) {
+  std::error_code ignored;
+  if (format == TokenFormat::megatron &&
+      !fs::exists(path, ignored)) {  // Megatron's own flags take both without extension
+    fs::path data = path;
+    data += ".bin";
+    if (fs::exists(data, ignored)) return data;
+  }
   const bool index =
       path.extension() == ".idx" && (format == TokenFormat::automatic || format == TokenFormat::megatron);
   return index ? beside(path, ".bin") : path;

@@ -5,8 +5,8 @@
 //              20240801 and version 7 for uint32
 //   uint16     tokens without a header (nanoGPT's .bin)
 //   megatron   .bin with the tokens, of any integer type, and .idx beside it: the tokens are those of the index's
-//              sequences, one after another in its order, wherever they lie in the .bin. As for Megatron, what ends a
-//              document is a token like others, which is there if the file was made with it (--append-eod)
+//              sequences, one after another in its order, wherever they lie in the .bin. As for Megatron, what ends
+//              a document is a token like others, which is there if the file was made with it (--append-eod)
 //
 // All are little-endian. Headers, indices and sizes are checked on opening, tokens by check_vocabulary() and again
 // whenever they are read. Any thread.
@@ -28,9 +28,10 @@ enum class TokenFormat { automatic, text, llmc, uint16, megatron };
 
 class TokenFile {
  public:
-  /// `automatic` takes a file with llm.c's magic for that, a .bin or .idx with the other beside it for Megatron's and
-  /// any other for text, except that a .bin must say what it is. Throws ErrorCode::io if the file cannot be read,
-  /// ErrorCode::data if it is empty, damaged or of another format.
+  /// Megatron's files may be given by either, or by both names' common beginning. `automatic` takes a file with
+  /// llm.c's magic for that, a .bin or .idx with the other beside it for Megatron's and any other for text, except
+  /// that a .bin must say what it is. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
+  /// empty, damaged or of another format.
   TokenFile(std::filesystem::path path, TokenFormat format);
 
   /// Tokens in memory that were made of the text at `path`, at least one.

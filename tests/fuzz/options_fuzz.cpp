@@ -1,4 +1,5 @@
-// A config file of options of every kind.
+// A config file of options of every kind, and files by weight.
+#include "models/text/mixed_source.hpp"
 #include "runtime/options.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -45,6 +46,10 @@ struct Options {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFolder folder;
   const std::string path = folder.write("run.conf", fuzz::view(data, size));
+  fuzz::accepts_or_refuses("--data", [&] {
+    for (const auto& one : models::parse_weighted_paths(std::string(fuzz::view(data, size))))
+      fuzz::require(one.weight > 0, "a weight is above 0");
+  });
   fuzz::accepts_or_refuses(path, [&] {
     Options options;
     const auto once = options.read(path);

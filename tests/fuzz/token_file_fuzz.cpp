@@ -14,8 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const unsigned choice = fuzz::take_byte(input);
   const unsigned sizes = fuzz::take_byte(input);
   const auto path = folder.write(choice & 4 ? "a.bin" : "a.txt", input);
+  std::vector<models::WeightedPath> mixture;
+  if (choice & 16) mixture = {{path.string(), 3}, {path.string(), 0.5}};
   fuzz::accepts_or_refuses(path.string(), [&] {
     fuzz::read_samples({.path = path,
+                        .mixture = mixture,
                         .format = formats[choice % 4],
                         .sequence_length = static_cast<int>(1 + sizes % 8),
                         .vocab_size = static_cast<int>(1 + sizes * 300),

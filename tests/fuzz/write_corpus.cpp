@@ -76,7 +76,8 @@ std::map<std::string, std::vector<std::string>> corpora() {
   all["tokenizer_merges"] = {small.encoder_json() + '\0' + small.vocab_bpe()};
   all["tokenizer_ranks"] = {"dGhl 256\nIHQ= 257\n", "aGU= 256\n\nIHRoZQ== 257\r\nIHQ= 258\n"};
   all["options"] = {"count = 7\nshare=0.25\ncolour = blue  # as ever\nname = a name\n",
-                    "memory = 1.5GiB\nshuffle = off\ndry = on\n", "colr = red\n", "[some]\ncount = 1\n"};
+                    "memory = 1.5GiB\nshuffle = off\ndry = on\n", "colr = red\n", "a.bin:0.7,b:c.bin:0.3",
+                    "[some]\ncount = 1\n"};
   return all;
 }
 

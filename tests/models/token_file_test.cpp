@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace ranvier;
@@ -211,8 +212,9 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
     // 7 8, nothing, 1, 2 3: the tokens 99 and 100 are nobody's.
     const Index index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
     folder.write("a.idx", index.bytes());
-    for (const char* name : {"a.bin", "a.idx"}) {
-      const TokenFile file(folder.path() / name, TokenFormat::automatic);
+    for (const char* name : {"a.bin", "a.idx", "a"}) {
+      const bool named = std::string_view(name).size() > 1;
+      const TokenFile file(folder.path() / name, named ? TokenFormat::automatic : TokenFormat::megatron);
       CHECK(file.format() == TokenFormat::megatron);
       CHECK(file.tokens() == 5);
       CHECK(read(file, 0, 5) == std::vector<std::int32_t>{7, 8, 1, 2, 3});
