@@ -232,6 +232,8 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
     const auto third = parse({"--data", "a", "--device", "cuda:3", "--p2p", "staged"}).device;
     CHECK(third.gpu == 3);
     CHECK(third.point_to_point == PointToPoint::staged);
+    CHECK(third.measures_products);
+    CHECK_FALSE(parse({"--data", "a", "--device", "cuda", "--products", "first"}).device.measures_products);
     refused({"--device", "cuda:"}, "cuda or cuda:N");
     refused({"--device", "cuda:-1"}, "cuda or cuda:N");
     refused({"--device", "cuda0"}, "cuda or cuda:N");
@@ -241,6 +243,7 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
     refused({"--device", "gpu"}, "cpu or inline");
   }
   refused({"--p2p", "pigeon"}, "auto, staged, direct");
+  refused({"--products", "fastest"}, "measured, first");
 }
 
 TEST_CASE("rates outside their ranges are refused") {

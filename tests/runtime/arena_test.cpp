@@ -43,6 +43,21 @@ TEST_CASE("an arena takes exactly what its plan says, per space") {
   CHECK(device->used_bytes() == plan.bytes(MemorySpace::device));
 }
 
+TEST_CASE("what is allocated elsewhere is in the table and its sums, and the arena has no slots of it") {
+  const auto device = make_inline_device({.budget_bytes = 8192});
+  MemoryPlan plan;
+  const MemoryId scratch = plan.add({.kind = MemoryKind::workspace, .slot_bytes = 4096, .elsewhere = true});
+  const MemoryId own = plan.add({.kind = MemoryKind::workspace, .name = "own", .slot_bytes = 4096});
+  CHECK(plan.bytes(MemorySpace::device) == 8192);
+  const Arena arena(*device, plan);
+  CHECK(device->used_bytes() == 4096);
+  CHECK(arena.slot(own) != nullptr);
+  CHECK_THROWS_AS((void)arena.slot(scratch), Error);
+  plan.add({.kind = MemoryKind::workspace, .name = "more", .slot_bytes = 1, .elsewhere = true});
+  const auto fresh = make_inline_device({.budget_bytes = 8192});
+  CHECK_THROWS_AS(Arena(*fresh, plan), Error);
+}
+
 TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large items start on a page") {
   const auto device = make_inline_device();
   MemoryPlan plan;
