@@ -227,9 +227,9 @@ void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
   const std::size_t count = first.count;
   const bool scatters = first.kind == Kind::reduce_scatter;
   std::vector<T> result(first.kind == Kind::all_gather || scatters ? count * ranks : count);
-  const auto in = [&](std::size_t rank, std::size_t i) {
-    return static_cast<const T*>(of_ranks.at(static_cast<int>(rank)).from)[i];
-  };
+  std::vector<const T*> from;
+  for (const auto& [rank, call] : of_ranks) from.push_back(static_cast<const T*>(call.from));
+  const auto in = [&](std::size_t rank, std::size_t i) { return from[rank][i]; };
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (first.kind == Kind::all_gather) {
       result[i] = in(i / count, i % count);

@@ -85,6 +85,20 @@ if [ -n "$train" ]; then
       --device "$device" > "$results/text.$device"
   done
   cmp "$results/text.cpu" "$results/text.cuda" && echo "200 tokens are the same"
+  if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
+    echo "== 20 steps on two GPUs by plans, by plans that NCCL sends, and by NCCL's own collectives"
+    for way in "plans ring" "nccl ring" "nccl auto"; do
+      set -- $way
+      mpirun -n 2 --bind-to none "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 \
+        --sequence-length 128 --batch-size 8 --steps 20 --precision fp32 --device cuda --collectives "$1" \
+        --all-reduce "$2" --metrics "$results/$1.$2" | grep -E '^(collectives|loss)'
+      sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$results/$1.$2" > "$results/$1.$2.losses"
+    done
+    cmp "$results/plans.ring.losses" "$results/nccl.ring.losses" && echo "plans give the same losses by NCCL"
+    paste "$results/plans.ring.losses" "$results/nccl.auto.losses" |
+      awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
+           END { printf "those of NCCL itself differ by %.6f at most\n", worst; exit !(NR == 20 && worst < 0.002) }'
+  fi
   echo "== 50 steps beside PyTorch"
   with_pytorch ../gpu/compare_losses.py "$(realpath "$build")/apps/ranvier-train" "$results/losses"
 fi
