@@ -1,5 +1,6 @@
 #include "apps/generate_options.hpp"
 
+#include "apps/tokenize_options.hpp"
 #include "runtime/options.hpp"
 
 namespace ranvier::apps {
@@ -7,11 +8,21 @@ namespace {
 
 using runtime::choice;
 using runtime::DType;
+using runtime::OptionBinding;
 using runtime::OptionTable;
 using runtime::real;
 using runtime::switch_on;
 using runtime::text;
 using runtime::whole;
+
+OptionBinding tokenizer(std::string& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given != "bytes" && gpt2_path(given).empty()) return "bytes or gpt2:PATH";
+            field = given;
+            return {};
+          },
+          .write = [&field] { return field; }};
+}
 
 OptionTable declare(GenerateOptions& options) {
   OptionTable table;
@@ -23,9 +34,15 @@ OptionTable declare(GenerateOptions& options) {
   table.add(
       {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
        choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
+  table.add({"tokenizer", "NAME",
+             "bytes, or gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
+             tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
   table.concern("Text");
-  table.add({"prompt", "TEXT", "how the text begins", text(options.prompt), "a new line"});
-  table.add({"tokens", "N", "tokens to draw after it", whole(options.tokens, 0)});
+  table.add({"prompt", "TEXT", "how the text begins", text(options.prompt),
+             "the end of a text before, or of bytes a new line"});
+  table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
+  table.add({"num-samples", "N", "texts to write, one after another", whole(options.texts, 1)});
+  table.add({"ignore-end-of-text", "", "go on after <|endoftext|>", switch_on(options.ignores_end_of_text)});
   auto& sampling = options.sampling;
   table.add({"temperature", "X", "below 1 likely tokens become likelier; 0: always the likeliest",
              real(sampling.temperature, 0)});
@@ -55,7 +72,6 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
     fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a folder with a GPT-2");
   if (options.sampling.top_p == 0)
     fail(ErrorCode::usage, "--top-p 0 leaves no token to draw: give a share, such as 0.9, or --temperature 0");
-  if (options.prompt.empty()) options.prompt = "\n";
   return options;
 }
 

@@ -14,8 +14,11 @@ namespace ranvier::apps {
 struct GenerateOptions {
   std::string weights;  ///< path
   int heads = 0;        ///< 0: as the config.json beside the weights says
-  std::string prompt;
-  int tokens = 200;  ///< to draw
+  std::string tokenizer;  ///< "bytes" or "gpt2:PATH"; empty: what lies beside the weights, or bytes
+  std::string prompt;     ///< empty: the end of text, or a new line where there is no such token
+  int tokens = 200;       ///< to draw for each text
+  int texts = 1;
+  bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;
   DeviceChoice device = DeviceChoice::cpu;

@@ -1,6 +1,10 @@
 // ranvier-generate: writes text that a trained GPT draws. Text goes to stdout, all else to stderr.
 #include "apps/generate_options.hpp"
+#include "apps/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
+#include "models/text/bpe_files.hpp"
+#include "models/text/tokenizer.hpp"
+#include "models/text/utf8.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/cuda_build.hpp"
@@ -10,7 +14,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
 
 namespace {
@@ -20,7 +27,7 @@ using apps::GenerateOptions;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* program = "ranvier-generate";
-constexpr int byte_vocabulary = 256;
+constexpr const char* separator = "---------------\n";  // between texts
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -37,6 +44,7 @@ std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
 }
 
 struct Model {
+  std::filesystem::path folder;
   models::GptOptions gpt;
   std::unique_ptr<runtime::Device> device;
   std::unique_ptr<models::GptDecoder> decoder;
@@ -46,6 +54,7 @@ Model load(const GenerateOptions& options) {
   const auto begin = Clock::now();
   const models::Safetensors file(models::find_weights(options.weights, "--weights"));
   Model model;
+  model.folder = file.path().has_parent_path() ? file.path().parent_path() : ".";
   model.gpt = models::stored_gpt(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
   model.gpt.precision = {options.precision, options.precision};
   const models::Architecture architecture = models::make_gpt(model.gpt);
@@ -61,42 +70,104 @@ Model load(const GenerateOptions& options) {
   return model;
 }
 
-std::vector<std::int32_t> tokens_of(const std::string& text, const models::GptOptions& gpt) {
-  if (gpt.vocab_size < byte_vocabulary)
-    fail(ErrorCode::usage, "the model knows {} tokens, but bytes are {}: it was trained on other tokens",
-         gpt.vocab_size, byte_vocabulary);
-  std::vector<std::int32_t> tokens;
-  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
-  return tokens;
+models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& model) {
+  const std::string path = apps::gpt2_path(options.tokenizer);
+  models::Tokenizer tokenizer;
+  if (!path.empty()) {
+    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(path));
+  } else if (options.tokenizer.empty() && models::has_bpe_vocabulary(model.folder)) {
+    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(model.folder));
+  } else if (options.tokenizer.empty() && model.gpt.vocab_size > tokenizer.size()) {
+    fail(ErrorCode::usage,
+         "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer gpt2:PATH, or bytes if it was "
+         "trained on bytes",
+         model.gpt.vocab_size, model.folder.string());
+  }
+  if (model.gpt.vocab_size < tokenizer.size())
+    fail(ErrorCode::usage, "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
+         model.gpt.vocab_size, tokenizer.size());
+  return tokenizer;
 }
 
-void put(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0) fail(ErrorCode::io, "stdout takes no more text");
+/// stdout, as bytes come but never a part of a character. Bytes that form none pass as they are.
+class TextOutput {
+ public:
+  void add(std::string_view bytes) {
+    held_ += bytes;
+    const std::size_t whole = held_.size() - models::unfinished_bytes(held_);
+    put(std::string_view(held_).substr(0, whole));
+    held_.erase(0, whole);
+  }
+  /// Nothing follows: writes what is held back and ends the line.
+  void end() {
+    put(held_ + "\n");
+    held_.clear();
+  }
+
+ private:
+  static void put(std::string_view text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (!written || std::fflush(stdout) != 0) fail(ErrorCode::io, "stdout takes no more text");
+  }
+
+  std::string held_;
+};
+
+struct Drawn {
+  int tokens = 0;
+  int before_slide = 0;  ///< 0: the context never was full
+  double prompt_seconds = 0, seconds = 0;
+};
+
+Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokenizer, models::GptDecoder& decoder,
+                 const models::SamplingOptions& sampling, std::span<const std::int32_t> prompt, TextOutput& output) {
+  const auto begin = Clock::now();
+  models::Generator generator(decoder, sampling, prompt);
+  Drawn drawn{.prompt_seconds = seconds_since(begin)};
+  const auto drawing = Clock::now();
+  while (drawn.tokens < options.tokens) {
+    const std::int32_t token = generator.next();
+    ++drawn.tokens;
+    if (generator.slides() > 0 && drawn.before_slide == 0) drawn.before_slide = drawn.tokens - 1;
+    if (token == tokenizer.end_of_text() && !options.ignores_end_of_text) break;
+    std::string bytes;
+    tokenizer.decode(token, bytes);
+    output.add(bytes);
+  }
+  drawn.seconds = seconds_since(drawing);
+  return drawn;
 }
 
 void generate(const GenerateOptions& options) {
   Model model = load(options);
-  const std::vector<std::int32_t> prompt = tokens_of(options.prompt, model.gpt);
-  put(options.prompt);
-  const auto begin = Clock::now();
-  models::Generator generator(*model.decoder, options.sampling, prompt);
-  const double prompt_seconds = seconds_since(begin);
-  const auto drawing = Clock::now();
-  int slides = 0;
-  for (int i = 0; i < options.tokens; ++i) {
-    const std::int32_t token = generator.next();
-    if (token < byte_vocabulary) put(std::string(1, static_cast<char>(token)));
-    if (slides == 0 && generator.slides() > 0) slides = i;
+  const models::Tokenizer tokenizer = open_tokenizer(options, model);
+  const bool begins_empty = options.prompt.empty() && tokenizer.end_of_text();
+  const std::string text = options.prompt.empty() && !begins_empty ? "\n" : options.prompt;
+  const std::vector<std::int32_t> prompt = begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
+
+  models::SamplingOptions sampling = options.sampling;
+  sampling.tokens = tokenizer.size();
+  TextOutput output;
+  Drawn all;
+  for (int i = 0; i < options.texts; ++i) {
+    sampling.text = static_cast<std::uint32_t>(i);
+    if (i > 0) output.add(separator);
+    output.add(text);
+    const Drawn one = write_text(options, tokenizer, *model.decoder, sampling, prompt, output);
+    output.end();
+    all.tokens += one.tokens;
+    all.seconds += one.seconds;
+    all.prompt_seconds += one.prompt_seconds;
+    all.before_slide = std::max(all.before_slide, one.before_slide);
   }
-  const double seconds = seconds_since(drawing);
-  put("\n");
-  if (slides > 0)
+  if (all.before_slide > 0)
     fmt::print(stderr,
                "after {} tokens the context of {} was full: from there on only the last {} to {} tokens count\n",
-               slides, model.decoder->context(), (model.decoder->context() + 1) / 2, model.decoder->context());
+               all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2,
+               model.decoder->context());
   fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
-             1e3 * prompt_seconds, options.tokens, seconds, options.tokens / std::max(seconds, 1e-9));
+             1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
+             all.tokens / std::max(all.seconds, 1e-9));
 }
 
 }  // namespace

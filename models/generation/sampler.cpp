@@ -12,10 +12,10 @@ namespace ranvier::models {
 namespace {
 
 /// Uniform in [0, 1) with 53 bits.
-double uniform(std::uint64_t seed, std::uint64_t number) {
-  const auto key = runtime::philox_key(seed, runtime::RandomPurpose::sampling);
-  const auto bits =
-      runtime::philox(key, {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), 0, 0});
+double uniform(const SamplingOptions& options, std::uint64_t number) {
+  const auto key = runtime::philox_key(options.seed, runtime::RandomPurpose::sampling);
+  const auto bits = runtime::philox(
+      key, {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), options.text, 0});
   return static_cast<double>((std::uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
 }
 
@@ -50,6 +50,8 @@ void keep_nucleus(std::vector<std::int32_t>& tokens, double top_p, const Likelie
 }  // namespace
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t number) {
+  if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < logits.size())
+    logits = logits.first(static_cast<std::size_t>(options.tokens));
   expect(!logits.empty(), "there is no logit to draw a token by");
   for (const float logit : logits) {
     if (std::isnan(logit)) fail(ErrorCode::numeric, "a logit is not a number: the weights make no model");
@@ -76,7 +78,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   std::vector<double> sums(tokens.size());
   double total = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) sums[i] = total += weight(tokens[i]);
-  const auto drawn = std::upper_bound(sums.begin(), sums.end(), uniform(options.seed, number) * total);
+  const auto drawn = std::upper_bound(sums.begin(), sums.end(), uniform(options, number) * total);
   return tokens[static_cast<std::size_t>(std::min(drawn, sums.end() - 1) - sums.begin())];
 }
 

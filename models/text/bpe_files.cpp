@@ -8,6 +8,7 @@
 #include <boost/json/value.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -370,13 +371,16 @@ std::vector<fs::path> rank_files_in(const fs::path& folder) {
   return found;
 }
 
+constexpr std::array encoder_files = {std::pair{"encoder.json", "vocab.bpe"}, std::pair{"vocab.json", "merges.txt"}};
+
+bool is_file(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored);
+}
+
 }  // namespace
 
 BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
-  const auto is_file = [](const fs::path& file) {
-    std::error_code ignored;
-    return fs::is_regular_file(file, ignored);
-  };
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) {
     if (path.extension() == ".tiktoken") return read_ranks(path);
@@ -384,7 +388,7 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
     fail(ErrorCode::io, "{}: there is no such folder or file: give a folder with encoder.json and vocab.bpe",
          path.string());
   }
-  for (const auto& [names, merges] : {std::pair{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}})
+  for (const auto& [names, merges] : encoder_files)
     if (is_file(path / names) && is_file(path / merges)) return read_encoder(path / names, path / merges);
   if (is_file(path / "tokenizer.json")) return read_tokenizer_json(path / "tokenizer.json");
   const auto ranks = rank_files_in(path);
@@ -392,6 +396,13 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
   fail(ErrorCode::io,
        "{}: {}: give a folder with encoder.json and vocab.bpe, or with tokenizer.json, or with one .tiktoken file",
        path.string(), ranks.empty() ? "no tokenizer is there" : "there are several .tiktoken files");
+}
+
+bool has_bpe_vocabulary(const fs::path& folder) {
+  const bool encoder = std::any_of(encoder_files.begin(), encoder_files.end(), [&](const auto& pair) {
+    return is_file(folder / pair.first) && is_file(folder / pair.second);
+  });
+  return encoder || is_file(folder / "tokenizer.json") || !rank_files_in(folder).empty();
 }
 
 }  // namespace ranvier::models

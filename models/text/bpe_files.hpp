@@ -18,4 +18,7 @@ namespace ranvier::models {
 /// tokenizer that would read text in another way than GPT-2's; messages name file and offset or token.
 [[nodiscard]] BpeVocabulary read_bpe_vocabulary(const std::filesystem::path& path);
 
+/// Whether `folder` has one of these.
+[[nodiscard]] bool has_bpe_vocabulary(const std::filesystem::path& folder);
+
 }  // namespace ranvier::models

@@ -52,6 +52,21 @@ std::size_t first_stray_byte(std::string_view text, std::size_t from) {
   return text.size();
 }
 
+std::size_t unfinished_bytes(std::string_view text) {
+  for (std::size_t count = 1; count < 4 && count <= text.size(); ++count) {
+    if (continues(text, text.size() - count)) continue;
+    // It begins a character if some bytes complete it: whether the second may follow the first is all that can fail.
+    std::string whole(text.substr(text.size() - count));
+    const std::uint8_t first = byte_at(whole, 0);
+    const std::size_t bytes = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
+    if (bytes <= count) return 0;
+    if (count == 1) return 1;
+    whole.resize(bytes, '\x80');
+    return character_bytes(whole, 0) == 0 ? 0 : count;
+  }
+  return 0;
+}
+
 void append_utf8(char32_t c, std::string& to) {
   const auto add = [&to](char32_t bits) { to += static_cast<char>(bits); };
   if (c < 0x80) return add(c);

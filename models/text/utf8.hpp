@@ -18,6 +18,9 @@ namespace ranvier::models {
 /// is none.
 [[nodiscard]] std::size_t first_stray_byte(std::string_view text, std::size_t from);
 
+/// How many bytes at the end of the text are the beginning of a character whose rest may follow: 0 to 3.
+[[nodiscard]] std::size_t unfinished_bytes(std::string_view text);
+
 void append_utf8(char32_t character, std::string& to);
 
 }  // namespace ranvier::models

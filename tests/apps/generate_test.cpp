@@ -1,11 +1,20 @@
 // From training to text: a model is trained and saved, and ranvier-generate writes what it draws.
+#include "models/gpt.hpp"
+#include "models/initialize.hpp"
+#include "models/text/utf8.hpp"
+#include "models/weights/gpt_config.hpp"
+#include "models/weights/unit_weights.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/models/small_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <span>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -18,6 +27,21 @@ struct Generated {
   std::string report;  ///< stderr
 };
 
+/// What ranvier-generate does, called as users call it.
+Generated generate_in(const TemporaryFolder& folder, const std::string& flags) {
+  const std::string report = (folder.path() / "report.txt").string();
+  const std::string command = std::string(RANVIER_GENERATOR) + " " + flags + " 2>" + report;
+  FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Generated result;
+  std::array<char, 4096> part{};
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe))
+    result.text.append(part.data(), count);
+  result.status = pclose(pipe);
+  result.report = read_file(report);
+  return result;
+}
+
 struct Fixture : SmallText {
   Fixture() {
     const Outcome outcome =
@@ -26,21 +50,62 @@ struct Fixture : SmallText {
     REQUIRE(outcome.status == 0);
   }
 
-  [[nodiscard]] Generated generate(const std::string& flags) const {
-    const std::string report = file("report.txt");
-    const std::string command = std::string(RANVIER_GENERATOR) + " " + flags + " 2>" + report;
-    FILE* const pipe = popen(command.c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    Generated result;
-    std::array<char, 4096> part{};
-    while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe))
-      result.text.append(part.data(), count);
-    result.status = pclose(pipe);
-    result.report = read_file(report);
-    return result;
-  }
+  [[nodiscard]] Generated generate(const std::string& flags) const { return generate_in(folder, flags); }
 
   std::string model = file("model");
+};
+
+/// A model of a BPE's tokens in a folder with its tokenizer. It was not trained: it draws all tokens alike, or one far
+/// more than others.
+struct OfWords {
+  OfWords() {
+    folder.write("model/tokenizer.json", small.tokenizer_json());
+    write_model("model", std::nullopt);
+  }
+
+  /// In one file, or in two with an index, as Hugging Face cuts large models.
+  void write_model(const std::string& name, std::optional<std::int32_t> likeliest,
+                   ranvier::runtime::DType dtype = ranvier::runtime::DType::f32, int files = 1) const {
+    using namespace ranvier;
+    const models::GptOptions options{.layers = 1, .hidden = 16, .heads = 2, .vocab_size = small.end_of_text() + 4,
+                                     .sequence_length = 64};
+    std::filesystem::create_directories(folder.path() / name);
+    folder.write(name + "/config.json", models::gpt_config_json(options));
+    const auto units = models::make_gpt(options).units();
+    std::string index;
+    for (int f = 0; f < files; ++f) {
+      const std::size_t begin = units.size() * static_cast<std::size_t>(f) / static_cast<std::size_t>(files);
+      const std::size_t end = units.size() * static_cast<std::size_t>(f + 1) / static_cast<std::size_t>(files);
+      const std::string file =
+          files == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, files);
+      write_units(folder.path() / name / file, std::span(units).subspan(begin, end - begin), likeliest, dtype);
+      for (const auto& tensor : models::tensors_of(std::span(units).subspan(begin, end - begin), dtype))
+        index += fmt::format(R"({}"{}":"{}")", index.empty() ? "" : ",", tensor.name, file);
+    }
+    if (files > 1) folder.write(name + "/model.safetensors.index.json", R"({"metadata":{},"weight_map":{)" + index + "}}");
+  }
+
+  static void write_units(const std::filesystem::path& path, std::span<const ranvier::models::UnitSpec> units,
+                          std::optional<std::int32_t> likeliest, ranvier::runtime::DType dtype) {
+    using namespace ranvier;
+    models::SafetensorsWriter writer(path, models::tensors_of(units, dtype));
+    for (const models::UnitSpec& unit : units) {
+      std::vector<float> values(unit.elements());
+      models::initialize(unit, 3, 0, values.size(), values.data());
+      if (likeliest && unit.name == "ln_f") std::fill(values.begin(), values.end(), 1.0f);
+      if (likeliest && unit.name == "wte") {
+        for (std::size_t c = 0; c < 16; ++c) values[static_cast<std::size_t>(*likeliest) * 16 + c] = 10;
+      }
+      models::write_unit(writer, unit, 0, values.size(), values.data());
+    }
+    writer.commit();
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder.path() / name).string(); }
+  [[nodiscard]] Generated generate(const std::string& flags) const { return generate_in(folder, flags); }
+
+  TemporaryFolder folder;
+  SmallTokenizer small;
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -62,6 +127,80 @@ TEST_CASE_FIXTURE(Fixture,
   const Generated half = generate(flags + " --precision bf16 --threads 1");
   CHECK(half.status == 0);
   CHECK(generate(flags + " --precision bf16 --threads 2").text == half.text);
+}
+
+TEST_CASE_FIXTURE(OfWords, "the tokenizer beside the weights is the model's, and several texts of it are drawn") {
+  const std::string flags = "--weights " + path("model") + " --temperature 1 --top-k 0 --tokens 30 --prompt 'the 中 '";
+  const Generated two = generate(flags + " --num-samples 2 --threads 1");
+  INFO(two.report);
+  REQUIRE(two.status == 0);
+  const std::string separator = "\n---------------\n";
+  const auto cut = two.text.find(separator);
+  REQUIRE(cut != std::string::npos);
+  const std::string first = two.text.substr(0, cut), second = two.text.substr(cut + separator.size());
+  CHECK(first.starts_with("the 中 "));
+  CHECK(second.starts_with("the 中 "));
+  CHECK(first + "\n" != second);
+  CHECK(first.find("<|endoftext|>") == std::string::npos);
+  CHECK(generate(flags + " --threads 2").text == first + "\n");
+  const Generated named = generate(flags + " --threads 1 --tokenizer gpt2:" + path("model/tokenizer.json"));
+  CHECK(named.text == first + "\n");
+}
+
+TEST_CASE_FIXTURE(OfWords, "weights of any precision, in one file or in several, draw the same text") {
+  using ranvier::runtime::DType;
+  folder.write("parts/tokenizer.json", small.tokenizer_json());
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    CAPTURE(std::string(to_string(dtype)));
+    write_model("model", std::nullopt, dtype);
+    write_model("parts", std::nullopt, dtype, 3);
+    const std::string flags = " --temperature 1 --top-k 0 --tokens 30 --prompt the --threads 1";
+    const Generated one = generate("--weights " + path("model") + flags);
+    const Generated several = generate("--weights " + path("parts") + flags);
+    INFO(several.report);
+    CHECK(one.status == 0);
+    CHECK(several.status == 0);
+    CHECK(several.text == one.text);
+  }
+}
+
+TEST_CASE_FIXTURE(OfWords, "a text ends with its end of text, unless that is to be ignored") {
+  write_model("model", small.end_of_text());
+  const std::string flags = "--weights " + path("model") + " --temperature 0 --tokens 5";
+  const Generated ended = generate(flags + " --prompt the");
+  INFO(ended.report);
+  CHECK(ended.text == "the\n");
+  CHECK(has(ended.report, "then 1 tokens"));
+  const Generated ignoring = generate(flags + " --prompt the --ignore-end-of-text");
+  CHECK(ignoring.text == "the\n");
+  CHECK(has(ignoring.report, "then 5 tokens"));
+  const Generated begun = generate(flags);  // from the end of a text before
+  CHECK(has(begun.report, "prompt: 1 tokens"));
+  CHECK(begun.text == "\n");
+}
+
+TEST_CASE_FIXTURE(OfWords, "a character goes out as a whole, and what never becomes one goes out at the end") {
+  write_model("model", 0xe4 - 0xae + 94 + 12);  // the byte 0xe4 in GPT-2's order, which begins a character
+  const Generated result = generate("--weights " + path("model") + " --temperature 0 --tokens 3 --prompt a");
+  INFO(result.report);
+  CHECK(result.text == "a\xe4\xe4\xe4\n");
+}
+
+TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another's, is refused with what to give") {
+  const std::string alone = path("alone");
+  write_model("alone", std::nullopt);
+  const Generated without = generate("--weights " + alone);
+  CHECK(without.status != 0);
+  CHECK(has(without.report, "--tokenizer gpt2:PATH"));
+  CHECK(generate("--weights " + alone + " --tokenizer bytes --tokens 3").status == 0);
+  small.merges.resize(small.merges.size() + 8, {"t", "h"});
+  for (std::size_t i = small.merges.size() - 8; i < small.merges.size(); ++i)
+    small.merges[i] = {std::string(1, static_cast<char>('A' + i % 26)), "q"};
+  folder.write("other/tokenizer.json", small.tokenizer_json());
+  const Generated other = generate("--weights " + alone + " --tokenizer gpt2:" + path("other"));
+  CHECK(other.status != 0);
+  CHECK(has(other.report, "the tokenizer has"));
+  CHECK(has(generate("--weights " + alone + " --tokenizer words").report, "bytes or gpt2:PATH"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what ranvier-generate cannot do it says in one line") {

@@ -89,7 +89,7 @@ TEST_CASE("top-p counts what top-k left") {
   CHECK(shares(logits_of({0.1, 0.4, 0.05, 0.2, 0.25}), options).size() == 2);
 }
 
-TEST_CASE("a draw depends on seed and number alone") {
+TEST_CASE("a draw depends on seed, text and number alone") {
   const std::vector<float> logits(1000, 0.0f);
   SamplingOptions options = plain;
   std::vector<std::int32_t> first, other_seed;
@@ -98,6 +98,22 @@ TEST_CASE("a draw depends on seed and number alone") {
   options.seed = 4;
   for (std::uint64_t n = 0; n < 20; ++n) other_seed.push_back(sample_token(logits, options, n));
   CHECK(first != other_seed);
+  options.text = 1;
+  std::vector<std::int32_t> other_text;
+  for (std::uint64_t n = 0; n < 20; ++n) other_text.push_back(sample_token(logits, options, n));
+  CHECK(other_text != other_seed);
+}
+
+TEST_CASE("tokens that stand for nothing are not drawn however likely they are") {
+  SamplingOptions options = plain;
+  options.tokens = 2;
+  const auto drawn = shares(logits_of({0.1, 0.3, 0.6}), options);
+  CHECK(drawn.size() == 2);
+  CHECK(drawn.at(1) == doctest::Approx(0.75).epsilon(0.03));
+  options.temperature = 0;
+  CHECK(sample_token(logits_of({0.1, 0.3, 0.6}), options, 0) == 1);
+  options.tokens = 5;  // the model knows fewer
+  CHECK(sample_token(logits_of({0.1, 0.3, 0.6}), options, 0) == 2);
 }
 
 TEST_CASE("impossible tokens are never drawn, and infinitely likely ones always") {
