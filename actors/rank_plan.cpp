@@ -68,6 +68,23 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
   staged("chunks of collectives, staged", chunk_bytes, chunks);
 }
 
+/// What an evaluation or a sample of text wants to know of the last layer.
+void plan_details(const models::Architecture& architecture, const TrainerOptions& options, int row_samples,
+                  RankPlan& plan) {
+  const std::size_t vocabulary = architecture.layers.back()->vocabulary();
+  const bool scores = options.choices != nullptr, writes = options.sample.every > 0;
+  if ((scores || writes) && vocabulary == 0)
+    fail(ErrorCode::usage, "--{}: the model's last layer gives no logits of tokens: leave the flag out",
+         scores ? "hellaswag" : "sample-every");
+  const auto add = [&](const char* name, std::size_t bytes) {
+    return plan.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name,
+                            plan.stage->last() ? bytes : 0, 1});
+  };
+  const auto elements = static_cast<std::size_t>(row_samples) * static_cast<std::size_t>(architecture.positions);
+  plan.choice_losses = add("losses of choices", scores ? elements * sizeof(double) : 0);
+  plan.sample_logits = add("logits of a sample", writes ? vocabulary * sizeof(float) : 0);
+}
+
 }  // namespace
 
 std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
@@ -211,6 +228,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
                                           plan.tiers, plan.memory);
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
+  plan_details(architecture, options, row_samples, plan);
   plan.tiers.finish(options.tiers.files, plan.memory);
   if (options.gpu) plan_gpu_memory(*options.gpu, plan);
   return plan;

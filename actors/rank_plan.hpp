@@ -11,9 +11,11 @@
 #include "actors/parameter_store.hpp"
 #include "actors/parameter_tier.hpp"
 #include "actors/policy.hpp"
+#include "actors/sample_writer.hpp"
 #include "actors/stage_actor.hpp"
 #include "actors/unit_states.hpp"
 #include "models/sample_source.hpp"
+#include "models/text/choice_file.hpp"
 #include "runtime/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
 
@@ -60,6 +62,8 @@ struct TrainerOptions {
   LossScale loss_scale;
   std::int64_t eval_every = 0;  ///< steps; 0: never
   int eval_batches = 0;         ///< of an evaluation
+  std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
+  SampleOptions sample;                               ///< of text
 
   /// Test only: what goes wrong, where and when.
   struct Fault {
@@ -95,6 +99,7 @@ struct RankPlan {
   Optimizer::Options optimizer_options;
   Optimizer::Memory optimizer_memory;
   ActivationTier::Memory checkpoint_memory;
+  runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 
 /// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Norms

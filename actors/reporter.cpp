@@ -1,6 +1,10 @@
 #include "actors/reporter.hpp"
 
+#include "models/text/utf8.hpp"
 #include "runtime/error.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/string_view.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,6 +35,22 @@ bool on_a_terminal() {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = models::character_bytes(text, at);
+    const char32_t character = bytes == 0 ? 0 : models::character_at(text, at);
+    const bool controls = character < 0x20 ? character != '\n' && character != '\t' : character >= 0x7f && character < 0xa0;
+    if (controls) {
+      models::append_utf8(0xfffd, result);
+    } else {
+      result += text.substr(at, bytes);
+    }
+    at += std::max<std::size_t>(bytes, 1);
+  }
+  return result;
+}
 
 std::string format_duration(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
@@ -90,9 +110,8 @@ void Reporter::step(const StepResult& result) {
   const double mfu = options_.peak_flops > 0 ? flops_per_second / options_.peak_flops : 0;
   if (!options_.quiet) {
     clear_bar();
-    const auto width = std::to_string(options_.steps).size();
-    std::string line = fmt::format("step {:>{}}/{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", result.step, width,
-                                   options_.steps, result.loss, result.gradient_norm, result.learning_rate);
+    std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), result.loss,
+                                   result.gradient_norm, result.learning_rate);
     if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
     line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
                         format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
@@ -102,7 +121,8 @@ void Reporter::step(const StepResult& result) {
     draw_bar(result.step);
     std::fflush(stdout);
   }
-  write_held("");
+  write_held();
+  sample_follows_ = result.sample_follows;
   if (metrics_) {
     held_ = fmt::format(
         R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
@@ -110,30 +130,49 @@ void Reporter::step(const StepResult& result) {
         result.step, number(result.loss), number(result.gradient_norm), number(result.learning_rate),
         number(result.loss_scale), result.skipped, options_.tokens_per_step, number(elapsed),
         number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
-    if (!result.evaluation_follows) write_held("");
+    if (!result.evaluation_follows && !result.sample_follows) write_held();
   }
 }
 
-void Reporter::evaluation(std::int64_t step, double loss) {
+void Reporter::evaluation(const EvaluationResult& result) {
+  std::string line, more;
+  if (result.loss) {
+    const double loss = *result.loss;
+    line += fmt::format("  validation loss {:.5f}  perplexity {:.5g} a token", loss, std::exp(loss));
+    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{}", number(loss), number(std::exp(loss)));
+    if (options_.bytes_per_token > 0) {
+      const double per_byte = std::exp(loss / options_.bytes_per_token);
+      line += fmt::format(", {:.5g} a byte", per_byte);
+      more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
+    }
+  }
+  if (result.accuracy) {
+    line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);
+    more += fmt::format(",\"hellaswag_accuracy\":{}", number(*result.accuracy));
+  }
   if (!options_.quiet) {
     clear_bar();
-    fmt::print("step {:>{}}/{}  validation loss {:.5f}  perplexity {:.5g} a token{}\n", step,
-               std::to_string(options_.steps).size(), options_.steps, loss, std::exp(loss),
-               options_.bytes_per_token > 0
-                   ? fmt::format(", {:.5g} a byte", std::exp(loss / options_.bytes_per_token))
-                   : "");
+    fmt::print("{}{}\n", step_text(result.step), line);
     std::fflush(stdout);
   }
-  std::string more = fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{}", number(loss),
-                                 number(std::exp(loss)));
-  if (options_.bytes_per_token > 0)
-    more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(std::exp(loss / options_.bytes_per_token)));
-  write_held(more);
+  if (!held_.empty()) held_ += more;
+  if (!sample_follows_) write_held();
+  last_ = Clock::now();
+}
+
+void Reporter::sample(std::int64_t step, const std::string& text) {
+  const std::string shown = printable(text);
+  if (!options_.quiet) {
+    clear_bar();
+    fmt::print("{}  sample:\n{}\n", step_text(step), shown);
+    std::fflush(stdout);
+  }
+  write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
   last_ = Clock::now();
 }
 
 void Reporter::finish() {
-  write_held("");
+  write_held();
   clear_bar();
 }
 
@@ -145,6 +184,10 @@ void Reporter::write_held(const std::string& more) {
     fail(ErrorCode::io, "--metrics {}: {}", options_.metrics_path, std::strerror(errno));
   }
   held_.clear();
+}
+
+std::string Reporter::step_text(std::int64_t step) const {
+  return fmt::format("step {:>{}}/{}", step, std::to_string(options_.steps).size(), options_.steps);
 }
 
 void Reporter::draw_bar(std::int64_t step) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ranvier::actors {
 
@@ -36,7 +37,9 @@ class Reporter {
   /// The clock of the first step starts here.
   void start();
   void step(const StepResult& result);
-  void evaluation(std::int64_t step, double loss);
+  void evaluation(const EvaluationResult& result);
+  /// `text` may be any bytes; what no terminal should get is replaced.
+  void sample(std::int64_t step, const std::string& text);
   void finish();
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
@@ -52,7 +55,8 @@ class Reporter {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  void write_held(const std::string& more);
+  void write_held(const std::string& more = "");
+  [[nodiscard]] std::string step_text(std::int64_t step) const;
   void draw_bar(std::int64_t step);
   void clear_bar();
 
@@ -62,7 +66,8 @@ class Reporter {
   std::unique_ptr<std::FILE, Close> metrics_;
   bool terminal_;
   bool bar_drawn_ = false;
-  std::string held_;  // the step's JSON object but for its closing brace, in case an evaluation follows
+  std::string held_;  // the step's JSON object but for its closing brace, in case something follows
+  bool sample_follows_ = false;
   Clock::time_point last_;
   std::size_t steps_ = 0;
   std::vector<double> recent_seconds_;
@@ -70,6 +75,8 @@ class Reporter {
   double last_loss_ = 0;
 };
 
+/// Text with U+FFFD for bytes that are no UTF-8 and for control characters but tabs and new lines.
+[[nodiscard]] std::string printable(std::string_view text);
 /// "1:02:03", "2:03".
 [[nodiscard]] std::string format_duration(double seconds);
 /// "1.23k", "4.56M".

@@ -53,13 +53,18 @@ int StageActor::samples_of(int microbatch) const {
 }
 
 models::Stage::Microbatch StageActor::describe(int microbatch) const {
+  models::ForwardDetails details = batch_.details;
+  if (details.losses != nullptr) details.losses += std::ptrdiff_t{microbatch} * microbatch_size_ * batch_.positions;
+  if (microbatch > 0) details.logits = nullptr;
   return {.slot = microbatch % stage_->slots(),
           .samples = samples_of(microbatch),
           .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * microbatch_size_},
           .training = batch_.training,
           .accumulate = gradients_->accumulates(microbatch),
           .loss_factor = batch_.loss_factor,
-          .loss_scale = batch_.loss_scale};
+          .loss_scale = batch_.loss_scale,
+          .positions = batch_.positions,
+          .details = details};
 }
 
 void StageActor::call_for_input(int microbatch) {
@@ -71,8 +76,8 @@ void StageActor::call_for_input(int microbatch) {
   const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * microbatch_size_;
   const auto on_arrival = [this, microbatch] { arrived(microbatch); };
   if (neighbours_.left) {
-    receive(*neighbours_.left, Channel::activation, microbatch, stage_->input(index), stage_->input_bytes(samples),
-            on_arrival);
+    receive(*neighbours_.left, Channel::activation, microbatch, stage_->input(index),
+            stage_->input_bytes(samples, batch_.positions), on_arrival);
   } else {
     loader_->load_inputs(first, samples, stage_->input(index), on_arrival);
   }
@@ -255,7 +260,7 @@ void StageActor::finish_forward(int microbatch) {
   idle_since_ = Trace::Clock::now();
   const int index = microbatch % stage_->slots();
   if (neighbours_.right) {
-    const std::size_t bytes = stage_->output_bytes(samples_of(microbatch));
+    const std::size_t bytes = stage_->output_bytes(samples_of(microbatch), batch_.positions);
     send(*neighbours_.right, Channel::activation, microbatch, stage_->output(index), bytes,
          [this, microbatch, index, bytes] {
            if (!batch_.training) return release(microbatch);

@@ -75,9 +75,29 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                                         *checkpoints_, trace_, neighbours, plan_.policy, microbatch);
   };
   stage_actor_ = make_actor(loader_);
-  if (validation_ != nullptr) {
-    validation_loader_ = std::make_unique<Loader>(loop, *load_, *validation_, options_.batch_size);
-    evaluation_actor_ = make_actor(*validation_loader_);
+  const GridPass::Parts parts{.loop = &loop,
+                              .load = *load_,
+                              .consensus = &consensus_,
+                              .make_actor = make_actor,
+                              .wishes_to_stop = [this] { return stop_requested_; }};
+  const bool last = plan_.stage->last();
+  if (validation_ != nullptr) validation_pass_ = std::make_unique<GridPass>(parts, *validation_, options_.batch_size);
+  if (options_.choices) {
+    choice_scorer_ = std::make_unique<ChoiceScorer>(
+        parts, options_.choices,
+        ChoiceScorer::Options{.batch_size = options_.batch_size,
+                              .rows = options_.grid.g_data,
+                              .row = plan_.position.row,
+                              .positions = architecture.positions,
+                              .losses = last ? arena_.slot_as<double>(plan_.choice_losses) : nullptr});
+  }
+  if (options_.sample.every > 0) {
+    sample_writer_ = std::make_unique<SampleWriter>(
+        parts, options_.sample,
+        SampleWriter::Stage{.positions = architecture.positions,
+                            .draws = last && plan_.position.row == 0,
+                            .logits = last ? arena_.slot_as<float>(plan_.sample_logits) : nullptr,
+                            .vocabulary = plan_.stage->vocabulary()});
   }
   // A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
   const auto& layout = plan_.column->layout;
@@ -133,10 +153,11 @@ void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float>
 }
 
 bool Trainer::computing() const noexcept {
-  return loader_.loading() || (validation_loader_ && validation_loader_->loading()) || optimizer_->computing() ||
+  return loader_.loading() || optimizer_->computing() ||
          sync_->computing() || (gradients_ && gradients_->adding()) || parameters_->copying() ||
          tiers_.transferring() || executor_.adding() ||
-         stage_actor_->computing() || (evaluation_actor_ && evaluation_actor_->computing());
+         stage_actor_->computing() || (validation_pass_ && validation_pass_->computing()) ||
+         (choice_scorer_ && choice_scorer_->computing()) || (sample_writer_ && sample_writer_->computing());
 }
 
 void Trainer::start(TrainerHooks hooks) {
@@ -241,11 +262,13 @@ void Trainer::conclude_step() {
   result.skips = skips_;
   loss_scale_.update(result.skipped);
   stopped_early_ = agreed_.back() > 0 && step_ < options_.steps;
-  const bool last = step_ == options_.steps;
-  result.evaluation_follows = validation_ != nullptr && options_.eval_every > 0 && options_.eval_batches > 0 &&
-                              !stopped_early_ && (step_ % options_.eval_every == 0 || last);
+  const auto due = [&](std::int64_t every) {
+    return every > 0 && !stopped_early_ && (step_ % every == 0 || step_ == options_.steps);
+  };
+  result.evaluation_follows = due(options_.eval_every) && ((validation_pass_ && options_.eval_batches > 0) || choice_scorer_);
+  result.sample_follows = due(options_.sample.every);
   if (hooks_.step) hooks_.step(result);
-  after_step(result.evaluation_follows);
+  after_step(result);
 }
 
 runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
@@ -256,43 +279,66 @@ runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
   return adamw;
 }
 
-void Trainer::after_step(bool evaluates) {
-  if (evaluates) {
-    evaluation_loss_ = 0;
-    return evaluate(0);
-  }
+void Trainer::after_step(const StepResult& result) {
   if (stopped_early_) return finish();
-  begin_step();
+  sample_follows_ = result.sample_follows;
+  if (!result.evaluation_follows) return write_sample();
+  evaluation_ = {.step = step_};
+  if (!validation_pass_ || options_.eval_batches == 0) return score_choices();
+  evaluation_.loss = 0;
+  evaluate(0);
+}
+
+bool Trainer::stops(bool wished) {
+  if (!wished) return false;
+  stopped_early_ = true;
+  finish();
+  return true;
 }
 
 void Trainer::evaluate(int batch) {
   if (batch == options_.eval_batches) {
-    if (hooks_.evaluation) hooks_.evaluation(step_, evaluation_loss_ / options_.eval_batches);
-    return begin_step();
+    *evaluation_.loss /= options_.eval_batches;
+    return score_choices();
   }
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
-  evaluation_actor_->run(
+  validation_pass_->run(
       {.step = step_,
        .seed = options_.seed,
        .first_sample = std::int64_t{batch} * options_.batch_size + plan_.position.row * row_samples,
        .samples = static_cast<int>(row_samples),
-       .training = false,
        .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
                              static_cast<double>(validation_->losses_per_sample()))},
-      [this, batch](double loss) {
-         // [rows: loss][wish to stop]
-         agreed_.assign(static_cast<std::size_t>(options_.grid.g_data) + 1, 0.0);
-         agreed_[static_cast<std::size_t>(plan_.position.row)] = loss;
-         agreed_.back() = stop_requested_ ? 1 : 0;
-         consensus_.agree(agreed_, [this, batch] {
-           if (agreed_.back() > 0) {
-             stopped_early_ = true;
-             return finish();
-           }
-           evaluation_loss_ = std::accumulate(agreed_.begin(), agreed_.end(), evaluation_loss_);
-           evaluate(batch + 1);
-         });
-       });
+      static_cast<std::size_t>(options_.grid.g_data),
+      [this](double loss, std::span<double> of_rows) { of_rows[static_cast<std::size_t>(plan_.position.row)] = loss; },
+      [this, batch](std::span<const double> of_rows, bool stop) {
+        if (stops(stop)) return;
+        evaluation_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *evaluation_.loss);
+        evaluate(batch + 1);
+      });
+}
+
+void Trainer::score_choices() {
+  if (!choice_scorer_) return evaluated();
+  choice_scorer_->run(step_, [this](std::optional<double> accuracy) {
+    if (stops(!accuracy)) return;
+    evaluation_.accuracy = accuracy;
+    evaluated();
+  });
+}
+
+void Trainer::evaluated() {
+  if (hooks_.evaluation) hooks_.evaluation(evaluation_);
+  write_sample();
+}
+
+void Trainer::write_sample() {
+  if (!sample_follows_) return begin_step();
+  sample_writer_->run(step_, [this](std::optional<std::span<const std::int32_t>> tokens) {
+    if (stops(!tokens)) return;
+    if (hooks_.sample) hooks_.sample(step_, *tokens);
+    begin_step();
+  });
 }
 
 }  // namespace ranvier::actors

@@ -9,11 +9,13 @@
 // beside others in a simulation. Loop thread only.
 #pragma once
 
+#include "actors/choice_scorer.hpp"
 #include "actors/consensus.hpp"
 #include "actors/rank_plan.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,11 +32,21 @@ struct StepResult {
   bool skipped = false;      ///< fp16 gradients overflowed; parameters are as before
   std::int64_t skips = 0;    ///< so far
   bool evaluation_follows = false;
+  bool sample_follows = false;
+};
+
+/// What all ranks know after an evaluation.
+struct EvaluationResult {
+  std::int64_t step = 0;
+  std::optional<double> loss;      ///< of the validation samples, if there are any
+  std::optional<double> accuracy;  ///< of TrainerOptions::choices, likewise
 };
 
 struct TrainerHooks {
   std::function<void(const StepResult&)> step;
-  std::function<void(std::int64_t step, double loss)> evaluation;
+  std::function<void(const EvaluationResult&)> evaluation = {};
+  /// Prompt and what follows it.
+  std::function<void(std::int64_t step, std::span<const std::int32_t> tokens)> sample = {};
   std::function<void()> done;
 };
 
@@ -89,8 +101,13 @@ class Trainer {
   void conclude_step();
   /// The step that is being computed, if it counts; `factor`: what clipping leaves of the gradients.
   [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
+  void after_step(const StepResult& result);
   void evaluate(int batch);
-  void after_step(bool evaluates);
+  void score_choices();
+  void evaluated();
+  void write_sample();
+  /// After an answer of all ranks; whether the job ends here.
+  bool stops(bool wished);
 
   runtime::EventLoop* loop_;
   runtime::Device* device_;
@@ -110,15 +127,17 @@ class Trainer {
   offload::Tiers tiers_;
   collectives::Executor executor_;
   Loader loader_;
-  std::unique_ptr<Loader> validation_loader_;
   std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<ActivationTier> checkpoints_;
-  std::unique_ptr<StageActor> stage_actor_, evaluation_actor_;
+  std::unique_ptr<StageActor> stage_actor_;
   Consensus consensus_;
+  std::unique_ptr<GridPass> validation_pass_;     // these three: null where nobody asks for them
+  std::unique_ptr<ChoiceScorer> choice_scorer_;
+  std::unique_ptr<SampleWriter> sample_writer_;
 
   TrainerHooks hooks_;
   WeightSource weights_;  // until start()
@@ -131,7 +150,8 @@ class Trainer {
   int optimizing_ = 0;       // steps whose states are not all where they belong
   bool finished_ = false;    // all steps were decided; the last one's parameters may be under way
   runtime::Trace::Clock::time_point passes_done_;
-  double evaluation_loss_ = 0;
+  EvaluationResult evaluation_;
+  bool sample_follows_ = false;
   std::vector<double> agreed_;
   bool stop_requested_ = false;
   bool stopped_early_ = false;

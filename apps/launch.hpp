@@ -10,6 +10,8 @@
 #include "apps/train_options.hpp"
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"
+#include "models/text/choice_file.hpp"
+#include "models/text/tokenizer.hpp"
 
 #include <functional>
 #include <memory>
@@ -23,7 +25,9 @@ struct Job {
   models::SampleBytes sample;
   std::unique_ptr<models::SampleSource> source;      ///< may be null for a dry run
   std::unique_ptr<models::SampleSource> validation;  ///< null: nothing is evaluated
-  double bytes_per_token = 0;  ///< of text; 0: unknown
+  double bytes_per_token = 0;  ///< of the text that is evaluated; 0: unknown
+  std::shared_ptr<const models::Tokenizer> tokenizer;  ///< of samples of text; null: there is none
+  std::shared_ptr<const models::ChoiceFile> choices;   ///< --hellaswag's; null: none
   std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
 };
 

@@ -1,6 +1,7 @@
 // ranvier-train: trains a GPT on a file of text or tokens.
 #include "apps/launch.hpp"
 #include "models/gpt.hpp"
+#include "models/text/bpe_files.hpp"
 #include "models/text/text_source.hpp"
 #include "models/weights/gpt_config.hpp"
 
@@ -40,6 +41,13 @@ apps::Job make_job(const apps::TrainOptions& options) {
   models::TextData data = models::open_text_data(text);
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
+  if (!options.data.gpt2.empty()) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
+  } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>();
+  }
+  if (!options.data.hellaswag.empty())
+    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
   job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
   return job;
 }

@@ -222,6 +222,8 @@ void Run::execute() {
 
 void Run::plan() {
   trainer_options_.fault = fault_from_environment();
+  trainer_options_.choices = job_.choices;
+  plan_samples();
   trainer_options_.threads = device_threads(options_, session_);
   if (options_.device.device == DeviceChoice::cuda) {
     const bool direct = options_.device.point_to_point != PointToPoint::staged && runtime::mpi_reaches_gpus();
@@ -247,6 +249,33 @@ void Run::plan() {
     --trainer_options_.prefetch;
     plan_stages();
   }
+}
+
+void Run::plan_samples() {
+  const DataOptions& data = options_.data;
+  if (data.sample_every == 0) return;
+  if (!job_.tokenizer)
+    fail(ErrorCode::usage,
+         "--sample-every {} writes text, and no tokenizer says what tokens stand for: give --tokenizer gpt2:PATH, or 0",
+         data.sample_every);
+  const models::Tokenizer& tokenizer = *job_.tokenizer;
+  actors::SampleOptions sample{.every = data.sample_every,
+                               .prompt = tokenizer.encode(data.sample_prompt),
+                               .tokens = data.sample_tokens,
+                               .end_of_text = tokenizer.end_of_text()};
+  if (sample.prompt.empty()) {
+    const auto end_of_text = tokenizer.end_of_text();
+    sample.prompt = end_of_text ? std::vector{*end_of_text} : tokenizer.encode("\n");
+  }
+  const auto known = static_cast<std::int32_t>(job_.architecture.layers.back()->vocabulary());
+  for (const std::int32_t token : sample.prompt) {
+    if (known > 0 && token >= known)
+      fail(ErrorCode::usage, "--sample-prompt '{}' has token {}, and the model knows {}: raise --vocab-size, or begin otherwise",
+           data.sample_prompt, token, known);
+  }
+  sample.sampling.seed = options_.run.seed;
+  sample.sampling.tokens = tokenizer.size();
+  trainer_options_.sample = std::move(sample);
 }
 
 void Run::plan_stages() {
@@ -413,8 +442,16 @@ void Run::train() {
                          report([this, result] { reporter_->step(result); });
                        },
                    .evaluation =
-                       [this](std::int64_t step, double loss) {
-                         report([this, step, loss] { reporter_->evaluation(step, loss); });
+                       [this](const actors::EvaluationResult& result) {
+                         ++progress_;
+                         report([this, result] { reporter_->evaluation(result); });
+                       },
+                   .sample =
+                       [this](std::int64_t step, std::span<const std::int32_t> tokens) {
+                         ++progress_;
+                         std::string text;
+                         for (const std::int32_t token : tokens) job_.tokenizer->decode(token, text);
+                         report([this, step, text = std::move(text)] { reporter_->sample(step, text); });
                        },
                    .done = [this] { save(); }});
   loop_.run();

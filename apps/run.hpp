@@ -31,6 +31,7 @@ class Run {
 
  private:
   void plan();
+  void plan_samples();
   void plan_stages();
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.

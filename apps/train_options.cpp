@@ -237,7 +237,14 @@ OptionTable declare(Asked& asked) {
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
   table.add({"eval-every", "STEPS", "validate so often, on at most 20 batches; 0: never", whole(data.eval_every, 0),
-             "0, or at the end with --validation-split"});
+             "0, or at the end with --validation-split or --hellaswag"});
+  table.add({"hellaswag", "FILE", "questions with several answers, as llm.c has them, to answer when validating",
+             text(data.hellaswag)});
+  table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
+             whole(data.sample_every, 0)});
+  table.add({"sample-prompt", "TEXT", "how that text begins", text(data.sample_prompt),
+             "the end of a text before, or of bytes a new line"});
+  table.add({"sample-tokens", "N", "tokens to draw for it", whole(data.sample_tokens, 1, most)});
 
   table.concern("Optimizer");
   table.add({"steps", "N", "steps to train", whole(run.steps, 1)});
@@ -434,7 +441,13 @@ void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run,
   const bool own = model.name == "gpt" && !table.given("vocab-size");
   if (own && data.tokenizer != Tokenizer::bytes) model.gpt.vocab_size = 50257;
 
-  if (data.eval_every > 0 && data.validation_split == 0) {
+  const bool asks = !data.hellaswag.empty();
+  if (asks && !table.given("eval-every")) data.eval_every = run.steps;
+  if (asks && data.eval_every == 0)
+    fail(ErrorCode::usage, "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out",
+         data.hellaswag);
+  const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
+  if (data.eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (table.given("validation-split"))
       fail(ErrorCode::usage,
            "--eval-every {} with --validation-split 0 has nothing to evaluate: give a share, "

@@ -73,6 +73,10 @@ struct DataOptions {
   bool shuffle = true;
   double validation_split = 0;  ///< share of the tokens, at the end of the file
   std::int64_t eval_every = 0;  ///< steps; 0: never
+  std::string hellaswag;        ///< path; empty: none
+  std::int64_t sample_every = 0;  ///< steps; 0: never
+  std::string sample_prompt;      ///< empty: the end of text, or a new line where there is no such token
+  int sample_tokens = 64;         ///< to draw
 };
 
 enum class LearningRateDecay { constant, linear, cosine };

@@ -70,6 +70,7 @@ class GptHead final : public Layer {
   }
 
   std::size_t output_elements(int) const override { return 0; }
+  std::size_t vocabulary() const noexcept override { return static_cast<std::size_t>(options_.vocab_size); }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(options_, shape);
@@ -106,6 +107,14 @@ class GptHead final : public Layer {
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
+    const ForwardDetails& details = call.details;
+    if (details.losses != nullptr)
+      runtime::copy(call.stream, details.losses, call.workspace + at.row_losses, N * sizeof(double));
+    if (details.logits != nullptr) {
+      const std::size_t first = static_cast<std::size_t>(details.position) * table_.stored_rows();
+      runtime::cast(call.stream, details.logits, runtime::DType::f32, call.saved + at.logits + first * size_of(dtype_),
+                    dtype_, vocabulary());
+    }
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,

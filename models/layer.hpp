@@ -94,9 +94,17 @@ struct MicrobatchKey {
   std::int64_t first_sample = 0;  ///< global number of its first sample within all steps
 };
 
+/// What the last layer says of a forward pass without training, beside the loss, to whoever asks. Pinned memory; null:
+/// nobody does.
+struct ForwardDetails {
+  double* losses = nullptr;  ///< [B, T]: the loss of each element, without `loss_factor`
+  float* logits = nullptr;   ///< [Layer::vocabulary()]: of sample 0 at `position`
+  int position = 0;
+};
+
 struct LayerCall {
   runtime::StreamView stream;
-  MicrobatchShape shape;  ///< B of this microbatch, which may be fewer than planned
+  MicrobatchShape shape;  ///< B and T of this microbatch, either of which may be fewer than planned
   MicrobatchKey key;
   bool training = true;  ///< false: no dropout, no backward will follow, `saved` is scratch
   std::size_t part = 0;  ///< of Layer::parts()
@@ -117,6 +125,7 @@ struct LayerCall {
                                        ///< elements of their losses times `loss_factor`
   double loss_factor = 1;              ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                ///< gradients are those of loss · loss_scale (fp16)
+  ForwardDetails details;              ///< last layer only, without training
 };
 
 /// The parts of each call, in order: which of the layer's units a part reads, or writes gradients of, by index.
@@ -148,6 +157,9 @@ class Layer {
   [[nodiscard]] virtual std::size_t output_elements(int positions) const = 0;
 
   [[nodiscard]] virtual LayerMemory memory(MicrobatchShape shape) const = 0;
+
+  /// Tokens that a model's last layer gives logits of; 0: of none, and it fills in no LayerCall::details.
+  [[nodiscard]] virtual std::size_t vocabulary() const noexcept { return 0; }
 
   /// At least one part of each call. One of all units, unless a layer says otherwise.
   [[nodiscard]] virtual LayerParts parts() const;

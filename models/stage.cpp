@@ -53,7 +53,6 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   }
   input_sample_bytes_ = first() ? options.sample.input
                                 : architecture.layers[begin - 1]->output_elements(positions) * element;
-  output_sample_bytes_ = last() ? 0 : layers_.back().layer->output_elements(positions) * element;
 
   const std::size_t segment_layers = recomputes() ? static_cast<std::size_t>(options.recompute) : layers_.size();
   for (std::size_t l = 0; l < layers_.size(); l += segment_layers) {
@@ -179,9 +178,18 @@ void Stage::bind(const runtime::Arena& arena) {
 }
 
 std::byte* Stage::input(int slot) const { return input_[static_cast<std::size_t>(slot)]; }
-std::size_t Stage::input_bytes(int samples) const { return input_sample_bytes_ * static_cast<std::size_t>(samples); }
+std::size_t Stage::input_bytes(int samples, int positions) const {
+  if (positions == 0) return input_sample_bytes_ * static_cast<std::size_t>(samples);
+  const Layer& before = *architecture_->layers[options_.layers.begin - 1];
+  return before.output_elements(positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
 std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers_.size() - 1, slot); }
-std::size_t Stage::output_bytes(int samples) const { return output_sample_bytes_ * static_cast<std::size_t>(samples); }
+std::size_t Stage::output_bytes(int samples, int positions) const {
+  if (last()) return 0;
+  return layers_.back().layer->output_elements(positions_of(positions)) *
+         runtime::size_of(options_.precision.compute) * static_cast<std::size_t>(samples);
+}
 std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
 std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
 const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
@@ -287,7 +295,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
   }
   const auto slot = static_cast<std::size_t>(microbatch.slot);
   LayerCall call{.stream = stream,
-                 .shape = {microbatch.samples, options_.capacity.positions, options_.capacity.threads},
+                 .shape = {microbatch.samples, positions_of(microbatch.positions), options_.capacity.threads},
                  .key = microbatch.key,
                  .training = microbatch.training,
                  .part = step.part,
@@ -302,6 +310,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
   if (last() && step.layer + 1 == layers_.size()) {
     call.targets = target_[slot];
     call.loss = loss_[slot];
+    call.details = microbatch.details;
   }
   const std::byte* input = place.reads_checkpoint ? checkpoints.read : layer_input(step.layer, microbatch.slot);
   switch (step.kind) {

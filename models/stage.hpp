@@ -55,6 +55,8 @@ class Stage {
     bool accumulate = false;  ///< false for the first microbatch of a batch
     double loss_factor = 1;
     float loss_scale = 1;
+    int positions = 0;  ///< of every sample, without training; 0: as many as are planned
+    ForwardDetails details;
   };
 
   /// A layer's use of one of its units. Uses of one unit are numbered in layer order.
@@ -100,6 +102,8 @@ class Stage {
   /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same.
   [[nodiscard]] std::optional<std::size_t> checkpoint_read(const Step& step) const;
   [[nodiscard]] std::optional<std::size_t> checkpoint_written(const Step& step) const;
+  /// Of the last layer, on the last stage; else 0.
+  [[nodiscard]] std::size_t vocabulary() const noexcept { return last() ? layers_.back().layer->vocabulary() : 0; }
   /// The units of the stage's layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
@@ -117,9 +121,10 @@ class Stage {
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] std::byte* input(int slot) const;
-  [[nodiscard]] std::size_t input_bytes(int samples) const;
+  /// On stages after the first. `positions`: 0 means as many as are planned.
+  [[nodiscard]] std::size_t input_bytes(int samples, int positions = 0) const;
   [[nodiscard]] std::byte* output(int slot) const;  ///< null on the last stage
-  [[nodiscard]] std::size_t output_bytes(int samples) const;
+  [[nodiscard]] std::size_t output_bytes(int samples, int positions = 0) const;
   [[nodiscard]] std::byte* input_gradient(int buffer) const;
   [[nodiscard]] std::byte* targets(int slot) const;
   [[nodiscard]] const double& loss(int slot) const;  ///< pinned; valid once the forward pass is done
@@ -158,6 +163,7 @@ class Stage {
   };
 
   static constexpr std::size_t index_of(Step::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
+  [[nodiscard]] int positions_of(int asked) const noexcept { return asked > 0 ? asked : options_.capacity.positions; }
   void add_parts(LayerPlace& place) const;
   void append(Pass& pass, const Step& step) const;
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
@@ -175,7 +181,6 @@ class Stage {
   std::vector<UnitSpec> units_;
   std::vector<UnitUse> uses_;
   std::size_t input_sample_bytes_ = 0;
-  std::size_t output_sample_bytes_ = 0;
 
   int places_ = 0;
   std::size_t place_bytes_ = 0;

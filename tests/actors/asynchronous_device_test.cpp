@@ -75,7 +75,7 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
     });
     std::vector<double> losses;
     trainer.start({.step = [&](const actors::StepResult& step) { losses.push_back(step.loss); },
-                   .evaluation = [&](std::int64_t, double loss) { losses.push_back(loss); },
+                   .evaluation = [&](const actors::EvaluationResult& result) { losses.push_back(*result.loss); },
                    .done = [&] { loop.stop(); }});
     loop.run();
     std::vector<double> expected;

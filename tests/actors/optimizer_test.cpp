@@ -315,7 +315,7 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
   }
   for (int r = 0; r < 2; ++r) {
     trainers[static_cast<std::size_t>(r)]->start({.step = [](const actors::StepResult&) {},
-                                                  .evaluation = [](std::int64_t, double) {},
+                                                  .evaluation = {},
                                                   .done = [&simulation, r] { simulation.loop(r).stop(); }});
   }
   simulation.run();

@@ -21,6 +21,8 @@ inline void check_same_bits(const JobResult& a, const JobResult& b) {
     CHECK((a.steps[s].gradient_norm == b.steps[s].gradient_norm || a.steps[s].skipped));
   }
   CHECK(a.evaluations == b.evaluations);
+  CHECK(a.accuracies == b.accuracies);
+  CHECK(a.texts == b.texts);
   CHECK(a.weights == b.weights);
 }
 

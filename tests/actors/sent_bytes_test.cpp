@@ -79,7 +79,7 @@ Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
     trainers.back()->start({.step = [](const StepResult&) {},
-                            .evaluation = [](std::int64_t, double) {},
+                            .evaluation = {},
                             .done = [&simulation, r] { simulation.loop(r).stop(); }});
   }
   simulation.run();

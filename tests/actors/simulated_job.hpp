@@ -55,6 +55,8 @@ class RandomTokens final : public models::SampleSource {
 struct JobResult {
   std::vector<actors::StepResult> steps;            ///< of rank 0
   std::vector<double> evaluations;                  ///< of rank 0
+  std::vector<double> accuracies;                   ///< of rank 0
+  std::vector<std::vector<std::int32_t>> texts;     ///< samples
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
   std::uint64_t handlers = 0;
   actors::Optimizer::Answers answers;  ///< of rank 0
@@ -91,6 +93,7 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<actors::Trainer>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<std::vector<std::int32_t>>> texts(static_cast<std::size_t>(ranks));
   // By rank and unit, the part whose optimizer states the rank holds: read at the end, then the loop stops.
   std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(ranks));
   const std::function<void(int, std::size_t)> read_next = [&](int r, std::size_t u) {
@@ -129,8 +132,14 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
                  }
                },
            .evaluation =
-               [&, r](std::int64_t, double loss) {
-                 if (r == 0) result.evaluations.push_back(loss);
+               [&, r](const actors::EvaluationResult& evaluation) {
+                 if (r != 0) return;
+                 if (evaluation.loss) result.evaluations.push_back(*evaluation.loss);
+                 if (evaluation.accuracy) result.accuracies.push_back(*evaluation.accuracy);
+               },
+           .sample =
+               [&, r](std::int64_t, std::span<const std::int32_t> text) {
+                 texts[static_cast<std::size_t>(r)].emplace_back(text.begin(), text.end());
                },
            .done = [&, r] { read_next(r, 0); }});
     };
@@ -144,9 +153,11 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   std::map<std::string, std::vector<bool>> have;
   result.handlers = simulation.handlers_run();
   result.steps = steps[0];
+  result.texts = texts[0];
   result.answers = trainers[0]->answers();
   for (int r = 0; r < ranks; ++r) {
     const auto& mine = steps[static_cast<std::size_t>(r)];
+    expect(texts[static_cast<std::size_t>(r)] == result.texts, "rank {} knows another text", r);
     expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(), result.steps.size());
     for (std::size_t s = 0; s < mine.size(); ++s) {
       expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r, s + 1);

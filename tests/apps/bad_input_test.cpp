@@ -203,6 +203,17 @@ TEST_CASE_FIXTURE(Fixture, "a damaged token file is refused") {
   check_data_refused("version.bin", wrong_version, {"version", "9"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "a damaged file of questions is refused") {
+  folder.write("questions.bin", std::string(2000, '\1'));
+  check_refused(2, {"--hellaswag", file("questions.bin")}, {"questions.bin", "offset 0"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "samples of text that nothing can read or begin are refused") {
+  folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(1000, 7)));
+  check_refused(2, {"--data", file("tokens.bin"), "--sample-every", "2"}, {"--sample-every 2", "--tokenizer gpt2:PATH"});
+  check_refused(2, {"--vocab-size", "123", "--sample-every", "2", "--sample-prompt", "{}"}, {"--sample-prompt", "token 123"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {
   std::vector<std::uint16_t> tokens(1000, 7);
   tokens[900] = 256;

@@ -1,6 +1,7 @@
 // Whole runs: the grid and the schedule leave the result alone, weights travel between grids, files are complete.
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/models/small_choices.hpp"
 
 #include <doctest/doctest.h>
 
@@ -326,6 +327,30 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("validation loss") != std::string::npos);
   CHECK(outcome.output.find(" a token, ") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains, which changes no bit") {
+  const Result quiet = train(2, {"--g-inter", "2"});
+  const std::string questions = folder.write("questions.bin", choice_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0},
+                                                                           {{32}, {{97}, {255}, {0, 1}}, 1}})).string();
+  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
+  const Outcome outcome =
+      run(2, small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
+                              "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
+          20s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.output.find("step 3/4  sample:\n\"node\" ") != std::string::npos);
+  CHECK(outcome.output.find("step 4/4  sample:\n\"node\" ") != std::string::npos);
+  CHECK(outcome.output.find("step 4/4  HellaSwag ") != std::string::npos);
+  CHECK(metric(metrics, "loss") == quiet.losses);
+  CHECK((read_file(weights) == quiet.weights));
+  const auto lines = lines_of(read_file(metrics));
+  CHECK(lines[1].find("\"sample\"") == std::string::npos);
+  CHECK(lines[2].find(R"("sample":"\"node\" )") != std::string::npos);
+  CHECK(lines[2].find("hellaswag_accuracy") == std::string::npos);
+  CHECK(lines[3].find(R"("hellaswag_accuracy":)") != std::string::npos);
+  CHECK(lines[3].find(R"("sample":"\"node\" )") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {

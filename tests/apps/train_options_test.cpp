@@ -280,6 +280,17 @@ TEST_CASE("validation has both a share of the data and a time") {
   refused({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
 }
 
+TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
+  const DataOptions alone = parse({"--data", "a", "--hellaswag", "q.bin", "--steps", "30"}).data;
+  CHECK(alone.eval_every == 30);
+  CHECK(alone.validation_split == 0);
+  const DataOptions both = parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "10"}).data;
+  CHECK(both.eval_every == 10);
+  CHECK(both.validation_split == 0.1);
+  CHECK(parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"}).data.eval_every == 9);
+  refused({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
+}
+
 TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
   const TemporaryFolder folder;
   const auto options =

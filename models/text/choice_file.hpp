@@ -1,0 +1,55 @@
+// Questions with several answers of which one is right (HellaSwag, MMLU), in the layout that llm.c evaluates:
+//
+//   256 int32            magic 20240522, version 1, number of examples, bytes of the longest; zeros
+//   uint16 per example   65535, its bytes, its number, the right completion, number of completions, tokens of the
+//                        context and the tokens, and the same of each completion
+//
+// All are little-endian, numbers from 0. Any thread.
+#pragma once
+
+#include "runtime/memory_map.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace ranvier::models {
+
+class ChoiceFile {
+ public:
+  /// A completion after its example's context.
+  struct Choice {
+    std::size_t example = 0;
+    std::span<const std::uint16_t> context;
+    std::span<const std::uint16_t> completion;
+  };
+
+  /// Looks at the whole file. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and offset, if it
+  /// is damaged, or a token is not below `vocab_size`.
+  ChoiceFile(std::filesystem::path path, int vocab_size);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] std::size_t examples() const noexcept { return examples_.size(); }
+  /// Of all examples, one example's after another.
+  [[nodiscard]] std::size_t choices() const noexcept { return choices_.size(); }
+  [[nodiscard]] const Choice& choice(std::size_t n) const { return choices_[n]; }
+  /// Number among choices() of an example's first one.
+  [[nodiscard]] std::size_t first_choice(std::size_t example) const { return examples_[example].first; }
+  [[nodiscard]] std::size_t choices_of(std::size_t example) const { return examples_[example].choices; }
+  /// Which of them is right, from 0.
+  [[nodiscard]] std::size_t right_choice(std::size_t example) const { return examples_[example].right; }
+
+ private:
+  struct Example {
+    std::size_t first = 0, choices = 0, right = 0;
+  };
+
+  std::filesystem::path path_;
+  runtime::MemoryMap file_;
+  std::vector<Example> examples_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,135 @@
+#include "models/text/choice_file.hpp"
+
+#include "models/text/choice_source.hpp"
+#include "tests/models/small_choices.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::choice_file;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::SmallExample;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+const std::vector<SmallExample> examples = {{.context = {1, 2, 3}, .completions = {{4, 5}, {6}, {7, 8, 9}}, .right = 2},
+                                            {.context = {10}, .completions = {{11}, {12, 13}}, .right = 0}};
+
+struct Fixture {
+  TemporaryFolder folder;
+  std::string content = choice_file(examples);
+
+  [[nodiscard]] Error refusal(const std::string& changed) const {
+    const auto path = folder.write("changed.bin", changed);
+    return error_of([&] { const ChoiceFile file(path, 20); });
+  }
+  /// The file with one word after the header replaced.
+  [[nodiscard]] Error refusal(std::size_t word, std::uint16_t value) const {
+    std::string changed = content;
+    std::memcpy(changed.data() + 1024 + 2 * word, &value, sizeof value);
+    return refusal(changed);
+  }
+};
+
+Tokens inputs(const ChoiceSource& source, std::int64_t sample, bool targets = false) {
+  Tokens tokens(source.input_bytes() / sizeof(std::int32_t));
+  auto* const to = reinterpret_cast<std::byte*>(tokens.data());
+  targets ? source.read_targets(sample, 1, to) : source.read_inputs(sample, 1, to);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "questions are read as llm.c writes them") {
+  const ChoiceFile file(folder.write("questions.bin", content), 20);
+  REQUIRE(file.examples() == 2);
+  REQUIRE(file.choices() == 5);
+  CHECK(file.first_choice(1) == 3);
+  CHECK(file.choices_of(0) == 3);
+  CHECK(file.choices_of(1) == 2);
+  CHECK(file.right_choice(0) == 2);
+  CHECK(file.right_choice(1) == 0);
+  CHECK(file.choice(4).example == 1);
+  CHECK(std::ranges::equal(file.choice(2).context, std::vector{1, 2, 3}));
+  CHECK(std::ranges::equal(file.choice(2).completion, std::vector{7, 8, 9}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a choice is a sample whose completion is scored") {
+  ChoiceSource source(std::make_shared<const ChoiceFile>(folder.write("questions.bin", content), 20), 8);
+  CHECK(source.samples() == 5);
+  CHECK(source.positions_of(0, 5) == 8);
+  CHECK(inputs(source, 2) == Tokens{1, 2, 3, 7, 8, 0, 0, 0});
+  CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9, 0, 0, 0});
+  CHECK(source.scored(2).begin == 2);
+  CHECK(source.scored(2).end == 5);
+  CHECK(inputs(source, 3) == Tokens{10, 0, 0, 0, 0, 0, 0, 0});
+  CHECK(source.scored(3).begin == 0);
+  CHECK(source.scored(3).end == 1);
+  CHECK(inputs(source, 5 + 2) == inputs(source, 2));  // what fills up the last batch
+  source.set_positions(5);
+  CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9});
+}
+
+TEST_CASE_FIXTURE(Fixture, "of a choice longer than the context the end is what counts") {
+  ChoiceSource source(std::make_shared<const ChoiceFile>(folder.write("questions.bin", content), 20), 3);
+  CHECK(inputs(source, 2) == Tokens{3, 7, 8});
+  CHECK(inputs(source, 2, true) == Tokens{7, 8, 9});
+  CHECK(source.scored(2).begin == 0);
+  CHECK(source.scored(2).end == 3);
+  ChoiceSource shorter(std::make_shared<const ChoiceFile>(folder.path() / "questions.bin", 20), 1);
+  CHECK(inputs(shorter, 2) == Tokens{8});  // a part of the completion is all there is
+  CHECK(shorter.scored(2).end == 1);
+}
+
+TEST_CASE("choices take a few sizes of samples only") {
+  const TemporaryFolder folder;
+  SmallExample longer{.context = std::vector<std::uint16_t>(40, 1), .completions = {{2}, {3}}, .right = 1};
+  const auto path = folder.write("questions.bin", choice_file({examples[0], longer}));
+  const ChoiceSource source(std::make_shared<const ChoiceFile>(path, 20), 100);
+  CHECK(source.positions_of(0, 3) == 32);
+  CHECK(source.positions_of(0, 4) == 64);
+}
+
+TEST_CASE_FIXTURE(Fixture, "files of questions that are damaged are refused with file, offset and reason") {
+  const auto refused = [&](const Error& error, std::string_view offset, std::string_view reason) {
+    INFO(error.what());
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, "changed.bin"));
+    CHECK(says(error, offset));
+    CHECK(says(error, reason));
+  };
+  std::string other = content;
+  other[0] = static_cast<char>(other[0] + 1);
+  refused(refusal(other), "offset 0", "20240523");
+  other = content;
+  other[4] = 2;
+  refused(refusal(other), "offset 4", "version 2");
+  other = content;
+  other[8] = 3;
+  refused(refusal(other), "offset 8", "3 examples, and there are 2");
+  refused(refusal(content.substr(0, 1000)), "1000 bytes", "header of 1024");
+  refused(refusal(content.substr(0, content.size() - 1)), "bytes", "words of 2");
+  refused(refusal(0, 5), "offset 1024", "does not begin with 65535");
+  refused(refusal(1, 2000), "offset 1026", "do not fit into the file");
+  refused(refusal(1, 2), "offset 1026", "do not fit into the file");
+  refused(refusal(2, 7), "offset 1028", "another number");
+  refused(refusal(3, 3), "offset 1030", "of 3 completions number 3 is right");
+  refused(refusal(5, 60000), "offset 1034", "has 60000 tokens");
+  refused(refusal(5, 0), "offset 1034", "has no token");
+  refused(refusal(6, 20), "offset 1036", "token 20, and the model knows 20");
+  refused(refusal(4, 4), "offset", "a completion is missing");
+  refused(refusal(4, 2), "offset", "right");
+  CHECK(error_of([&] { const ChoiceFile file(folder.path() / "nothing.bin", 20); }).code() == ErrorCode::io);
+  for (std::size_t bytes = 1024; bytes < content.size(); bytes += 2)
+    CHECK(refusal(content.substr(0, bytes)).code() == ErrorCode::data);
+}
