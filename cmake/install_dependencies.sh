@@ -6,11 +6,13 @@
 #   --bench       fio as well, for tests/bench/files.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
 #   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
-#                 tests/reference and tests/bench/compare_pytorch.py
+#                 tests/reference and tests/bench/compare_pytorch.py, and transformers from PyPI, if that can be
+#                 reached, in build/reference-python
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
 
+transformers=  # a version that works with the distribution's PyTorch
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev openmpi-bin)
 
@@ -27,7 +29,11 @@ for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
-    --reference) packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch) ;;
+    --reference)
+      packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch
+                 python3-venv)
+      transformers=4.36.2
+      ;;
     *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
@@ -42,12 +48,26 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 0
 fi
 
+install_transformers() {
+  [ -n "$transformers" ] || return 0
+  local environment
+  environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
+  "$environment/bin/python" -c 'import transformers' 2>/dev/null && return 0
+  echo "Installing transformers $transformers into $environment"
+  /usr/bin/python3 -m venv --system-site-packages "$environment" &&
+    "$environment/bin/pip" install --quiet --disable-pip-version-check "transformers==$transformers" ||
+    echo "transformers cannot be installed; what compares with it is skipped" >&2
+}
+
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
   [ "$status" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+  install_transformers
+  exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -64,3 +84,4 @@ echo "Installing ${missing[*]}"
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
 "${apt[@]}" update
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+install_transformers

@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
-for python in python3 /usr/bin/python3; do
+for python in "$here/../../build/reference-python/bin/python" python3 /usr/bin/python3; do
   "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/$1" "${@:2}"
 done
 
