@@ -120,6 +120,8 @@ OptionTable declare(BenchOptions& options) {
   table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
              runtime::text(options.links), "none"});
   table.concern("Run");
+  table.add({"device", "NAME", "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
+             device_flag(options.device, options.gpu)});
   table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
   table.add({"help", "", "print this", runtime::switch_on(options.help)});
   table.add({"version", "", "print the version", runtime::switch_on(options.version)});
@@ -131,7 +133,7 @@ OptionTable declare(BenchOptions& options) {
 std::vector<std::string> BenchOptions::algorithms_of(Collective collective) const {
   std::vector<std::string> names;
   for (const std::string& name : algorithms.empty() ? known_algorithms() : algorithms) {
-    if (has(collective, name)) names.push_back(name);
+    if (has(collective, name) && (name != by_mpi || device != DeviceChoice::cuda)) names.push_back(name);
   }
   return names;
 }
@@ -144,6 +146,14 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
     fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
+  }
+  const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
+  if (options.device == DeviceChoice::cuda && named_mpi != options.algorithms.end()) {
+    fail(ErrorCode::usage, "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
+         "leave one of them out");
+  }
+  if (options.device == DeviceChoice::inline_) {
+    fail(ErrorCode::usage, "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
   }
   if (!options.links.empty() && !options.write_links.empty()) {
     fail(ErrorCode::usage, "--links {} gives figures that --write-links {} measures: choose one of them",

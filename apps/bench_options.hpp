@@ -1,6 +1,7 @@
 // What ranvier-bench was asked for. Pure; any thread.
 #pragma once
 
+#include "apps/device_flag.hpp"
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
 #include "collectives/plan_choice.hpp"
@@ -25,11 +26,13 @@ struct BenchOptions {
   int repeat = 11;
   int node_size = 0;  ///< 0: as MPI says
   double seconds = 60;
+  DeviceChoice device = DeviceChoice::cpu;  ///< cpu or cuda
+  std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
   bool help = false, version = false;
 
   [[nodiscard]] bool measures_links() const { return collectives.empty() || !write_links.empty(); }
 
-  /// The asked ones that the collective has, with "mpi".
+  /// The asked ones that the collective has; of all, with "mpi" where the host reaches the memory.
   [[nodiscard]] std::vector<std::string> algorithms_of(collectives::Collective collective) const;
 };
 

@@ -1,8 +1,11 @@
 #include "apps/bench_rank.hpp"
 
 #include "collectives/tree.hpp"
+#include "runtime/cuda_build.hpp"
 
+#include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -12,15 +15,33 @@ namespace {
 // Apart from those of what is measured.
 constexpr auto barrier_channel = runtime::Channel::summary;
 
+bool needs_staging(const runtime::Device& device) {
+  return device.kind() == runtime::DeviceKind::cuda && !runtime::mpi_reaches_gpus();
+}
+
 }  // namespace
 
-BenchRank::BenchRank(runtime::MpiSession& session)
+std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceChoice device,
+                                                   std::optional<int> gpu) {
+  if constexpr (runtime::with_cuda) {
+    if (device == DeviceChoice::cuda) return runtime::make_cuda_device(gpu_of_rank(session, gpu));
+  }
+  return runtime::make_cpu_device({});
+}
+
+BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device)
     : session_(session),
-      device_(runtime::make_cpu_device({})),
+      host_(runtime::make_cpu_device({})),
+      device_(std::move(device)),
+      host_additions_(host_->make_stream("barrier", runtime::StreamWidth::one)),
       additions_(device_->make_stream("additions", runtime::StreamWidth::one)),
       transport_(session, loop_),
-      executor_(loop_, transport_, *additions_) {
-  device_->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
+      staged_(needs_staging(*device_) ? std::optional<runtime::StagedTransport>(std::in_place, loop_, transport_, *device_)
+                                      : std::nullopt),
+      barrier_executor_(loop_, transport_, *host_additions_),
+      executor_(loop_, transport(), *additions_) {
+  for (runtime::Device* each : {host_.get(), device_.get()})
+    each->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
   const collectives::Plan plan = collectives::tree_all_reduce(session.ranks(), 1);
   const auto scripts =
       std::make_shared<const std::vector<collectives::Script>>(1, collectives::script_of(plan, session.rank()));
@@ -36,6 +57,13 @@ BenchRank::BenchRank(runtime::MpiSession& session)
   barrier_.staging = reinterpret_cast<std::byte*>(barrier_staging_.get());
 }
 
+runtime::Buffer BenchRank::allocate(std::size_t bytes) {
+  const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
+  runtime::Buffer buffer = device_->allocate(bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+  if (!gpu) std::memset(buffer.data(), 0, bytes);  // pages are there before anything is timed
+  return buffer;
+}
+
 double BenchRank::slowest(Clock::duration duration) {
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
   return 1e-9 * static_cast<double>(session_.largest(nanoseconds.count()));
@@ -43,7 +71,7 @@ double BenchRank::slowest(Clock::duration duration) {
 
 double BenchRank::slowest_seconds(const Work& work) {
   Clock::time_point begin, end;
-  executor_.run(barrier_, [&] {
+  barrier_executor_.run(barrier_, [&] {
     begin = Clock::now();
     work([&] {
       end = Clock::now();

@@ -2,21 +2,31 @@
 // a clock that all ranks read alike. Loop thread only.
 #pragma once
 
+#include "apps/device_flag.hpp"
 #include "collectives/executor.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/device.hpp"
 #include "runtime/mpi_transport.hpp"
+#include "runtime/staged_transport.hpp"
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace ranvier::apps {
+
+/// Whose memory is measured. Throws what make_cuda_device() does.
+[[nodiscard]] std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session,
+                                                                 DeviceChoice device, std::optional<int> gpu);
 
 class BenchRank {
  public:
   /// All ranks of the job make one. The session outlives it.
-  explicit BenchRank(runtime::MpiSession& session);
+  BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device);
+
+  /// Zeros where training has its gradients: the host's memory, or a GPU's.
+  [[nodiscard]] runtime::Buffer allocate(std::size_t bytes);
 
   /// `work` starts something and calls what it is given on the loop when that is done.
   using Work = std::function<void(runtime::Handler done)>;
@@ -26,9 +36,11 @@ class BenchRank {
   [[nodiscard]] double elapsed_seconds();
 
   [[nodiscard]] runtime::MpiSession& session() noexcept { return session_; }
-  [[nodiscard]] runtime::Device& device() noexcept { return *device_; }
   [[nodiscard]] runtime::EventLoop& loop() noexcept { return loop_; }
-  [[nodiscard]] runtime::Transport& transport() noexcept { return transport_; }
+  /// What training sends with: straight, or by way of pinned memory.
+  [[nodiscard]] runtime::Transport& transport() noexcept {
+    return staged_ ? static_cast<runtime::Transport&>(*staged_) : transport_;
+  }
   [[nodiscard]] collectives::Executor& executor() noexcept { return executor_; }
 
  private:
@@ -39,10 +51,11 @@ class BenchRank {
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
   runtime::AsioLoop loop_;  // outlives the threads that post to it
-  std::unique_ptr<runtime::Device> device_;
-  std::unique_ptr<runtime::Stream> additions_;
+  std::unique_ptr<runtime::Device> host_, device_;  ///< of the barrier, and of what is measured
+  std::unique_ptr<runtime::Stream> host_additions_, additions_;
   runtime::MpiTransport transport_;
-  collectives::Executor executor_;
+  std::optional<runtime::StagedTransport> staged_;
+  collectives::Executor barrier_executor_, executor_;
   collectives::Executor::Operands barrier_;  ///< a sum of one number
   double barrier_value_ = 0;
   std::unique_ptr<double[]> barrier_staging_;

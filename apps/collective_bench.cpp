@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <set>
 
 namespace ranvier::apps {
@@ -47,10 +46,9 @@ class CollectiveBench {
         me_(team_.index_of(rank.session().rank())),
         nodes_(std::set<int>(node_of.begin(), node_of.end()).size()),
         mpi_(rank.session(), rank.loop(), team_, me_, team_.members),
-        data_(rank.device().allocate(
-            sizeof(float) * elements_of(*std::max_element(options.sizes.begin(), options.sizes.end())),
-            runtime::MemorySpace::host)) {
-    std::memset(data_.data(), 0, data_.bytes());  // sums stay what they are
+        data_(rank.allocate(sizeof(float) *
+                            elements_of(*std::max_element(options.sizes.begin(), options.sizes.end())))) {
+    // Of zeros, sums stay what they are.
   }
 
   void run() {
@@ -110,7 +108,7 @@ class CollectiveBench {
                             .depth = options_.depth};
     const collectives::OperationShape shape{collective, {elements}, dtype};
     const std::size_t bytes = PlanCommunicator::staging_bytes(team_, me_, choice, {&shape, 1});
-    made.staging = rank_.device().allocate(std::max<std::size_t>(bytes, 1), runtime::MemorySpace::host);
+    made.staging = rank_.allocate(std::max<std::size_t>(bytes, 1));
     made.plans = std::make_unique<PlanCommunicator>(rank_.loop(), rank_.executor(),
                                                     PlanCommunicator::Options{.team = team_,
                                                                               .me = me_,

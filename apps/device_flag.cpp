@@ -33,4 +33,13 @@ runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu
           }};
 }
 
+runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu) {
+  if constexpr (runtime::with_cuda) {
+    if (gpu) return {.ordinal = *gpu, .sharers = session.local_ranks()};
+    const int gpus = runtime::cuda_device_count();
+    return {.ordinal = session.local_rank() % gpus, .sharers = (session.local_ranks() + gpus - 1) / gpus};
+  }
+  return {};
+}
+
 }  // namespace ranvier::apps

@@ -1,6 +1,8 @@
-// --device, which every program that computes has: "cpu", "inline", "cuda" or "cuda:N". Pure; any thread.
+// --device, which every program that computes has: "cpu", "inline", "cuda" or "cuda:N". Any thread.
 #pragma once
 
+#include "runtime/device.hpp"
+#include "runtime/mpi_transport.hpp"
 #include "runtime/options.hpp"
 
 #include <optional>
@@ -11,5 +13,8 @@ enum class DeviceChoice { cpu, inline_, cuda };
 
 /// Reads and writes both: `gpu` is the N of cuda:N. What this build has no device for is refused.
 [[nodiscard]] runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu);
+
+/// The GPU of this rank: the one that was named, or its machine's in turn.
+[[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);
 
 }  // namespace ranvier::apps

@@ -40,8 +40,7 @@ class LinkBench {
       : rank_(rank),
         me_(rank.session().rank()),
         seconds_(seconds / measurements),
-        memory_(rank.device().allocate(2 * places * message_bytes, runtime::MemorySpace::host)) {
-    std::fill_n(memory_.data(), memory_.bytes(), std::byte{1});
+        memory_(rank.allocate(2 * places * message_bytes)) {
     for (int r = 0; r < rank.session().ranks(); ++r) ranks_of_[node_of[r]].push_back(r);
   }
 

@@ -8,7 +8,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace {
 
@@ -67,7 +70,9 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
 }
 
 void measure(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
-  apps::BenchRank rank(session);
+  std::unique_ptr<runtime::Device> device;
+  apps::together(session, [&] { device = apps::make_bench_device(session, options.device, options.gpu); });
+  apps::BenchRank rank(session, std::move(device));
   std::optional<Links> links = options.given_links;
   if (options.measures_links()) {
     const double share = options.collectives.empty() ? 1.0 : 0.25;

@@ -113,12 +113,9 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
                                              const runtime::MpiSession& session) {
   if constexpr (runtime::with_cuda) {
     if (options.device.device == DeviceChoice::cuda) {
-      const int gpus = runtime::cuda_device_count();
-      const bool in_turn = !options.device.gpu;
-      return runtime::make_cuda_device(
-          {.ordinal = in_turn ? session.local_rank() % gpus : *options.device.gpu,
-           .sharers = in_turn ? (session.local_ranks() + gpus - 1) / gpus : session.local_ranks(),
-           .budget_bytes = options.device.memory_bytes});
+      runtime::CudaDeviceOptions gpu = gpu_of_rank(session, options.device.gpu);
+      gpu.budget_bytes = options.device.memory_bytes;
+      return runtime::make_cuda_device(gpu);
     }
   }
   // Ranks of one node share its memory as they share its cores.

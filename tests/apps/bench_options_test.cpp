@@ -1,11 +1,13 @@
 #include "apps/bench_options.hpp"
 
+#include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,18 @@ TEST_CASE("without flags ranvier-bench measures links, and with --collectives on
   CHECK(parse({}).measures_links());
   CHECK(!parse({"--collectives", "all-gather"}).measures_links());
   CHECK(parse({"--collectives", "all-gather", "--write-links", "links.json"}).measures_links());
+}
+
+TEST_CASE("on a GPU MPI's own collectives are left out, and refused by name") {
+  refused({"--device", "inline"}, "--device inline");
+  if constexpr (runtime::with_cuda) {
+    const BenchOptions options = parse({"--device", "cuda:1", "--collectives", "all-reduce"});
+    CHECK(options.gpu == 1);
+    const auto names = options.algorithms_of(Collective::all_reduce);
+    CHECK_FALSE(names.empty());
+    CHECK(std::find(names.begin(), names.end(), "mpi") == names.end());
+    refused({"--device", "cuda", "--collectives", "all-reduce", "--algorithms", "ring,mpi"}, "--algorithms mpi");
+  }
 }
 
 TEST_CASE("lists of collectives, algorithms and sizes are read, and each collective takes the algorithms it has") {
