@@ -45,4 +45,5 @@ target_link_libraries(ranvier_uring INTERFACE ${RANVIER_URING_LIBRARY})
 
 if(RANVIER_TESTS)
   find_package(doctest REQUIRED)
+  find_package(Boost 1.81 QUIET OPTIONAL_COMPONENTS context)  # fibers, for the emulated GPU
 endif()

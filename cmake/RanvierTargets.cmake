@@ -53,9 +53,16 @@ elseif(RANVIER_SANITIZE)
   set(ranvier_test_prefix "asan ")
 endif()
 
+# Whether kernels are tested where no GPU is, too (tests/emulation).
+set(RANVIER_EMULATION OFF)
+if(RANVIER_WITH_CUDA AND RANVIER_TESTS AND NOT RANVIER_SANITIZE AND TARGET Boost::context)
+  set(RANVIER_EMULATION ON)
+endif()
+
 # ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... LINK ...): a doctest program; each of its test
 # cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built they make a
-# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is.
+# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is, and a third one
+# whose GPU is tests/emulation.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
   cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;LINK" ${ARGN})
@@ -68,6 +75,12 @@ function(ranvier_tests room)
                    ${arg_CUDA_SOURCES})
     target_link_libraries(ranvier_${room}_gpu_tests PRIVATE ${arg_LINK} doctest::doctest)
     ranvier_gpu_test(${room} ranvier_${room}_gpu_tests)
+    if(RANVIER_EMULATION)
+      add_executable(ranvier_${room}_emulated_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp)
+      target_link_libraries(ranvier_${room}_emulated_tests PRIVATE ranvier_emulated_${room} ${arg_LINK} doctest::doctest)
+      doctest_discover_tests(ranvier_${room}_emulated_tests TEST_PREFIX "${room} on an emulated GPU: "
+                             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
+    endif()
   endif()
   add_executable(ranvier_${room}_tests ${both} ${PROJECT_SOURCE_DIR}/tests/device_under_test.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} doctest::doctest)

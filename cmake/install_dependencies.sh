@@ -23,7 +23,7 @@ case "${ID:-}:${VERSION_ID:-}" in
   *) boost= ;;
 esac
 packages+=("libboost$boost-dev")
-[ -n "$boost" ] && packages+=("libboost-program-options$boost-dev") || packages+=(libboost-program-options-dev)
+for library in context program-options; do packages+=("libboost-$library$boost-dev"); done
 
 for argument in "$@"; do
   case "$argument" in

@@ -1,8 +1,7 @@
 // CUDA's own side of a device, its streams and its calls. Only .cu and _cuda.cpp files include this.
 //
 //   const cudaStream_t queue = cuda::native(stream);
-//   some_kernel<<<blocks, threads, 0, queue>>>(...);
-//   cuda::check_launch("some_kernel");
+//   cuda::launch("some kernel", queue, {blocks, threads}, some_kernel, ...);  // kernels/launch.cuh
 //
 // Loop thread only, but for check.
 #pragma once

@@ -3,6 +3,7 @@
 #include "models/ops/attention_arrays.cuh"
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <cmath>
@@ -82,10 +83,10 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
   arrays.wide = arrays.wide && cuda::aligned(qkv) && cuda::aligned(d_out) && cuda::aligned(d_qkv);
   const std::size_t rows = attention_cuda_workspace_bytes(shape) / sizeof(float);
   cuda::with_type(dtype, [&](auto type) {
-    delta_kernel<<<cuda::blocks_of(rows, threads / 32), threads, 0, queue>>>(
-        arrays, static_cast<const decltype(type)*>(out));
+    using T = decltype(type);
+    runtime::cuda::launch("attention_backward's means", queue, {cuda::blocks_of(rows, threads / 32), threads},
+                          delta_kernel<T>, arrays, static_cast<const T*>(out));
   });
-  runtime::cuda::check_launch("attention_backward's means");
   const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
   run(queue, dtype, arrays);
 }

@@ -3,7 +3,7 @@
 // _cuda.cpp files include this.
 //
 //   auto* place = cuda::bad_token_place(TokenUse::input);
-//   kernel<<<...>>>(..., place);                      // *place = cuda::bad_token(index, token)
+//   launch(..., kernel, ..., place);                  // *place = cuda::bad_token(index, token)
 //   cuda::expect_no_bad_token(stream, TokenUse::input, [=](std::int32_t token, std::size_t index) { fail(...); });
 #pragma once
 

@@ -2,6 +2,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <cfloat>
@@ -94,10 +95,10 @@ void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape
   if (elements == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    append_kernel<<<cuda::blocks_of(elements, threads), threads, 0, runtime::cuda::native(stream)>>>(
-        shape, static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
+    runtime::cuda::launch("append_to_cache", runtime::cuda::native(stream),
+                          {cuda::blocks_of(elements, threads), threads}, append_kernel<T>, shape,
+                          static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
   });
-  runtime::cuda::check_launch("append_to_cache");
 }
 
 void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
@@ -110,9 +111,9 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     const auto run = [&](auto parts) {
-      attend_kernel<parts()><<<grid, threads, 0, runtime::cuda::native(stream)>>>(
-          shape, static_cast<T*>(out), static_cast<const T*>(keys), static_cast<const T*>(values),
-          static_cast<const T*>(qkv), scale);
+      runtime::cuda::launch("cached_attention", runtime::cuda::native(stream), {grid, threads},
+                            attend_kernel<parts(), T>, shape, static_cast<T*>(out), static_cast<const T*>(keys),
+                            static_cast<const T*>(values), static_cast<const T*>(qkv), scale);
     };
     if (shape.channels <= 64) {
       run(std::integral_constant<int, 2>{});
@@ -122,7 +123,6 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
       run(std::integral_constant<int, 8>{});
     }
   });
-  runtime::cuda::check_launch("cached_attention");
 }
 
 }  // namespace ranvier::models

@@ -6,6 +6,7 @@
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 #include <cfloat>
 
@@ -138,13 +139,12 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
   if (shape.rows != 0) {
     auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
     cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&](auto type, auto width) {
-      row_kernel<width(), decltype(type)>
-          <<<static_cast<unsigned>(shape.rows), threads, 0, queue>>>(shape, arrays, bad_place);
+      runtime::cuda::launch("cross_entropy", queue, {static_cast<unsigned>(shape.rows), threads},
+                            row_kernel<width(), decltype(type)>, shape, arrays, bad_place);
     });
-    runtime::cuda::check_launch("cross_entropy");
   }
-  sum_kernel<<<1, threads, 0, queue>>>(arrays.loss, arrays.loss_factor, arrays.row_losses, shape.rows);
-  runtime::cuda::check_launch("cross_entropy's sum");
+  runtime::cuda::launch("cross_entropy's sum", queue, {1, threads}, sum_kernel, arrays.loss, arrays.loss_factor,
+                        arrays.row_losses, shape.rows);
   cuda::expect_no_bad_token(stream, cuda::TokenUse::target,
                             [vocab_size = shape.vocab_size](std::int32_t token, std::size_t index) {
                               fail_bad_target(token, index, vocab_size);

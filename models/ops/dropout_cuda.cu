@@ -3,6 +3,7 @@
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/philox.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 
@@ -59,12 +60,13 @@ void dropout_cuda(runtime::StreamView stream, void* x, runtime::DType dtype, int
                     static_cast<unsigned>(std::min(samples, 65535)));
     const cudaStream_t queue = runtime::cuda::native(stream);
     if (elements_per_sample % count == 0 && cuda::aligned(x)) {
-      dropout_kernel<true><<<grid, threads, 0, queue>>>(static_cast<T*>(x), samples, elements_per_sample, rule);
+      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<true, T>, static_cast<T*>(x), samples,
+                            elements_per_sample, rule);
     } else {
-      dropout_kernel<false><<<grid, threads, 0, queue>>>(static_cast<T*>(x), samples, elements_per_sample, rule);
+      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<false, T>, static_cast<T*>(x), samples,
+                            elements_per_sample, rule);
     }
   });
-  runtime::cuda::check_launch("dropout");
 }
 
 }  // namespace ranvier::models

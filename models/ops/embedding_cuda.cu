@@ -7,6 +7,7 @@
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -179,11 +180,11 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, tokens_table, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
-    forward_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
-        static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table), static_cast<const T*>(positions_table),
-        shape, bad_place);
+    runtime::cuda::launch("embedding_forward", runtime::cuda::native(stream),
+                          {blocks_for(rows, shape, width()), threads}, forward_kernel<width(), T>,
+                          static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table),
+                          static_cast<const T*>(positions_table), shape, bad_place);
   });
-  runtime::cuda::check_launch("embedding_forward");
   expect_good_tokens(stream, shape);
 }
 
@@ -195,10 +196,11 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
   cuda::with_rows(dtype, shape.channels, {out, table}, [&](auto type, auto width) {
     using T = decltype(type);
-    tokens_kernel<width()><<<blocks_for(out_rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
-        static_cast<T*>(out), tokens, static_cast<const T*>(table), shape, first_row, rows, bad_place);
+    runtime::cuda::launch("embedding_tokens_forward", runtime::cuda::native(stream),
+                          {blocks_for(out_rows, shape, width()), threads}, tokens_kernel<width(), T>,
+                          static_cast<T*>(out), tokens, static_cast<const T*>(table), shape, first_row, rows,
+                          bad_place);
   });
-  runtime::cuda::check_launch("embedding_tokens_forward");
   expect_good_tokens(stream, shape);
 }
 
@@ -208,10 +210,10 @@ void embedding_positions_forward_cuda(runtime::StreamView stream, const Embeddin
   if (rows == 0 || shape.channels == 0) return;
   cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
-    positions_kernel<width()><<<blocks_for(rows, shape, width()), threads, 0, runtime::cuda::native(stream)>>>(
-        static_cast<T*>(out), static_cast<const T*>(positions_table), shape);
+    runtime::cuda::launch("embedding_positions_forward", runtime::cuda::native(stream),
+                          {blocks_for(rows, shape, width()), threads}, positions_kernel<width(), T>,
+                          static_cast<T*>(out), static_cast<const T*>(positions_table), shape);
   });
-  runtime::cuda::check_launch("embedding_positions_forward");
 }
 
 void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -234,8 +236,8 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
   }
   if (count == 0 || shape.channels == 0) return;
   if (!arrays.in_order) {
-    order_kernel<<<cuda::blocks_of(positions, threads), threads, 0, queue>>>(arrays.order, arrays.tokens, count);
-    runtime::cuda::check_launch("embedding_backward's order");
+    runtime::cuda::launch("embedding_backward's order", queue, {cuda::blocks_of(positions, threads), threads},
+                          order_kernel, arrays.order, arrays.tokens, count);
   }
   cuda::with_rows(dtype, shape.channels, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
            [&](auto type, auto width) {
@@ -246,17 +248,17 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                if (arrays.tokens_gradient != nullptr) {
                  const auto across =
                      static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
-                 tokens_gradient_kernel<width(), T, G>
-                     <<<dim3(static_cast<unsigned>(count), cuda::blocks_of(packs, across)), across, 0, queue>>>(
-                         shape, arrays, count);
+                 const dim3 blocks(static_cast<unsigned>(count), cuda::blocks_of(packs, across));
+                 runtime::cuda::launch("embedding_backward of tokens", queue, {blocks, across},
+                                       tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
                }
                if (arrays.positions_gradient != nullptr) {
-                 positions_gradient_kernel<width(), T, G>
-                     <<<blocks_for(shape.positions, shape, width()), threads, 0, queue>>>(shape, arrays);
+                 runtime::cuda::launch("embedding_backward of positions", queue,
+                                       {blocks_for(shape.positions, shape, width()), threads},
+                                       positions_gradient_kernel<width(), T, G>, shape, arrays);
                }
              });
            });
-  runtime::cuda::check_launch("embedding_backward");
 }
 
 }  // namespace ranvier::models

@@ -2,6 +2,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -78,11 +79,11 @@ void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
-      forward_kernel<width()><<<cuda::blocks_of(n, threads * width()), threads, 0, runtime::cuda::native(stream)>>>(
-          static_cast<T*>(y), static_cast<const T*>(x), n);
+      runtime::cuda::launch("gelu_forward", runtime::cuda::native(stream),
+                            {cuda::blocks_of(n, threads * width()), threads}, forward_kernel<width(), T>,
+                            static_cast<T*>(y), static_cast<const T*>(x), n);
     });
   });
-  runtime::cuda::check_launch("gelu_forward");
 }
 
 void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n) {
@@ -90,12 +91,11 @@ void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* 
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x), [&](auto width) {
-      backward_kernel<width()>
-          <<<cuda::blocks_of(n, threads * width()), threads, 0, runtime::cuda::native(stream)>>>(
-              static_cast<T*>(d), static_cast<T*>(x), n);
+      runtime::cuda::launch("gelu_backward", runtime::cuda::native(stream),
+                            {cuda::blocks_of(n, threads * width()), threads}, backward_kernel<width(), T>,
+                            static_cast<T*>(d), static_cast<T*>(x), n);
     });
   });
-  runtime::cuda::check_launch("gelu_backward");
 }
 
 }  // namespace ranvier::models

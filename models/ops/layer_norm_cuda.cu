@@ -4,6 +4,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -154,7 +155,7 @@ template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(most_threads)
     backward_kernel(LayerNormBackward arrays, float* partial, std::size_t rows, int channels) {
   __shared__ RowSums sums;
-  extern __shared__ float others[];  // [blockDim.y - 1][2, C]: column sums of all threadIdx.y but 0
+  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][2, C]: column sums of all threadIdx.y but 0
 
   Row<vectors, width> weight, of_weight{}, of_bias{};
   weight.load(static_cast<const T*>(arrays.weight), channels);
@@ -299,11 +300,11 @@ void layer_norm_forward_cuda(runtime::StreamView stream, const LayerNormShape& s
   if (shape.rows == 0) return;
   dispatch(shape, dtype, {arrays.y, arrays.x, arrays.weight, arrays.bias, arrays.branch, arrays.sum},
            [&](auto type, auto vectors, auto width, dim3 threads) {
-             forward_kernel<decltype(type), vectors(), width()>
-                 <<<cuda::blocks_of(shape.rows, threads.y), threads, 0, runtime::cuda::native(stream)>>>(
-                     arrays, shape.rows, static_cast<int>(shape.channels));
+             runtime::cuda::launch("layer_norm_forward", runtime::cuda::native(stream),
+                                   {cuda::blocks_of(shape.rows, threads.y), threads},
+                                   forward_kernel<decltype(type), vectors(), width()>, arrays, shape.rows,
+                                   static_cast<int>(shape.channels));
            });
-  runtime::cuda::check_launch("layer_norm_forward");
 }
 
 void layer_norm_again_cuda(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
@@ -312,12 +313,11 @@ void layer_norm_again_cuda(runtime::StreamView stream, const LayerNormShape& sha
   if (shape.rows == 0) return;
   dispatch(shape, dtype, {y, x, weight, bias}, [&](auto type, auto vectors, auto width, dim3 threads) {
     using T = decltype(type);
-    again_kernel<T, vectors(), width()>
-        <<<cuda::blocks_of(shape.rows, threads.y), threads, 0, runtime::cuda::native(stream)>>>(
-            static_cast<T*>(y), mean, rstd, static_cast<const T*>(x), static_cast<const T*>(weight),
-            static_cast<const T*>(bias), shape.rows, static_cast<int>(shape.channels));
+    runtime::cuda::launch("layer_norm_again", runtime::cuda::native(stream),
+                          {cuda::blocks_of(shape.rows, threads.y), threads}, again_kernel<T, vectors(), width()>,
+                          static_cast<T*>(y), mean, rstd, static_cast<const T*>(x), static_cast<const T*>(weight),
+                          static_cast<const T*>(bias), shape.rows, static_cast<int>(shape.channels));
   });
-  runtime::cuda::check_launch("layer_norm_again");
 }
 
 std::size_t layer_norm_cuda_workspace_bytes(const LayerNormShape& shape) {
@@ -333,25 +333,26 @@ void layer_norm_backward_cuda(runtime::StreamView stream, const LayerNormShape& 
   if (blocks != 0) {
     dispatch(shape, dtype, {arrays.dx, arrays.dy, arrays.x, arrays.weight, arrays.residual, arrays.workspace},
              [&](auto type, auto vectors, auto width, dim3 threads) {
-               backward_kernel<decltype(type), vectors(), width()>
-                   <<<blocks, threads, (threads.y - 1) * columns * sizeof(float), queue>>>(
-                       arrays, partial, shape.rows, static_cast<int>(shape.channels));
+               runtime::cuda::launch("layer_norm_backward", queue,
+                                     {blocks, threads, (threads.y - 1) * columns * sizeof(float)},
+                                     backward_kernel<decltype(type), vectors(), width()>, arrays, partial, shape.rows,
+                                     static_cast<int>(shape.channels));
              });
-    runtime::cuda::check_launch("layer_norm_backward");
   }
-  sum_kernel<<<cuda::blocks_of(columns, sum_columns), dim3(sum_columns, sum_rows), 0, queue>>>(arrays.sums, partial,
-                                                                                               blocks, columns);
-  runtime::cuda::check_launch("layer_norm_backward's sums");
+  runtime::cuda::launch("layer_norm_backward's sums", queue,
+                        {cuda::blocks_of(columns, sum_columns), dim3(sum_columns, sum_rows)}, sum_kernel, arrays.sums,
+                        partial, blocks, columns);
 }
 
 void store_gradient_cuda(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                          std::size_t n, bool accumulate) {
   if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
-    store_kernel<<<cuda::blocks_of(n, elementwise_threads), elementwise_threads, 0,
-                   runtime::cuda::native(stream)>>>(static_cast<decltype(type)*>(gradient), sums, n, accumulate);
+    using T = decltype(type);
+    runtime::cuda::launch("store_gradient", runtime::cuda::native(stream),
+                          {cuda::blocks_of(n, elementwise_threads), elementwise_threads}, store_kernel<T>,
+                          static_cast<T*>(gradient), sums, n, accumulate);
   });
-  runtime::cuda::check_launch("store_gradient");
 }
 
 }  // namespace ranvier::models

@@ -4,6 +4,7 @@
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -166,9 +167,10 @@ void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, con
     const auto run = [&](auto c_type) {
       using C = decltype(c_type);
       const dim3 grid(cuda::blocks_of(shape.n, tile), cuda::blocks_of(shape.m, tile));
-      plain_kernel<<<grid, threads, 0, runtime::cuda::native(stream)>>>(
-          static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.b),
-          static_cast<const T*>(arrays.bias), shape.m, shape.n, shape.k, Strides(shape), arrays.accumulate);
+      runtime::cuda::launch("matmul", runtime::cuda::native(stream), {grid, threads}, plain_kernel<T, C>,
+                            static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a),
+                            static_cast<const T*>(arrays.b), static_cast<const T*>(arrays.bias), shape.m, shape.n,
+                            shape.k, Strides(shape), arrays.accumulate);
     };
     if (arrays.c_dtype == DType::f32) {
       run(float{});
@@ -176,7 +178,6 @@ void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, con
       run(type);  // the only other type that matmul() lets through
     }
   });
-  runtime::cuda::check_launch("matmul");
 }
 
 void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
@@ -187,11 +188,12 @@ void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const Mat
   }
   // The library adds a bias of the result's type only: this one is there before the product.
   cuda::with_type(arrays.dtype, [&](auto type) {
-    bias_kernel<<<cuda::blocks_of(shape.m * shape.n, threads), threads, 0, runtime::cuda::native(stream)>>>(
-        static_cast<float*>(arrays.c), static_cast<const decltype(type)*>(arrays.bias), shape.m, shape.n,
-        Strides(shape).c);
+    using T = decltype(type);
+    runtime::cuda::launch("matmul's bias", runtime::cuda::native(stream),
+                          {cuda::blocks_of(shape.m * shape.n, threads), threads}, bias_kernel<T>,
+                          static_cast<float*>(arrays.c), static_cast<const T*>(arrays.bias), shape.m, shape.n,
+                          Strides(shape).c);
   });
-  runtime::cuda::check_launch("matmul's bias");
   MatmulArrays added = arrays;
   added.bias = nullptr;
   added.accumulate = true;
@@ -210,16 +212,17 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
     const auto* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
     cuda::with_rows(dtype, n, {from}, [&](auto type, auto width) {
       const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));
-      part_kernel<width()><<<grid, sum_threads, 0, queue>>>(
-          partial, reinterpret_cast<const decltype(type)*>(from), m, columns, n, parts.rows);
+      using T = decltype(type);
+      runtime::cuda::launch("column_sums of a part", queue, {grid, sum_threads}, part_kernel<width(), T>, partial,
+                            reinterpret_cast<const T*>(from), m, columns, n, parts.rows);
     });
     cuda::with_type(sums_dtype, [&](auto type) {
       using S = decltype(type);
-      total_kernel<<<cuda::blocks_of(columns, sum_threads), sum_threads, 0, queue>>>(
-          static_cast<S*>(sums) + first, partial, parts.count, columns, accumulate);
+      runtime::cuda::launch("column_sums", queue, {cuda::blocks_of(columns, sum_threads), sum_threads},
+                            total_kernel<S>, static_cast<S*>(sums) + first, partial, parts.count, columns,
+                            accumulate);
     });
   }
-  runtime::cuda::check_launch("column_sums");
 }
 
 }  // namespace ranvier::models

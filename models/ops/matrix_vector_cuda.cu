@@ -2,6 +2,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {
 namespace {
@@ -36,9 +37,10 @@ void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& sha
     using T = decltype(type);
     const auto run = [&](auto y_type) {
       using Y = decltype(y_type);
-      row_kernel<width()><<<cuda::blocks_of(shape.n, threads / 32), threads, 0, runtime::cuda::native(stream)>>>(
-          static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a), static_cast<const T*>(arrays.x),
-          static_cast<const T*>(arrays.bias), shape.n, shape.k);
+      runtime::cuda::launch("matrix_vector", runtime::cuda::native(stream),
+                            {cuda::blocks_of(shape.n, threads / 32), threads}, row_kernel<width(), T, Y>,
+                            static_cast<Y*>(arrays.y), static_cast<const T*>(arrays.a),
+                            static_cast<const T*>(arrays.x), static_cast<const T*>(arrays.bias), shape.n, shape.k);
     };
     if (arrays.y_dtype == runtime::DType::f32) {
       run(float{});
@@ -46,7 +48,6 @@ void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& sha
       run(type);  // the only other type that matrix_vector() lets through
     }
   });
-  runtime::cuda::check_launch("matrix_vector");
 }
 
 }  // namespace ranvier::models

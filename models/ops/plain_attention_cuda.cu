@@ -5,6 +5,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 #include <cfloat>
@@ -96,7 +97,7 @@ __device__ bool kept(const AttentionArrays& arrays, int b, int h, int i, int j) 
 /// A block has 32 queries of a head.
 template <int parts, typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays) {
-  extern __shared__ float memory[];
+  float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows q(memory, 0, D), k(memory, 1, D), v(memory, 2, D);
   const Place place;
@@ -158,7 +159,7 @@ __device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j,
 
 template <int parts, typename T>
 __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays arrays) {
-  extern __shared__ float memory[];
+  float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows q(memory, 0, D), d_out(memory, 1, D), k(memory, 2, D), v(memory, 3, D);
   const Place place;
@@ -202,7 +203,7 @@ __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays
 /// A block has 32 keys of a head; lanes are queries.
 template <int parts, typename T>
 __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays arrays) {
-  extern __shared__ float memory[];
+  float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows k(memory, 0, D), v(memory, 1, D), q(memory, 2, D), d_out(memory, 3, D);
   const Place place;
@@ -247,14 +248,13 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays a
 
 using Kernel = void (*)(AttentionArrays);
 
-void launch(cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int tiles, const char* name) {
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int tiles) {
   const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
   runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
                        "cudaFuncSetAttribute");
   const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
                   blocks_of(static_cast<std::size_t>(arrays.T), block));
-  kernel<<<grid, threads, static_cast<std::size_t>(shared_bytes), queue>>>(arrays);
-  runtime::cuda::check_launch(name);
+  runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
 }
 
 /// Calls f(parts, T) with the least number of parts of 32 channels, of those there are, that hold D.
@@ -275,14 +275,14 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 
 void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    launch(queue, forward_kernel<parts(), decltype(type)>, arrays, 3, "attention_forward");
+    launch("attention_forward", queue, forward_kernel<parts(), decltype(type)>, arrays, 3);
   });
 }
 
 void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    launch(queue, key_gradient_kernel<parts(), decltype(type)>, arrays, 4, "attention_backward of keys and values");
-    launch(queue, query_gradient_kernel<parts(), decltype(type)>, arrays, 4, "attention_backward of queries");
+    launch("attention_backward of keys and values", queue, key_gradient_kernel<parts(), decltype(type)>, arrays, 4);
+    launch("attention_backward of queries", queue, query_gradient_kernel<parts(), decltype(type)>, arrays, 4);
   });
 }
 

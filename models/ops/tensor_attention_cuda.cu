@@ -7,6 +7,7 @@
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/tensor_tile.cuh"
 #include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -15,13 +16,6 @@ namespace ranvier::models::cuda {
 namespace {
 
 constexpr float ln_2 = 0.69314718f;
-
-/// 2^x, within 2 units; 0 below -126.
-__device__ float power(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
 
 /// Which block of rows this is: those with most to do first.
 __device__ int block_from_the_end() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
@@ -85,8 +79,7 @@ template <typename T, int columns, bool drops>
 __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kernel(const AttentionArrays arrays) {
   using F = Forward<T, columns>;
   constexpr int tall = F::tall, key_tiles = F::keys / 8;
-  extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<typename F::Shared*>(memory);
+  auto& shared = *runtime::cuda::block_memory<typename F::Shared>();
 
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int i0 = block_from_the_end() * F::queries;
@@ -142,14 +135,14 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
           max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
           max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
           max = fmaxf(maxima[t][half], max * scale);  // finite: key 0 is in the first tile, and every query's
-          const float kept = power(maxima[t][half] - max);
+          const float kept = power_of_2(maxima[t][half] - max);
           maxima[t][half] = max;
           float total = 0;
 #pragma unroll
           for (int n = 0; n < key_tiles; ++n)
 #pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; ++e) {
-              weights[t][n][e] = power(fmaf(weights[t][n][e], scale, -max));
+              weights[t][n][e] = power_of_2(fmaf(weights[t][n][e], scale, -max));
               total += weights[t][n][e];
             }
           totals[t][half] = fmaf(totals[t][half], kept, total);
@@ -199,7 +192,7 @@ struct Slopes {
 
   __device__ void apply(float& score, float& gradient, float logsumexp, float delta, bool visible,
                         bool kept) const {
-    const float weight = power(fmaf(score, score_scale, -logsumexp));
+    const float weight = power_of_2(fmaf(score, score_scale, -logsumexp));
     const float slope = weight * ((kept ? gradient * dropout_scale : 0.0f) - delta);
     gradient = visible ? slope : 0.0f;  // a choice, not a factor: what is not visible may be no number
     score = visible && kept ? weight : 0.0f;
@@ -222,8 +215,7 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
     query_gradient_kernel(const AttentionArrays arrays) {
   using G = QueryGradient<T, columns>;
   constexpr int key_tiles = G::keys / 8;
-  extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<typename G::Shared*>(memory);
+  auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
 
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int i0 = block_from_the_end() * G::queries;
@@ -304,8 +296,7 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
     key_gradient_kernel(const AttentionArrays arrays) {
   using G = KeyGradient<T, columns>;
   constexpr int query_tiles = G::queries / 8;
-  extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<typename G::Shared*>(memory);
+  auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
 
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int j0 = static_cast<int>(blockIdx.y) * G::keys;  // the first keys have the most queries
@@ -380,16 +371,15 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
 using Kernel = void (*)(AttentionArrays);
 
 /// A row of blocks for each head of each sample, a column for so many rows of T.
-void launch(cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows, int threads,
-            std::size_t shared_bytes, const char* name) {
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows, int threads,
+            std::size_t shared_bytes) {
   // Asked for again at every launch: it is a setting of the GPU that is current.
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
       "cudaFuncSetAttribute");
   const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
                   blocks_of(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
-  kernel<<<grid, static_cast<unsigned>(threads), shared_bytes, queue>>>(arrays);
-  runtime::cuda::check_launch(name);
+  runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
 }
 
 /// Calls f(T, columns) with columns as integral_constant, the least that hold D.
@@ -414,10 +404,10 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
   dispatch(dtype, arrays.D, [&](auto type, auto columns) {
     using F = Forward<decltype(type), columns()>;
-    launch(queue,
+    launch("attention_forward", queue,
            arrays.dropout.on ? forward_kernel<decltype(type), columns(), true>
                              : forward_kernel<decltype(type), columns(), false>,
-           arrays, F::queries, F::threads, sizeof(typename F::Shared), "attention_forward");
+           arrays, F::queries, F::threads, sizeof(typename F::Shared));
   });
 }
 
@@ -425,14 +415,14 @@ void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const A
   dispatch(dtype, arrays.D, [&](auto type, auto columns) {
     using Q = QueryGradient<decltype(type), columns()>;
     using K = KeyGradient<decltype(type), columns()>;
-    launch(queue,
+    launch("attention_backward of keys and values", queue,
            arrays.dropout.on ? key_gradient_kernel<decltype(type), columns(), true>
                              : key_gradient_kernel<decltype(type), columns(), false>,
-           arrays, K::keys, K::threads, sizeof(typename K::Shared), "attention_backward of keys and values");
-    launch(queue,
+           arrays, K::keys, K::threads, sizeof(typename K::Shared));
+    launch("attention_backward of queries", queue,
            arrays.dropout.on ? query_gradient_kernel<decltype(type), columns(), true>
                              : query_gradient_kernel<decltype(type), columns(), false>,
-           arrays, Q::queries, Q::threads, sizeof(typename Q::Shared), "attention_backward of queries");
+           arrays, Q::queries, Q::threads, sizeof(typename Q::Shared));
   });
 }
 

@@ -90,11 +90,10 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, std::span<const De
     const std::size_t blocks = std::min((packs.total + threads - 1) / threads, most_blocks);
     cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
-        step_packs<decltype(gradient_type), decltype(working_type)>
-            <<<static_cast<unsigned>(blocks), threads, 0, queue>>>(arrays, packs, constants, packed);
+        cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},
+                     step_packs<decltype(gradient_type), decltype(working_type)>, arrays, packs, constants, packed);
       });
     });
-    cuda::check_launch("adamw");
   }
 }
 

@@ -169,15 +169,14 @@ void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DTyp
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    block_squares<<<static_cast<unsigned>(std::min(wanted, most)), squares_threads, 0, queue>>>(
-        sums, static_cast<const T*>(from), n, blocks, cuda::aligned(from, 2 * sizeof(T)));
+    cuda::launch("sums_of_squares", queue, {static_cast<unsigned>(std::min(wanted, most)), squares_threads},
+                 block_squares<T>, sums, static_cast<const T*>(from), n, blocks,
+                 cuda::aligned(from, 2 * sizeof(T)));
   });
-  cuda::check_launch("sums_of_squares");
 }
 
 void sum_cuda(StreamView stream, double* total, const float* from, std::size_t n) {
-  sum_in_order<<<1, sum_threads, 0, cuda::native(stream)>>>(total, from, n);
-  cuda::check_launch("sum");
+  cuda::launch("sum", cuda::native(stream), {1, sum_threads}, sum_in_order, total, from, n);
 }
 
 }  // namespace ranvier::runtime

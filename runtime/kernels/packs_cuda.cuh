@@ -5,6 +5,7 @@
 
 #include "runtime/cuda_native.hpp"
 #include "runtime/dtype.hpp"
+#include "runtime/kernels/launch.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -136,8 +137,8 @@ void launch_elementwise(StreamView stream, const Operation& operation, std::size
   const std::size_t items = packed ? ceil_divide(n, Operation::width) : n;
   const std::size_t blocks = ceil_divide(items, elementwise_threads);
   const auto most = static_cast<std::size_t>(properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
-  elementwise<<<static_cast<unsigned>(std::min(blocks, most)), elementwise_threads, 0, queue>>>(operation, n, packed);
-  check_launch(name);
+  launch(name, queue, {static_cast<unsigned>(std::min(blocks, most)), elementwise_threads}, elementwise<Operation>,
+         operation, n, packed);
 }
 
 }  // namespace ranvier::runtime::cuda

@@ -1,0 +1,237 @@
+// cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp.
+#include "models/ops/cublas_lt_cuda.hpp"
+#include "runtime/error.hpp"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace ranvier::models::cuda {
+namespace {
+
+struct Matrix {
+  cudaDataType type;
+  std::uint64_t rows, columns;
+  std::int64_t stride;  // from one column to the next
+};
+
+struct Product {
+  std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  std::int32_t bias_type = -1;
+  void* aux = nullptr;
+  std::int64_t aux_stride = 0;
+};
+
+template <typename Opaque, typename T>
+T& behind(Opaque opaque) {
+  return *reinterpret_cast<T*>(opaque);
+}
+Matrix& matrix(cublasLtMatrixLayout_t layout) { return behind<cublasLtMatrixLayout_t, Matrix>(layout); }
+Product& product(cublasLtMatmulDesc_t description) { return behind<cublasLtMatmulDesc_t, Product>(description); }
+
+template <typename T>
+cublasStatus_t assign(T& to, const void* from, std::size_t bytes) {
+  if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&to, from, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+float load(const void* array, int type, std::size_t i) {
+  if (type == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16*>(array)[i]);
+  if (type == CUDA_R_16F) return __half2float(static_cast<const __half*>(array)[i]);
+  return static_cast<const float*>(array)[i];
+}
+void store(void* array, int type, std::size_t i, float value) {
+  if (type == CUDA_R_16BF) {
+    static_cast<__nv_bfloat16*>(array)[i] = __float2bfloat16_rn(value);
+  } else if (type == CUDA_R_16F) {
+    static_cast<__half*>(array)[i] = __float2half_rn(value);
+  } else {
+    static_cast<float*>(array)[i] = value;
+  }
+}
+
+constexpr double root_2_over_pi = 0.79788456080286535588;
+double inner(double x) { return root_2_over_pi * (x + 0.044715 * x * x * x); }
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(inner(x))); }
+double gelu_slope(double x) {
+  const double t = std::tanh(inner(x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root_2_over_pi * (1 + 3 * 0.044715 * x * x);
+}
+
+bool adds_bias(std::uint32_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+bool has_aux(std::uint32_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+         epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/// What a call may not ask for.
+bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
+  const bool ta = p.transpose_a == CUBLAS_OP_T, tb = p.transpose_b == CUBLAS_OP_T;
+  const std::uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
+  const std::uint64_t k_of_b = tb ? b.columns : b.rows, n = tb ? b.rows : b.columns;
+  const auto is_strided = [](const Matrix& x) { return x.stride >= static_cast<std::int64_t>(x.rows); };
+  if (k != k_of_b || d.rows != m || d.columns != n || a.type != b.type) return false;
+  if (!is_strided(a) || !is_strided(b) || !is_strided(d)) return false;
+  if ((adds_bias(p.epilogue) || p.epilogue == CUBLASLT_EPILOGUE_BGRADA) && (p.bias == nullptr || p.bias_type != d.type))
+    return false;
+  if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA && ta) return false;
+  return !has_aux(p.epilogue) || (p.aux != nullptr && p.aux_stride % 8 == 0 && p.aux_stride >= d.stride);
+}
+
+cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha, const void* a_array,
+                        cublasLtMatrixLayout_t a_layout, const void* b_array, cublasLtMatrixLayout_t b_layout,
+                        const void* beta, const void* c_array, cublasLtMatrixLayout_t c_layout, void* d_array,
+                        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                        cudaStream_t) {
+  const Product& p = product(description);
+  const Matrix &a = matrix(a_layout), &b = matrix(b_layout), &c = matrix(c_layout), &d = matrix(d_layout);
+  if (!fits(p, a, b, d) || c.rows != d.rows || c.columns != d.columns) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool ta = p.transpose_a == CUBLAS_OP_T, tb = p.transpose_b == CUBLAS_OP_T;
+  const auto at = [](const Matrix& x, std::size_t row, std::size_t column) {
+    return column * static_cast<std::size_t>(x.stride) + row;
+  };
+  const auto of_a = [&](std::size_t i, std::size_t k) { return load(a_array, a.type, ta ? at(a, k, i) : at(a, i, k)); };
+  const std::size_t depth = ta ? a.rows : a.columns;
+  const float factor = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
+  for (std::size_t i = 0; i < d.rows; ++i) {
+    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
+      double sum = 0;
+      for (std::size_t k = 0; k < depth; ++k) sum += static_cast<double>(of_a(i, k));
+      store(p.bias, p.bias_type, i, static_cast<float>(sum));
+    }
+    for (std::size_t j = 0; j < d.columns; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < depth; ++k) {
+        const float right = load(b_array, b.type, tb ? at(b, j, k) : at(b, k, j));
+        sum += static_cast<double>(of_a(i, k)) * static_cast<double>(right);
+      }
+      sum *= static_cast<double>(factor);
+      if (old != 0) sum += static_cast<double>(old) * static_cast<double>(load(c_array, c.type, at(c, i, j)));
+      if (adds_bias(p.epilogue)) sum += static_cast<double>(load(p.bias, p.bias_type, i));
+      const std::size_t of_aux = j * static_cast<std::size_t>(p.aux_stride) + i;
+      if (p.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        sum *= gelu_slope(static_cast<double>(load(p.aux, d.type, of_aux)));
+      } else if (has_aux(p.epilogue)) {
+        store(p.aux, d.type, of_aux, static_cast<float>(sum));
+        sum = gelu(sum);
+      }
+      store(d_array, d.type, at(d, i, j), static_cast<float>(sum));
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t set_attribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute,
+                             const void* from, std::size_t bytes) {
+  Product& p = product(description);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return assign(p.transpose_a, from, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return assign(p.transpose_b, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return assign(p.epilogue, from, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return assign(p.bias, from, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return assign(p.bias_type, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return assign(p.aux, from, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return assign(p.aux_stride, from, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+cublasStatus_t set_preference(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t attribute, const void*,
+                              std::size_t bytes) {
+  const std::size_t expected = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4;
+  return bytes == expected ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/// Two algorithms, which differ in their first word.
+cublasStatus_t answer(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                      cublasLtMatmulPreference_t, int most, cublasLtMatmulHeuristicResult_t* results, int* count) {
+  *count = 0;
+  if (!fits(product(description), matrix(a), matrix(b), matrix(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (; *count < std::min(most, 2); ++*count) {
+    results[*count] = {};
+    results[*count].algo.data[0] = static_cast<std::uint64_t>(*count) + 1;
+    results[*count].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
+                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                               const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  *result = {};
+  const bool known = algorithm->data[0] == 1 || algorithm->data[0] == 2;
+  return known && fits(product(description), matrix(a), matrix(b), matrix(d)) ? CUBLAS_STATUS_SUCCESS
+                                                                              : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+template <typename Opaque>
+cublasStatus_t forget(Opaque) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+const CublasLt& cublas_lt() {
+  static const CublasLt functions{
+      .matmul_preference_create = [](cublasLtMatmulPreference_t* made) {
+        static int one;
+        *made = reinterpret_cast<cublasLtMatmulPreference_t>(&one);
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .matmul_preference_destroy = forget<cublasLtMatmulPreference_t>,
+      .matmul_preference_set_attribute = set_preference,
+      .matmul_algo_get_heuristic = answer,
+      .matmul_desc_create = [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
+        if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+        *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .matmul_desc_destroy = [](cublasLtMatmulDesc_t description) {
+        delete &product(description);
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .matmul_desc_set_attribute = set_attribute,
+      .matrix_layout_create = [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
+                                 std::uint64_t columns, std::int64_t stride) {
+        *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, columns, stride});
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .matrix_layout_destroy = [](cublasLtMatrixLayout_t layout) {
+        delete &matrix(layout);
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .get_status_string = [](cublasStatus_t) { return "refused by the emulated cuBLASLt"; },
+      .create = [](cublasLtHandle_t* made) {
+        static int one;
+        *made = reinterpret_cast<cublasLtHandle_t>(&one);
+        return CUBLAS_STATUS_SUCCESS;
+      },
+      .matmul = multiply,
+      .matmul_algo_check = check_algorithm,
+      .get_version = [] { return std::size_t{1}; },
+  };
+  return functions;
+}
+
+void check(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(ErrorCode::device, "{}: refused by the emulated cuBLASLt", call);
+}
+
+}  // namespace ranvier::models::cuda

@@ -1,0 +1,119 @@
+// The part of CUDA's runtime that device_cuda.cpp and the operations call, over memory of the host: one GPU whose work
+// is over when the call returns. The linker takes these before the static library's.
+#include <cuda_runtime_api.h>
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+namespace {
+
+constexpr std::size_t memory_bytes = std::size_t{1} << 34;
+constexpr std::size_t page_bytes = 4096, guard_bytes = 4096;
+constexpr unsigned char guard = 0xa5;
+
+/// Of what is taken.
+struct Sizes {
+  std::mutex mutex;
+  std::unordered_map<void*, std::size_t> of;
+};
+Sizes& sizes() {
+  static auto* all = new Sizes;  // buffers of static lifetime come back after any destructor
+  return *all;
+}
+
+cudaError_t take(void** place, std::size_t bytes) {
+  if (bytes > memory_bytes) return cudaErrorMemoryAllocation;
+  const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  *place = std::aligned_alloc(page_bytes, whole);
+  if (*place == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(static_cast<char*>(*place) + bytes, guard, guard_bytes);
+  const std::lock_guard lock(sizes().mutex);
+  sizes().of[*place] = bytes;
+  return cudaSuccess;
+}
+
+/// What a kernel wrote behind an array shows here.
+cudaError_t give_back(void* place) {
+  if (place == nullptr) return cudaSuccess;
+  const std::lock_guard lock(sizes().mutex);
+  const auto found = sizes().of.find(place);
+  if (found == sizes().of.end()) return cudaErrorInvalidValue;
+  const auto* behind = static_cast<const unsigned char*>(place) + found->second;
+  for (std::size_t i = 0; i < guard_bytes; ++i) {
+    if (behind[i] == guard) continue;
+    std::fputs(fmt::format("byte {} behind an array of {} bytes was written\n", i, found->second).c_str(), stderr);
+    std::abort();
+  }
+  sizes().of.erase(found);
+  std::free(place);
+  return cudaSuccess;
+}
+
+using Clock = std::chrono::steady_clock;
+Clock::time_point& recorded(cudaEvent_t event) { return *reinterpret_cast<Clock::time_point*>(event); }
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDevice(int* ordinal) { return *ordinal = 0, cudaSuccess; }
+cudaError_t cudaSetDevice(int ordinal) { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "emulated");
+  properties->major = 8;
+  properties->multiProcessorCount = 3;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t) { return "an error of the emulated GPU"; }
+const char* cudaGetErrorString(cudaError_t) { return "an error of the emulated GPU"; }
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return *free = *total = memory_bytes, cudaSuccess;
+}
+cudaError_t cudaMalloc(void** place, std::size_t bytes) { return take(place, bytes); }
+cudaError_t cudaFree(void* place) { return give_back(place); }
+cudaError_t cudaHostAlloc(void** place, std::size_t bytes, unsigned) { return take(place, bytes); }
+cudaError_t cudaFreeHost(void* place) { return give_back(place); }
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return std::memset(to, value, bytes), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  return std::memmove(to, from, bytes), cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  return *lowest = 0, *highest = -1, cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  *stream = reinterpret_cast<cudaStream_t>(new char);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete reinterpret_cast<char*>(stream), cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new Clock::time_point);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &recorded(event), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) { return recorded(event) = Clock::now(), cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = std::chrono::duration<float, std::milli>(recorded(end) - recorded(begin)).count();
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+}

@@ -1,0 +1,233 @@
+#include "tests/emulation/machine.hpp"
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ranvier::emulation {
+
+uint3 thread_index, block_index;
+dim3 block_size, grid_size;
+
+namespace {
+
+namespace context = boost::context;
+
+enum class State { ready, awaits_warp, awaits_block, over };
+
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
+struct Thread {
+  context::fiber fiber;
+  State state = State::ready;
+  uint3 index{};
+  bool second_turn = false;
+  std::vector<Copy> copies;               // that are under way
+  std::vector<std::size_t> group_ends;    // in `copies`; what comes after the last one is an open group
+};
+
+/// Two turns: a lane may write its next value while others still read the ones before.
+struct Warp {
+  alignas(16) std::byte values[2][lanes][most_exchanged_bytes];
+  Exchanged places[2];
+};
+
+/// Stacks of fibers that are over serve the next ones.
+class Stacks {
+ public:
+  context::stack_context take() {
+    if (free_.empty()) return source_.allocate();
+    const context::stack_context stack = free_.back();
+    free_.pop_back();
+    return stack;
+  }
+  void give(const context::stack_context& stack) { free_.push_back(stack); }
+
+ private:
+  context::fixedsize_stack source_{128 << 10};
+  std::vector<context::stack_context> free_;  // kept until the program ends
+};
+Stacks stacks;
+struct PooledStack {
+  static context::stack_context allocate() { return stacks.take(); }
+  static void deallocate(context::stack_context& stack) { stacks.give(stack); }
+};
+
+const char* kernel_name = "";
+const std::function<void()>* body = nullptr;
+std::vector<Thread> threads;
+std::vector<Warp> warps;
+std::size_t current = 0;          // of `threads`
+context::fiber* scheduler = nullptr;
+std::vector<std::byte> shared;
+std::uint32_t chance = 1;
+
+constexpr std::size_t shared_alignment = 128;
+
+/// Where a GPU promises nothing.
+std::uint32_t next_chance() {
+  chance = chance * 1664525u + 1013904223u;
+  return chance >> 16;
+}
+
+void perform(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  std::fputs(fmt::format("emulated kernel {}, block ({}, {}, {}): {}\n", kernel_name, block_index.x, block_index.y,
+                         block_index.z, what).c_str(), stderr);
+  std::abort();
+}
+
+void suspend(State state) {
+  threads[current].state = state;
+  *scheduler = std::move(*scheduler).resume();
+}
+
+void begin(Thread& thread) {
+  thread.state = State::ready;
+  thread.copies.clear();
+  thread.group_ends.clear();
+  thread.fiber = context::fiber(std::allocator_arg, PooledStack{}, [](context::fiber&& from) {
+    scheduler = &from;
+    (*body)();
+    threads[current].state = State::over;
+    return std::move(*scheduler);
+  });
+}
+
+/// The warp's fibers run until all are over or at the block's barrier; returns how many came to their end.
+int run_warp(std::size_t first, std::size_t end) {
+  int ended = 0;
+  for (;;) {
+    bool exchanging = false, elsewhere = false;
+    for (std::size_t t = first; t < end; ++t) {
+      Thread& thread = threads[t];
+      if (thread.state == State::ready) {
+        current = t;
+        thread_index = thread.index;
+        thread.fiber = std::move(thread.fiber).resume();
+        if (thread.state == State::over) ++ended;
+      }
+      (thread.state == State::awaits_warp ? exchanging : elsewhere) = true;
+    }
+    if (!exchanging) return ended;
+    if (elsewhere) refuse(fmt::format("lanes of warp {} exchange values that others do not come to", first / lanes));
+    for (std::size_t t = first; t < end; ++t) threads[t].state = State::ready;
+  }
+}
+
+void run_block(std::size_t count) {
+  for (std::size_t t = 0; t < count; ++t) {
+    threads[t].index = {static_cast<unsigned>(t % block_size.x), static_cast<unsigned>(t / block_size.x % block_size.y),
+                        static_cast<unsigned>(t / block_size.x / block_size.y)};
+    begin(threads[t]);
+  }
+  const std::size_t warp_count = warps.size();
+  std::size_t ended = 0;
+  while (ended < count) {
+    const std::size_t first = next_chance() % warp_count;
+    for (std::size_t w = 0; w < warp_count; ++w) {
+      const std::size_t begin = (first + w) % warp_count * lanes;
+      ended += static_cast<std::size_t>(run_warp(begin, std::min(count, begin + lanes)));
+    }
+    // A thread that is over counts as one that is at the barrier, as on GPUs.
+    for (std::size_t t = 0; t < count; ++t) {
+      if (threads[t].state == State::awaits_block) threads[t].state = State::ready;
+    }
+  }
+}
+
+}  // namespace
+
+int lane() { return static_cast<int>(current % lanes); }
+
+void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel) {
+  kernel_name = name;
+  body = &kernel;
+  block_index = {};
+  block_size = block;
+  grid_size = grid;
+  const std::size_t count = std::size_t{block.x} * block.y * block.z;
+  constexpr unsigned most_across = 65535;
+  if (count < 1 || count > 1024 || grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > most_across ||
+      grid.z > most_across || shared_bytes > (std::size_t{227} << 10)) {
+    refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} threads with {} bytes of shared memory", grid.x, grid.y,
+                       grid.z, count, shared_bytes));
+  }
+  if (threads.size() < count) threads.resize(count);
+  warps.resize((count + lanes - 1) / lanes);
+  for (Warp& warp : warps) {
+    for (std::size_t turn = 0; turn < 2; ++turn) {
+      for (std::size_t l = 0; l < lanes; ++l) warp.places[turn][l] = warp.values[turn][l];
+    }
+  }
+  for (block_index.z = 0; block_index.z < grid.z; ++block_index.z) {
+    for (block_index.y = 0; block_index.y < grid.y; ++block_index.y) {
+      for (block_index.x = 0; block_index.x < grid.x; ++block_index.x) {
+        shared.assign(shared_bytes + shared_alignment, std::byte{0xff});
+        run_block(count);
+      }
+    }
+  }
+}
+
+void synchronize_block() { suspend(State::awaits_block); }
+
+std::byte* block_memory() {
+  void* place = shared.data();
+  std::size_t bytes = shared.size();
+  return static_cast<std::byte*>(std::align(shared_alignment, bytes - shared_alignment, place, bytes));
+}
+
+const Exchanged& exchange(const void* value, std::size_t bytes) {
+  Thread& thread = threads[current];
+  Warp& warp = warps[current / lanes];
+  const std::size_t turn = thread.second_turn ? 1 : 0;
+  thread.second_turn = !thread.second_turn;
+  std::memcpy(warp.values[turn][current % lanes], value, bytes);
+  suspend(State::awaits_warp);
+  return warp.places[turn];
+}
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(to) % bytes != 0 || reinterpret_cast<std::uintptr_t>(from) % bytes != 0) {
+    refuse(fmt::format("a copy of {} bytes is not aligned to them", bytes));
+  }
+  const Copy copy{to, from, bytes};
+  if (next_chance() % 2 == 0) return perform(copy);
+  threads[current].copies.push_back(copy);
+}
+
+void end_copy_group() { threads[current].group_ends.push_back(threads[current].copies.size()); }
+
+void wait_for_copies(int groups) {
+  std::vector<Copy>& copies = threads[current].copies;
+  std::vector<std::size_t>& ends = threads[current].group_ends;
+  if (ends.size() <= static_cast<std::size_t>(groups)) return;
+  const auto over = ends.end() - groups;
+  const auto count = static_cast<std::ptrdiff_t>(*(over - 1));
+  std::for_each(copies.begin(), copies.begin() + count, perform);
+  copies.erase(copies.begin(), copies.begin() + count);
+  ends.erase(ends.begin(), over);
+  for (std::size_t& end : ends) end -= static_cast<std::size_t>(count);
+}
+
+}  // namespace ranvier::emulation

@@ -1,0 +1,76 @@
+// In place of the real one: what PTX's manual says of each instruction, lane by lane.
+#pragma once
+
+#include "models/ops/cuda_vector.cuh"
+#include "tests/emulation/machine.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace ranvier::models::cuda {
+
+using Sums = float[4];
+using Left = std::uint32_t[4];
+
+template <typename T>
+float element_of(std::uint32_t pair, int which) {
+  return to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pair >> (16 * which))));
+}
+
+/// mma.m16n8k16: element (row, k) of the left operand is in lane 4 (row % 8) + k % 8 / 2, in its pair
+/// row / 8 + 2 (k / 8); element (k, column) of the right one in lane 4 column + k % 8 / 2, in its pair k / 8.
+template <typename T>
+void multiply_add(Sums& sums, const Left& left, std::uint32_t b0, std::uint32_t b1) {
+  const std::uint32_t own[] = {left[0], left[1], left[2], left[3], b0, b1};
+  const auto& all = emulation::exchange(own, sizeof own);
+  const int lane = emulation::lane(), g = lane / 4, c = lane % 4;
+  const auto pairs = [&](int of_lane) {
+    return static_cast<const std::uint32_t*>(all[static_cast<std::size_t>(of_lane)]);
+  };
+  for (int e = 0; e < 4; ++e) {
+    const int row = g + 8 * (e / 2), column = 2 * c + e % 2;
+    for (int k = 0; k < 16; ++k) {
+      const float a = element_of<T>(pairs(row % 8 * 4 + k % 8 / 2)[row / 8 + 2 * (k / 8)], k % 2);
+      const float b = element_of<T>(pairs(column * 4 + k % 8 / 2)[4 + k / 8], k % 2);
+      sums[e] += a * b;
+    }
+  }
+}
+
+/// ldmatrix.x4: lane 8 m + r says where row r of matrix m is; `element` of (row, column) of each goes to the lanes.
+template <typename Element>
+void load_four(std::uint32_t (&to)[4], const void* row, const Element& element) {
+  const auto& all = emulation::exchange(&row, sizeof row);
+  const int lane = emulation::lane();
+  for (int m = 0; m < 4; ++m) {
+    const auto at = [&](int r, int column) -> std::uint32_t {
+      const void* place;
+      std::memcpy(&place, all[static_cast<std::size_t>(8 * m + r)], sizeof place);
+      std::uint16_t bits;
+      std::memcpy(&bits, static_cast<const std::byte*>(place) + 2 * column, sizeof bits);
+      return bits;
+    };
+    to[m] = element(at, lane / 4, 2 * (lane % 4)) | element(at, lane / 4, 2 * (lane % 4) + 1) << 16;
+  }
+}
+inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
+  load_four(to, row, [](const auto& at, int r, int column) { return at(r, column); });
+}
+inline void load_matrices_transposed(std::uint32_t (&to)[4], const void* row) {
+  load_four(to, row, [](const auto& at, int r, int column) { return at(column, r); });
+}
+
+inline float power_of_2(float x) { return x < -126.0f ? 0.0f : std::exp2(x); }
+
+inline void copy_ahead(void* to, const void* from, bool zeros) {
+  emulation::copy_later(to, zeros ? nullptr : from, 16);
+}
+inline void end_group() { emulation::end_copy_group(); }
+template <int groups>
+void wait_for_groups() {
+  emulation::wait_for_copies(groups);
+}
+
+}  // namespace ranvier::models::cuda

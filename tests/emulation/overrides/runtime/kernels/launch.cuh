@@ -1,0 +1,23 @@
+// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns.
+#pragma once
+
+#include "tests/emulation/machine.hpp"
+
+namespace ranvier::runtime::cuda {
+
+struct Grid {
+  dim3 blocks, threads;
+  std::size_t shared_bytes = 0;
+};
+
+template <typename... Parameters, typename... Arguments>
+void launch(const char* name, cudaStream_t, const Grid& grid, void (*kernel)(Parameters...), Arguments... arguments) {
+  emulation::launch(name, grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(arguments...); });
+}
+
+template <typename T>
+T* block_memory() {
+  return reinterpret_cast<T*>(emulation::block_memory());
+}
+
+}  // namespace ranvier::runtime::cuda
