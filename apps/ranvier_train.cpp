@@ -6,11 +6,27 @@
 #include "models/weights/gpt_config.hpp"
 
 #include <algorithm>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
 using namespace ranvier;
+
+/// Of the first tokens that are evaluated.
+double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleSource& validation) {
+  constexpr std::int64_t most_tokens = 1 << 20;
+  const std::int64_t length = validation.losses_per_sample();
+  const auto count = std::clamp<std::int64_t>(most_tokens / length, 1, validation.samples());
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * length));
+  validation.read_targets(0, static_cast<int>(count), reinterpret_cast<std::byte*>(tokens.data()));
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    if (token < tokenizer.size()) tokenizer.decode(token, text);
+  }
+  return static_cast<double>(text.size()) / static_cast<double>(tokens.size());
+}
 
 apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt;
@@ -49,6 +65,8 @@ apps::Job make_job(const apps::TrainOptions& options) {
   if (!options.data.hellaswag.empty())
     job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
   job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
+  if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
+    job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);
   return job;
 }
 

@@ -2,6 +2,7 @@
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
+#include "tests/models/small_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -351,6 +352,23 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   CHECK(lines[2].find("hellaswag_accuracy") == std::string::npos);
   CHECK(lines[3].find(R"("hellaswag_accuracy":)") != std::string::npos);
   CHECK(lines[3].find(R"("sample":"\"node\" )") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by the byte and texts are written") {
+  const SmallTokenizer small;
+  std::vector<std::uint16_t> tokens;
+  for (int i = 0; i < 800; ++i) {
+    for (const std::int32_t token : small.encoded("the world ")) tokens.push_back(static_cast<std::uint16_t>(token));
+  }
+  const std::string data = folder.write("tokens.bin", token_file(tokens)).string();
+  const std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
+  const Outcome outcome = run(2, small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4",
+                                                  "--sample-every", "4", "--sample-prompt", "the world"}),
+                              20s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.output.find(" a byte\n") != std::string::npos);
+  CHECK(outcome.output.find("step 4/4  sample:\nthe world") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
