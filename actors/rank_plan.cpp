@@ -56,7 +56,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
   staged("inputs and their gradients, staged", stage.input_bytes(samples),
          stage.first() ? slots : slots + static_cast<std::size_t>(stage.gradient_buffers()));
   if (!stage.last()) staged("outputs and their gradients, staged", stage.output_bytes(samples), 2 * slots);
-  // Each chunk of a collective is sent from one buffer and arrives in another.
+  // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<collectives::TeamKind>(k);

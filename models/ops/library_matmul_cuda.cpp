@@ -374,6 +374,7 @@ std::vector<std::byte> measure_products(runtime::StreamView stream, const std::f
     work();
     stream.synchronize();
   }
+  cuda::release_stream_workspace(stream);
   std::vector<std::byte> choices;
   append(choices, cublas_lt().get_version());
   for (const auto& [product, plan] : library.plans) append(choices, Choice{product, plan->possible(), plan->algorithm()});

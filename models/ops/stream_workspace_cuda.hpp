@@ -1,6 +1,6 @@
 // Memory of a GPU that work on one stream may use between its start and its end: cuBLASLt's scratch, partial sums.
-// Made at a stream's first use of it, kept until the process ends (the device's budget leaves room for it), and the
-// same for a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
+// Made at a stream's first use of it and kept until the process ends (the device's budget leaves room for it), also for
+// a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
 #pragma once
 
 #include "runtime/stream.hpp"
@@ -17,5 +17,8 @@ inline constexpr std::size_t stream_sums_floats = std::size_t{1} << 18;       //
 
 /// [stream_sums_floats] that are no part of it: sums which come out of a product that uses all of it.
 [[nodiscard]] float* stream_sums(runtime::StreamView stream);
+
+/// Frees the workspace of a stream that is not used again, whose work is done.
+void release_stream_workspace(runtime::StreamView stream);
 
 }  // namespace ranvier::models::cuda

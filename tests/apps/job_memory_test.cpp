@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 
 #include <numeric>
+#include <optional>
+#include <utility>
 
 using namespace ranvier;
 using apps::job_bytes;
@@ -88,4 +90,29 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   CAPTURE(table);
   CHECK(table.find("memory of all 48 ranks") != std::string::npos);
   CHECK(table.find("4 with optimizer states off the device") != std::string::npos);
+}
+
+TEST_CASE("what computing on a GPU takes beside the plan's arrays is planned with them, staged messages included") {
+  const models::GptOptions gpt{.layers = 4, .hidden = 64, .heads = 2, .vocab_size = 100, .sequence_length = 32};
+  const models::Architecture architecture = models::make_gpt(gpt);
+  actors::TrainerOptions options;
+  options.grid = {2, 2};
+  options.batch_size = 16;
+  options.microbatch_size = 2;
+  const auto planned = [&](std::optional<actors::TrainerOptions::GpuMemory> gpu, int rank) {
+    options.gpu = gpu;
+    const runtime::MemoryPlan memory = actors::plan_rank(architecture, {128, 128}, options, rank).memory;
+    return std::pair(memory.bytes(runtime::MemorySpace::device), memory.bytes(runtime::MemorySpace::pinned));
+  };
+  for (const int rank : {0, 2}) {
+    const auto [device, pinned] = planned(std::nullopt, rank);
+    const auto [direct_device, direct_pinned] = planned({{.scratch_bytes = 1 << 20, .staged = false}}, rank);
+    const auto [staged_device, staged_pinned] = planned({{.scratch_bytes = 1 << 20, .staged = true}}, rank);
+    CHECK(direct_device == device + (1 << 20));
+    CHECK(direct_pinned == pinned);
+    CHECK(staged_device == direct_device);
+    // Two slots of 2 · 32 · 64 numbers, there and back; of the column and of the group four chunks of 1 MiB each way.
+    CHECK(staged_pinned >= pinned + 4 * 2 * 32 * 64 * sizeof(float) + (16 << 20));
+    CHECK(staged_pinned < pinned + (17 << 20));
+  }
 }

@@ -7,9 +7,11 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
+#include "models/ops/fused_matmul.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/product_choice.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -172,6 +174,28 @@ class Bench {
     product("fc backward of weight", {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, DType::f32, false, true);
     product("projection backward of weight", {.m = C, .n = C, .k = N, .transpose_a = true}, DType::f32, false,
             true);
+
+    // As training does them: chosen by measurement, one after the other before.
+    const Buffer y = values(4 * N * C, dtype_), sums = values(4 * C, DType::f32);
+    const double flops = 8.0 * static_cast<double>(N * C * C);
+    const auto fused = [&](const char* name, const std::function<void()>& work) {
+      flops_case(model, fmt::format("{}, apart", name), flops, work);
+      (void)measure_products(*stream_, work);
+      flops_case(model, fmt::format("{}, as measured", name), flops, work);
+    };
+    const MatmulArrays plain{.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_};
+    MatmulArrays biased = plain, gradient = plain;
+    biased.bias = bias.data();
+    gradient.c_dtype = DType::f32;
+    gradient.accumulate = true;
+    fused("fc forward with GELU", [&] { matmul_gelu(*stream_, {N, 4 * C, C}, biased, y.data()); });
+    fused("mlp projection forward with addend", [&] { matmul_add(*stream_, {N, C, 4 * C}, biased, y.data()); });
+    fused("mlp projection backward of input with GELU's gradient", [&] {
+      matmul_gelu_backward(*stream_, {.m = N, .n = 4 * C, .k = C, .transpose_b = true}, plain, y.data());
+    });
+    fused("fc backward of weight and bias", [&] {
+      matmul_column_sums(*stream_, {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, gradient, sums.data());
+    });
   }
 
   void time_attention(const Model& model) {
