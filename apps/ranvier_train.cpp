@@ -34,6 +34,13 @@ apps::Job make_job(const apps::TrainOptions& options) {
   const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
   apps::Job job{
       .architecture = models::make_gpt(gpt), .sample = {ids, ids}, .config = models::gpt_config_json(gpt)};
+  if (!options.data.gpt2.empty()) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
+  } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>();
+  }
+  if (!options.data.hellaswag.empty())
+    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
   if (options.data.data.empty()) {
     if (options.run.request == apps::Request::dry_run) return job;
     fail(ErrorCode::usage,
@@ -57,13 +64,6 @@ apps::Job make_job(const apps::TrainOptions& options) {
   models::TextData data = models::open_text_data(text);
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
-  if (!options.data.gpt2.empty()) {
-    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
-  } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
-    job.tokenizer = std::make_shared<const models::Tokenizer>();
-  }
-  if (!options.data.hellaswag.empty())
-    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
   job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
   if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
     job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);
