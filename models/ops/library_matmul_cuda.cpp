@@ -168,14 +168,14 @@ class Plan {
     if (has_epilogue(p)) use(candidates(library, p, 1));
   }
 
-  /// As somebody chose, if that can be done here.
-  Plan(cublasLtHandle_t library, const Product& p, const cublasLtMatmulAlgo_t& chosen) : Plan(p) {
+  /// As somebody chose, if that can be done here; null: not by the library.
+  Plan(cublasLtHandle_t library, const Product& p, const cublasLtMatmulAlgo_t* chosen) : Plan(p) {
+    if (chosen == nullptr || !has_epilogue(p)) return;
     cublasLtMatmulHeuristicResult_t result{};
-    possible_ = has_epilogue(p) &&
-                cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
-                                              result_.get(), &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+    possible_ = cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
+                                              result_.get(), chosen, &result) == CUBLAS_STATUS_SUCCESS &&
                 result.workspaceSize <= cuda::stream_workspace_bytes;
-    algorithm_ = chosen;
+    algorithm_ = *chosen;
   }
 
   [[nodiscard]] bool possible() const { return possible_; }
@@ -393,8 +393,7 @@ void adopt_products(runtime::StreamView stream, std::span<const std::byte> choic
   for (std::size_t at = sizeof(version); at < choices.size(); at += sizeof(Choice)) {
     Choice choice;
     std::memcpy(&choice, choices.data() + at, sizeof(choice));
-    auto plan = std::make_unique<Plan>(library.handle, choice.product, choice.algorithm);
-    if (!choice.possible) plan->refuse();
+    auto plan = std::make_unique<Plan>(library.handle, choice.product, choice.possible ? &choice.algorithm : nullptr);
     // What this GPU cannot do is not what others do either: then the library's first answer, and nothing fused.
     if (choice.possible && !plan->possible() && choice.product.epilogue == Kind::none) continue;
     library.plans[choice.product] = std::move(plan);
