@@ -61,8 +61,8 @@ endif()
 
 # ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... LINK ...): a doctest program; each of its test
 # cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built they make a
-# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is, and a third one
-# whose GPU is tests/emulation.
+# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is; and a third one,
+# whose GPU is tests/emulation, if the room has kernels.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
   cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;LINK" ${ARGN})
@@ -75,7 +75,7 @@ function(ranvier_tests room)
                    ${arg_CUDA_SOURCES})
     target_link_libraries(ranvier_${room}_gpu_tests PRIVATE ${arg_LINK} doctest::doctest)
     ranvier_gpu_test(${room} ranvier_${room}_gpu_tests)
-    if(RANVIER_EMULATION)
+    if(TARGET ranvier_emulated_${room})
       add_executable(ranvier_${room}_emulated_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp)
       target_link_libraries(ranvier_${room}_emulated_tests PRIVATE ranvier_emulated_${room} ${arg_LINK} doctest::doctest)
       doctest_discover_tests(ranvier_${room}_emulated_tests TEST_PREFIX "${room} on an emulated GPU: "

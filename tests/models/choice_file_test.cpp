@@ -2,6 +2,7 @@
 
 #include "models/text/choice_source.hpp"
 #include "tests/models/small_choices.hpp"
+#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
