@@ -36,8 +36,9 @@ BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Devi
       host_additions_(host_->make_stream("barrier", runtime::StreamWidth::one)),
       additions_(device_->make_stream("additions", runtime::StreamWidth::one)),
       transport_(session, loop_),
-      staged_(needs_staging(*device_) ? std::optional<runtime::StagedTransport>(std::in_place, loop_, transport_, *device_)
-                                      : std::nullopt),
+      staged_(needs_staging(*device_)
+                  ? std::optional<runtime::StagedTransport>(std::in_place, loop_, transport_, *device_)
+                  : std::nullopt),
       barrier_executor_(loop_, transport_, *host_additions_),
       executor_(loop_, transport(), *additions_) {
   for (runtime::Device* each : {host_.get(), device_.get()})
@@ -59,7 +60,8 @@ BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Devi
 
 runtime::Buffer BenchRank::allocate(std::size_t bytes) {
   const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
-  runtime::Buffer buffer = device_->allocate(bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+  runtime::Buffer buffer =
+      device_->allocate(bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
   if (!gpu) std::memset(buffer.data(), 0, bytes);  // pages are there before anything is timed
   return buffer;
 }

@@ -50,7 +50,7 @@ class BenchRank {
 
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
-  runtime::AsioLoop loop_;  // outlives the threads that post to it
+  runtime::AsioLoop loop_;                          // outlives the threads that post to it
   std::unique_ptr<runtime::Device> host_, device_;  ///< of the barrier, and of what is measured
   std::unique_ptr<runtime::Stream> host_additions_, additions_;
   runtime::MpiTransport transport_;

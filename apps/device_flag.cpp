@@ -27,10 +27,11 @@ runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu
             device = DeviceChoice::cuda;
             return {};
           },
-          .write = [&device, &gpu, write = hosts.write] {
-            if (device != DeviceChoice::cuda) return write();
-            return gpu ? fmt::format("cuda:{}", *gpu) : std::string("cuda");
-          }};
+          .write =
+              [&device, &gpu, write = hosts.write] {
+                if (device != DeviceChoice::cuda) return write();
+                return gpu ? fmt::format("cuda:{}", *gpu) : std::string("cuda");
+              }};
 }
 
 runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu) {

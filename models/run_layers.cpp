@@ -63,7 +63,8 @@ class LayerRun {
     const LayerParts parts = layer_.parts();
     for (std::size_t part = 0; part < parts.forward.size(); ++part) layer_.forward(call(part), input_, output_);
     for (std::size_t part = 0; part < parts.backward_input.size(); ++part) {
-      layer_.backward_input(call(part), input_, last ? nullptr : output_gradient_, first ? nullptr : input_gradient_);
+      layer_.backward_input(call(part), input_, last ? nullptr : output_gradient_,
+                            first ? nullptr : input_gradient_);
     }
     for (const bool accumulate : {false, true}) {
       for (std::size_t part = 0; part < parts.backward_weight.size(); ++part) {
@@ -113,7 +114,8 @@ void run_each_layer(const Architecture& architecture, const Precision& precision
       const bool last = l + 1 == layers;
       if (seen.insert(likeness_of(layer, shape)).second) {
         try {
-          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, stream).run(l == 0, last);
+          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, stream)
+              .run(l == 0, last);
         } catch (const Error& error) {
           if (error.code() != ErrorCode::memory) throw;
         }

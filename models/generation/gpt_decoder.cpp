@@ -86,7 +86,8 @@ GptDecoder::GptDecoder(runtime::Device& device, const GptOptions& options, const
   load(weights);
   at_ = std::make_unique<Arrays>(options_, device.threads());
   workspace_ = device.allocate(at_->layout.bytes(), runtime::MemorySpace::device);
-  logits_ = device.allocate(static_cast<std::size_t>(options_.vocab_size) * sizeof(float), runtime::MemorySpace::pinned);
+  logits_ =
+      device.allocate(static_cast<std::size_t>(options_.vocab_size) * sizeof(float), runtime::MemorySpace::pinned);
 }
 
 GptDecoder::~GptDecoder() = default;

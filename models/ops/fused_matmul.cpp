@@ -27,7 +27,8 @@ void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const Mat
   gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
 }
 
-void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, const void* addend) {
+void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                const void* addend) {
   expect_plain_result(shape, arrays, "matmul_add");
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return matmul_add_cuda(stream, shape, arrays, addend);
@@ -36,7 +37,8 @@ void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const Matm
   runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
 }
 
-void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x) {
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                          void* x) {
   expect_plain_result(shape, arrays, "matmul_gelu_backward");
   expect(arrays.bias == nullptr, "matmul_gelu_backward takes no bias");
   if constexpr (runtime::with_cuda) {
@@ -46,7 +48,8 @@ void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, 
   gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n);
 }
 
-void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* sums) {
+void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                        void* sums) {
   expect(!shape.transpose_b && (shape.b_stride == 0 || shape.b_stride == shape.n) && arrays.bias == nullptr,
          "matmul_column_sums takes b without gaps, as it is, and no bias");
   if constexpr (runtime::with_cuda) {

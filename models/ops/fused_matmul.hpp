@@ -1,7 +1,7 @@
-// Matrix products and what a transformer does beside them. A GPU's library can do both at once (cuBLASLt's epilogues)
-// and does where that was measured to be faster (product_choice.hpp); everywhere else they are matmul(), add(),
-// gelu_forward(), gelu_backward() and column_sums() one after the other, to the bit. Done at once, GELU is the
-// library's, and sums are not rounded in between. Letters as in matmul.hpp.
+// Matrix products and what a transformer does beside them. A GPU's library can do both at once (cuBLASLt's
+// epilogues) and does where that was measured to be faster (product_choice.hpp); everywhere else they are matmul(),
+// add(), gelu_forward(), gelu_backward() and column_sums() one after the other, to the bit. Done at once, GELU is
+// the library's, and sums are not rounded in between. Letters as in matmul.hpp.
 #pragma once
 
 #include "models/ops/matmul.hpp"
@@ -12,13 +12,16 @@ namespace ranvier::models {
 void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y);
 
 /// c[M, N] = a·b + bias + addend[M, N], all of arrays.dtype; rows have no gaps, and c is not the addend.
-void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, const void* addend);
+void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                const void* addend);
 
 /// c[M, N] = (a·b) · gelu'(x[M, N]), and x = gelu(x), all of arrays.dtype; rows have no gaps, and there is no bias.
-void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x);
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                          void* x);
 
-/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N], of c_dtype: the gradients of a weight and of its bias. Rows of b have
-/// no gaps and are not transposed.
-void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* sums);
+/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N], of c_dtype: the gradients of a weight and of its bias. Rows of b
+/// have no gaps and are not transposed.
+void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                        void* sums);
 
 }  // namespace ranvier::models

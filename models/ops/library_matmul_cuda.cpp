@@ -33,7 +33,7 @@ using cuda::Preference;
 using runtime::DType;
 using Kind = Epilogue::Kind;
 
-constexpr int most_candidates = 8;     // of algorithms that are measured
+constexpr int most_candidates = 8;       // of algorithms that are measured
 constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
 
 cudaDataType data_type(DType dtype) {
@@ -65,25 +65,25 @@ struct Product {
 static_assert(std::is_trivially_copyable_v<Product>);
 
 Product product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& epilogue) {
-  return {.m = s.m,
-          .n = s.n,
-          .k = s.k,
-          .a_stride = s.a_stride != 0 ? s.a_stride
-                      : s.transpose_a ? s.m
-                                      : s.k,
-          .b_stride = s.b_stride != 0 ? s.b_stride
-                      : s.transpose_b ? s.k
-                                      : s.n,
-          .c_stride = s.c_stride != 0 ? s.c_stride : s.n,
-          .transpose_a = s.transpose_a,
-          .transpose_b = s.transpose_b,
-          .dtype = x.dtype,
-          .c_dtype = x.c_dtype,
-          .has_bias = x.bias != nullptr,
-          .accumulate = x.accumulate,
-          .epilogue = epilogue.kind,
-          .alignments = {alignment(x.a), alignment(x.b), alignment(x.c), alignment(x.bias),
-                         alignment(epilogue.array)}};
+  return {
+      .m = s.m,
+      .n = s.n,
+      .k = s.k,
+      .a_stride = s.a_stride != 0 ? s.a_stride
+                  : s.transpose_a ? s.m
+                                  : s.k,
+      .b_stride = s.b_stride != 0 ? s.b_stride
+                  : s.transpose_b ? s.k
+                                  : s.n,
+      .c_stride = s.c_stride != 0 ? s.c_stride : s.n,
+      .transpose_a = s.transpose_a,
+      .transpose_b = s.transpose_b,
+      .dtype = x.dtype,
+      .c_dtype = x.c_dtype,
+      .has_bias = x.bias != nullptr,
+      .accumulate = x.accumulate,
+      .epilogue = epilogue.kind,
+      .alignments = {alignment(x.a), alignment(x.b), alignment(x.c), alignment(x.bias), alignment(epilogue.array)}};
 }
 
 /// What the library documents of its epilogues: bias and sums are read in vectors, GELU's argument has rows of a
@@ -172,9 +172,10 @@ class Plan {
   Plan(cublasLtHandle_t library, const Product& p, const cublasLtMatmulAlgo_t* chosen) : Plan(p) {
     if (chosen == nullptr || !has_epilogue(p)) return;
     cublasLtMatmulHeuristicResult_t result{};
-    possible_ = cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
-                                              result_.get(), chosen, &result) == CUBLAS_STATUS_SUCCESS &&
-                result.workspaceSize <= cuda::stream_workspace_bytes;
+    possible_ =
+        cublas_lt().matmul_algo_check(library, description_.get(), first_.get(), second_.get(), result_.get(),
+                                      result_.get(), chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= cuda::stream_workspace_bytes;
     algorithm_ = *chosen;
   }
 
@@ -188,9 +189,10 @@ class Plan {
     point(arrays.bias, epilogue.array);
     const bool adds = epilogue_ == Kind::sum;
     const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
-    const cublasStatus_t status = cublas_lt().matmul(
-        library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old,
-        adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(), &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
+    const cublasStatus_t status =
+        cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old,
+                           adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(), &algorithm_,
+                           workspace, cuda::stream_workspace_bytes, queue);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return possible_ = false;
     check(status, "cublasLtMatmul");
     return true;
@@ -207,8 +209,7 @@ class Plan {
     for (const cublasLtMatmulHeuristicResult_t& answer : answers) {
       use({answer});
       if (!possible_ || !run(library, queue, arrays, epilogue, workspace)) continue;
-      const double seconds =
-          stopwatch.seconds_of([&] { (void)run(library, queue, arrays, epilogue, workspace); });
+      const double seconds = stopwatch.seconds_of([&] { (void)run(library, queue, arrays, epilogue, workspace); });
       if (!first) first = seconds;
       if (fastest && (seconds >= *best || seconds > worth_a_change * *first)) continue;
       best = seconds;
@@ -246,7 +247,8 @@ class Plan {
   }
 
   /// The library's answers, those that it expects to be the fastest first.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const Product& p, int most) const {
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const Product& p,
+                                                          int most) const {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{cuda::stream_workspace_bytes});
     // Parts of a sum over K are added in float, not in the type of the result, and never as they happen to come.
@@ -259,8 +261,8 @@ class Plan {
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublas_lt().matmul_algo_get_heuristic(
-        library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(), most,
-        found.data(), &count);
+        library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(),
+        most, found.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     found.resize(static_cast<std::size_t>(count));
@@ -377,7 +379,8 @@ std::vector<std::byte> measure_products(runtime::StreamView stream, const std::f
   cuda::release_stream_workspace(stream);
   std::vector<std::byte> choices;
   append(choices, cublas_lt().get_version());
-  for (const auto& [product, plan] : library.plans) append(choices, Choice{product, plan->possible(), plan->algorithm()});
+  for (const auto& [product, plan] : library.plans)
+    append(choices, Choice{product, plan->possible(), plan->algorithm()});
   return choices;
 }
 
@@ -393,7 +396,8 @@ void adopt_products(runtime::StreamView stream, std::span<const std::byte> choic
   for (std::size_t at = sizeof(version); at < choices.size(); at += sizeof(Choice)) {
     Choice choice;
     std::memcpy(&choice, choices.data() + at, sizeof(choice));
-    auto plan = std::make_unique<Plan>(library.handle, choice.product, choice.possible ? &choice.algorithm : nullptr);
+    auto plan =
+        std::make_unique<Plan>(library.handle, choice.product, choice.possible ? &choice.algorithm : nullptr);
     // What this GPU cannot do is not what others do either: then the library's first answer, and nothing fused.
     if (choice.possible && !plan->possible() && choice.product.epilogue == Kind::none) continue;
     library.plans[choice.product] = std::move(plan);

@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt: the only way to it, and library_matmul_cuda.cpp the only file that knows its API.
-// A product's algorithm is the library's first answer, or what a measurement chose (product_choice.hpp), and kept for
-// all streams of a GPU; each stream has its own scratch (stream_workspace_cuda.hpp). Loop thread only.
+// Matrix products through cuBLASLt: the only way to it, and library_matmul_cuda.cpp the only file that knows its
+// API. A product's algorithm is the library's first answer, or what a measurement chose (product_choice.hpp), and
+// kept for all streams of a GPU; each stream has its own scratch (stream_workspace_cuda.hpp). Loop thread only.
 #pragma once
 
 #include "models/ops/matmul.hpp"
@@ -24,8 +24,8 @@ struct Epilogue {
 };
 
 /// False, and nothing is done, where cuBLASLt has no algorithm; with an epilogue also where none was measured to be
-/// worth it. Sums in float without TF32; the same bits for the same shape, strides, alignment and algorithm on the same
-/// kind of GPU. The bias is of c_dtype.
+/// worth it. Sums in float without TF32; the same bits for the same shape, strides, alignment and algorithm on the
+/// same kind of GPU. The bias is of c_dtype.
 [[nodiscard]] bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape,
                                        const MatmulArrays& arrays, const Epilogue& epilogue = {});
 
@@ -34,8 +34,8 @@ struct Epilogue {
                                        const MatmulArrays& arrays, const Epilogue& epilogue);
 
 /// Chooses once between the product with its epilogue, followed by `rest`, and `apart`, whichever takes less time:
-/// from then on library_matmul_cuda() says which. Without `apart` the epilogue is taken wherever it is possible. Runs
-/// all of them several times, on the arrays as they are; blocks.
+/// from then on library_matmul_cuda() says which. Without `apart` the epilogue is taken wherever it is possible.
+/// Runs all of them several times, on the arrays as they are; blocks.
 void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const Epilogue& epilogue, const std::function<void()>& rest,
                         const std::function<void()>& apart);

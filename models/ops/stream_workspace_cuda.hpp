@@ -1,6 +1,6 @@
 // Memory of a GPU that work on one stream may use between its start and its end: cuBLASLt's scratch, partial sums.
-// Made at a stream's first use of it and kept until the process ends (the device's budget leaves room for it), also for
-// a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
+// Made at a stream's first use of it and kept until the process ends (the device's budget leaves room for it), also
+// for a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
 #pragma once
 
 #include "runtime/stream.hpp"

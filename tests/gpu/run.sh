@@ -49,7 +49,10 @@ echo "== tests"
 (cd "$build" && ctest -L gpu --output-on-failure)
 
 if [ -n "$sanitize" ]; then
-  command -v compute-sanitizer >/dev/null || { echo "run.sh: --sanitize needs compute-sanitizer, which comes with CUDA: put it on the PATH" >&2; exit 2; }
+  command -v compute-sanitizer >/dev/null || {
+    echo "run.sh: --sanitize needs compute-sanitizer, which comes with CUDA: put it on the PATH" >&2
+    exit 2
+  }
   for tool in memcheck racecheck; do
     for program in "$build"/tests/*/ranvier_*_gpu_tests; do
       echo "== $tool: $program"

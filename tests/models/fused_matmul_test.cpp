@@ -42,7 +42,8 @@ void both_ways(Body body) {
   });
 }
 
-/// From now on products like this one are done with the epilogue; what `arrays` hold is lost. False: they cannot be.
+/// From now on products like this one are done with the epilogue; what `arrays` hold is lost. False: they cannot
+/// be.
 bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const MatmulShape& shape,
             [[maybe_unused]] const MatmulArrays& arrays, [[maybe_unused]] const Epilogue& epilogue) {
   if constexpr (runtime::with_cuda) {
@@ -138,9 +139,9 @@ TEST_CASE("a product with GELU's gradient is both of them, and leaves GELU's val
         CHECK(same_bits(after, value));
         for (std::size_t i = 0; i < m * n; ++i) {
           const double factor = slope(x[i]), gradient = expected.value[i] * factor;
-          CHECK(std::abs(d[i] - gradient) <=
-                2 * std::abs(factor) * expected.tolerance[i] + half_unit(dtype) * std::abs(gradient) +
-                    library_error(at_once) * std::abs(expected.value[i]) + 1e-6);
+          CHECK(std::abs(d[i] - gradient) <= 2 * std::abs(factor) * expected.tolerance[i] +
+                                                 half_unit(dtype) * std::abs(gradient) +
+                                                 library_error(at_once) * std::abs(expected.value[i]) + 1e-6);
         }
       }
   });

@@ -20,7 +20,8 @@ using runtime::DType;
 namespace {
 
 struct Products {
-  explicit Products(std::size_t rows) : m(rows), a(DType::bf16, m * k, 1), b(DType::bf16, k * n, 2), c(DType::bf16, m * n) {}
+  explicit Products(std::size_t rows)
+      : m(rows), a(DType::bf16, m * k, 1), b(DType::bf16, k * n, 2), c(DType::bf16, m * n) {}
 
   void run(runtime::StreamView stream, TypedArray& y) {
     DeviceCopies at(stream);
@@ -72,8 +73,8 @@ TEST_CASE("choices that are none are refused, and those of another cuBLAS left a
 TEST_CASE("every product of a GPT is met before it trains") {
   on_one_device([](runtime::StreamView stream) {
     const Precision precision{DType::bf16, DType::f32};
-    const GptOptions options{.layers = 3, .hidden = 32, .heads = 2, .vocab_size = 70, .sequence_length = 16,
-                             .precision = precision};
+    const GptOptions options{
+        .layers = 3, .hidden = 32, .heads = 2, .vocab_size = 70, .sequence_length = 16, .precision = precision};
     const Architecture gpt = make_gpt(options);
     const MicrobatchShape shapes[] = {{3, 16, 1}, {1, 16, 1}};
     const SampleBytes sample{16 * sizeof(std::int32_t), 16 * sizeof(std::int32_t)};

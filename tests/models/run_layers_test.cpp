@@ -61,12 +61,18 @@ TEST_CASE("layers that are alike run once per shape, and those that do not fit t
 
 TEST_CASE("a GPT's layers run without anything of a run, whole and in tiles") {
   for (const int tile : {1, 2}) {
-    const GptOptions options{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 40, .sequence_length = 8,
-                             .dropout = 0.1f, .tile = tile};
+    const GptOptions options{.layers = 2,
+                             .hidden = 16,
+                             .heads = 2,
+                             .vocab_size = 40,
+                             .sequence_length = 8,
+                             .dropout = 0.1f,
+                             .tile = tile};
     const Architecture gpt = make_gpt(options);
     on_one_device([&](runtime::StreamView stream) {
       const MicrobatchShape shape{2, 8, 1};
-      run_each_layer(gpt, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1}, stream);
+      run_each_layer(gpt, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1},
+                     stream);
     });
   }
 }
