@@ -548,7 +548,9 @@ void Run::conclude() const {
              actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
              1e3 * reporter_->median_step_seconds());
   fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
-  if (staged_) fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(staged_->staging_bytes()));
+  if (staged_ && staged_->staging_bytes() > 0) {
+    fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(staged_->staging_bytes()));
+  }
   if (!run.save.empty()) fmt::print("weights: {}\n", weights_path(run.save).string());
   if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
   if (!run.trace.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);

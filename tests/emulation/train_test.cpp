@@ -1,0 +1,72 @@
+// Whole trainings on the emulated GPU, which every rank has for itself: what crosses between device and host goes
+// through pinned memory and streams as on a real one.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Result {
+  std::vector<double> losses, norms;
+
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+struct Fixture : SmallText {
+  [[nodiscard]] Result train(int ranks, const Flags& more) const {
+    const std::string metrics = file("metrics.jsonl");
+    // Room for the model, and too little for the large product that the rate of the GPU is measured by.
+    Flags flags{"--metrics", metrics, "--device-memory", "44MiB", "--products", "first"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(ranks, small_run(text, flags), 120s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    Result result;
+    for (const std::string& loss : metric(metrics, "loss")) result.losses.push_back(std::stod(loss));
+    for (const std::string& norm : metric(metrics, "grad_norm")) result.norms.push_back(std::stod(norm));
+    REQUIRE(result.losses.size() == 4);
+    return result;
+  }
+};
+
+void check_close(const Result& a, const Result& b, double relative) {
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(relative));
+    CHECK(a.norms[i] == doctest::Approx(b.norms[i]).epsilon(10 * relative));
+  }
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
+  for (const auto& [precision, relative] : {std::pair{"fp32", 1e-6}, {"bf16", 3e-3}}) {
+    CAPTURE(precision);
+    const Flags flags{"--precision", precision, "--dropout", "0.1"};
+    Flags on_gpu = flags;
+    on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
+    check_close(train(1, on_gpu), train(1, flags), relative);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
+  const Result whole = train(1, {"--device", "cuda"});
+  CHECK(train(2, {"--device", "cuda", "--g-inter", "2"}) == whole);
+  CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--recompute", "1", "--activation-tier", "host",
+                  "--optimizer-tier", "host", "--bucket-size", "4096"}) == whole);
+  CHECK(train(1, {"--device", "cuda", "--offload", "infinity-nvme", "--nvme", folder.path().string(), "--bucket-size",
+                  "4096"}) == whole);
+}
+
+TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {
+  const Result cpu = train(2, {"--g-data", "2"});
+  for (const char* sharding : {"ddp", "zero3"}) {
+    CAPTURE(sharding);
+    check_close(train(2, {"--device", "cuda", "--g-data", "2", "--shard", sharding}), cpu, 1e-6);
+  }
+}
