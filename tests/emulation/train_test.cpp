@@ -54,6 +54,13 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "products as rank 0 measured them, fused ones among them, train what others train") {
+  const Flags flags{"--precision", "bf16", "--layers", "2", "--g-inter", "2"};
+  Flags measured = flags;
+  measured.insert(measured.end(), {"--device", "cuda", "--products", "measured"});
+  check_close(train(2, measured), train(2, flags), 3e-3);
+}
+
 TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
   const Result whole = train(1, {"--device", "cuda"});
   CHECK(train(2, {"--device", "cuda", "--g-inter", "2"}) == whole);
