@@ -53,6 +53,23 @@ std::string_view without_dashes(std::string_view name) {
   return name.substr(0, name.find('='));
 }
 
+/// Boost would refuse other lines, too, but it fills in placeholders of the line that it quotes, and goes on for ever
+/// where that is the one for the line itself (%invalid_line%).
+void expect_keys_and_values(const std::string& lines, const std::string& path) {
+  std::istringstream text(lines);
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number) {
+    line.resize(std::min(line.size(), line.find('#')));
+    constexpr const char* blanks = " \t\r\n";
+    const auto first = line.find_first_not_of(blanks);
+    if (first == std::string::npos || line.find('=') != std::string::npos) continue;
+    const auto last = line.find_last_not_of(blanks);
+    if (line[first] == '[' && line[last] == ']') continue;
+    fail(ErrorCode::usage, "--config {}: line {} is '{}': every line is key = value, with # before comments", path,
+         number, line.substr(first, last - first + 1));
+  }
+}
+
 }  // namespace
 
 void OptionTable::concern(std::string title) { concern_ = std::move(title); }
@@ -112,6 +129,7 @@ void OptionTable::read_file(const std::string& path) {
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
   if (const auto zero = lines.find('\0'); zero != std::string::npos)
     fail(ErrorCode::usage, "--config {}: a zero byte at offset {}: give a text file", path, zero);
+  expect_keys_and_values(lines, path);
   std::istringstream text(lines);
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
@@ -123,8 +141,7 @@ void OptionTable::read_file(const std::string& path) {
       set(found.string_key, found.value.at(0), fmt::format("{} in {}", found.string_key, path), false);
     }
   } catch (const po::error& error) {
-    fail(ErrorCode::usage, "--config {}: {}; every line is key = value, with # before comments", path,
-         error.what());
+    fail(ErrorCode::usage, "--config {}: {}", path, error.what());
   }
 }
 

@@ -123,6 +123,7 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   CHECK(says(refused("stesp = 4\n"), "unknown key 'stesp' in"));
   CHECK(says(refused("stesp = 4\n"), "did you mean steps?"));
   CHECK(says(refused("steps 4\n"), "key = value"));
+  CHECK(says(refused("# none\nsteps = 4\n %invalid_line% # nor here\n"), "line 3 is '%invalid_line%'"));
   CHECK(says(refused("steps = x\n"), "steps in"));
   CHECK(says(refused("steps = 1\nsteps = 2\n"), "twice"));
   CHECK(says(refused(""), "cannot be read or is empty"));
