@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <list>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace ranvier::collectives {
@@ -192,35 +192,15 @@ class NcclColumn::Member final : public Communicator {
 
  private:
   std::vector<NcclStage> stages_by_plan(Collective collective, std::span<const Part> parts, runtime::DType dtype) {
-    const int ranks = options_.team.topology.ranks();
-    std::vector<std::size_t> elements;
+    const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
+    if (!operands) return {};
     std::vector<Part> used;
-    for (const Part& part : parts) {
-      expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks",
-             part.elements, ranks);
-      elements.push_back(part.elements);
-      if (part.elements > 0) used.push_back(part);
-    }
-    if (ranks == 1 || used.empty()) return {};
-    const int chunks = options_.choice.chunks(ranks, elements, dtype);
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(used),
+                 [](const Part& part) { return part.elements > 0; });
     PartScripts scripts;
-    Executor::Operands operands{
-        .members = options_.ranks, .me = options_.me, .dtype = dtype, .depth = options_.choice.depth};
-    for (const Part& part : used) {
-      auto& kept = scripts_[{collective, part.elements, chunks}];
-      if (!kept) {
-        kept = std::make_shared<const std::vector<Script>>(
-            options_.choice.algorithm_of(collective)
-                .scripts(options_.team.topology, part.elements, chunks, options_.me));
-      }
-      scripts.push_back(kept);
-      operands.parts.push_back({part.data, kept, part.run, part.stride});
-    }
-    const std::size_t bytes = Executor::staging_bytes(operands);
-    expect(bytes <= options_.staging_bytes, "{} needs {} bytes of staging, and {} were planned",
-           to_string(collective), bytes, options_.staging_bytes);
+    for (const Executor::Part& part : operands->parts) scripts.push_back(part.scripts);
     // Operations follow each other on the stream, so that one place is enough for all.
-    return plan_stages(options_.team.topology, used, scripts, options_.choice.depth,
+    return plan_stages(options_.team.topology, used, scripts, operands->depth,
                        options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
   }
 
@@ -228,7 +208,7 @@ class NcclColumn::Member final : public Communicator {
   TeamKind kind_;
   int number_;
   PlanCommunicator::Options options_;
-  std::map<std::tuple<Collective, std::size_t, int>, std::shared_ptr<const std::vector<Script>>> scripts_;
+  PlanOperands plans_{options_};
 };
 
 void NcclColumn::State::fail_with(NcclLibrary::Result result, const Connection& connection,

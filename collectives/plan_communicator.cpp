@@ -6,22 +6,10 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <tuple>
+#include <numeric>
 #include <utility>
 
 namespace ranvier::collectives {
-
-namespace {
-
-using Scripts = std::shared_ptr<const std::vector<Script>>;
-
-std::size_t elements_of(std::span<const Communicator::Part> parts) {
-  std::size_t elements = 0;
-  for (const Communicator::Part& part : parts) elements += part.elements;
-  return elements;
-}
-
-}  // namespace
 
 struct PlanCommunicator::State {
   struct Waiting {
@@ -35,7 +23,6 @@ struct PlanCommunicator::State {
     runtime::Handler done;
   };
 
-  Scripts scripts_of(Collective collective, std::size_t elements, int chunks);
   std::uint32_t take_indices(std::size_t count, const std::string& what);
   void start_waiting();
   void finish(std::list<Running>::iterator operation);
@@ -45,19 +32,10 @@ struct PlanCommunicator::State {
   Options options;
   std::vector<std::byte*> free_staging;
   std::uint32_t used_indices = 0;  ///< of this turn
-  std::map<std::tuple<Collective, std::size_t, int>, Scripts> scripts = {};
+  PlanOperands plans{options};
   std::deque<Waiting> waiting = {};
   std::list<Running> running = {};
 };
-
-Scripts PlanCommunicator::State::scripts_of(Collective collective, std::size_t elements, int chunks) {
-  Scripts& kept = scripts[{collective, elements, chunks}];
-  if (!kept) {
-    kept = std::make_shared<const std::vector<Script>>(
-        options.choice.algorithm_of(collective).scripts(options.team.topology, elements, chunks, options.me));
-  }
-  return kept;
-}
 
 /// Consecutive ones, so what is left at the end of a turn may be passed over.
 ///
@@ -151,30 +129,10 @@ int PlanCommunicator::me() const noexcept { return state_->options.me; }
 void PlanCommunicator::run(Collective collective, std::span<const Part> parts, runtime::DType dtype,
                            std::string what, runtime::Handler done) {
   State& state = *state_;
-  const Options& options = state.options;
-  const int ranks = options.team.topology.ranks();
-  std::vector<std::size_t> elements;
-  for (const Part& part : parts) {
-    expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
-    elements.push_back(part.elements);
-  }
-  if (ranks == 1 || elements_of(parts) == 0) return state.loop.post(std::move(done));
-
-  const int chunks = options.choice.chunks(ranks, elements, dtype);
-  Executor::Operands operands{.members = options.ranks,
-                              .me = options.me,
-                              .dtype = dtype,
-                              .index = state.take_indices(static_cast<std::size_t>(chunks), what),
-                              .depth = options.choice.depth};
-  for (const Part& part : parts) {
-    if (part.elements == 0) continue;
-    operands.parts.push_back(
-        {part.data, state.scripts_of(collective, part.elements, chunks), part.run, part.stride});
-  }
-  const std::size_t bytes = Executor::staging_bytes(operands);
-  expect(bytes <= options.staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",
-         what, to_string(collective), elements_of(parts), bytes, options.staging_bytes);
-  state.waiting.push_back({std::move(operands), std::move(what), std::move(done)});
+  auto operands = state.plans.of(collective, parts, dtype, what);
+  if (!operands) return state.loop.post(std::move(done));
+  operands->index = state.take_indices(operands->parts.front().scripts->size(), what);
+  state.waiting.push_back({std::move(*operands), std::move(what), std::move(done)});
   state.start_waiting();
 }
 
@@ -182,6 +140,37 @@ std::vector<std::string> PlanCommunicator::running() const {
   std::vector<std::string> names;
   for (const State::Running& operation : state_->running) names.push_back(operation.what);
   return names;
+}
+
+std::optional<Executor::Operands> PlanOperands::of(Collective collective, std::span<const Communicator::Part> parts,
+                                                   runtime::DType dtype, std::string_view what) {
+  const int ranks = options_->team.topology.ranks();
+  std::vector<std::size_t> elements;
+  for (const Communicator::Part& part : parts) {
+    expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{}: {} elements do not divide by {} ranks", what,
+           part.elements, ranks);
+    elements.push_back(part.elements);
+  }
+  const auto sum = std::accumulate(elements.begin(), elements.end(), std::size_t{0});
+  if (ranks == 1 || sum == 0) return std::nullopt;
+
+  const int chunks = options_->choice.chunks(ranks, elements, dtype);
+  Executor::Operands operands{
+      .members = options_->ranks, .me = options_->me, .dtype = dtype, .depth = options_->choice.depth};
+  for (const Communicator::Part& part : parts) {
+    if (part.elements == 0) continue;
+    Scripts& scripts = scripts_[{collective, part.elements, chunks}];
+    if (!scripts) {
+      scripts = std::make_shared<const std::vector<Script>>(
+          options_->choice.algorithm_of(collective)
+              .scripts(options_->team.topology, part.elements, chunks, options_->me));
+    }
+    operands.parts.push_back({part.data, scripts, part.run, part.stride});
+  }
+  const std::size_t bytes = Executor::staging_bytes(operands);
+  expect(bytes <= options_->staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",
+         what, to_string(collective), sum, bytes, options_->staging_bytes);
+  return operands;
 }
 
 }  // namespace ranvier::collectives

@@ -10,9 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace ranvier::collectives {
@@ -48,6 +52,26 @@ class PlanCommunicator final : public Communicator {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// What a communicator of such options has an executor run, or whoever else carries out the steps of its plans.
+/// Scripts are made once for each size.
+class PlanOperands {
+ public:
+  /// `options` outlive it.
+  explicit PlanOperands(const PlanCommunicator::Options& options) : options_(&options) {}
+
+  /// Parts with elements, without `index` and `staging`; none where there is nothing to do, which is so on all ranks.
+  /// `what` begins the errors: elements that do not divide by the ranks, more staging than was planned.
+  [[nodiscard]] std::optional<Executor::Operands> of(Collective collective,
+                                                     std::span<const Communicator::Part> parts, runtime::DType dtype,
+                                                     std::string_view what);
+
+ private:
+  using Scripts = std::shared_ptr<const std::vector<Script>>;
+
+  const PlanCommunicator::Options* options_;
+  std::map<std::tuple<Collective, std::size_t, int>, Scripts> scripts_;  ///< by elements and chunks
 };
 
 }  // namespace ranvier::collectives
