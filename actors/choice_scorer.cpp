@@ -6,7 +6,8 @@
 
 namespace ranvier::actors {
 
-ChoiceScorer::ChoiceScorer(GridPass::Parts parts, std::shared_ptr<const models::ChoiceFile> file, const Options& options)
+ChoiceScorer::ChoiceScorer(GridPass::Parts parts, std::shared_ptr<const models::ChoiceFile> file,
+                           const Options& options)
     : source_(std::move(file), options.positions), options_(options), pass_(std::move(parts), source_) {}
 
 void ChoiceScorer::run(std::int64_t step, std::function<void(std::optional<double>)> done) {
@@ -18,7 +19,8 @@ void ChoiceScorer::run(std::int64_t step, std::function<void(std::optional<doubl
 
 void ChoiceScorer::score(std::int64_t first) {
   if (first >= source_.samples()) return std::exchange(done_, nullptr)(accuracy());
-  const int row_samples = options_.batch_size / options_.rows, positions = source_.positions_of(first, options_.batch_size);
+  const int row_samples = options_.batch_size / options_.rows,
+            positions = source_.positions_of(first, options_.batch_size);
   const std::int64_t row_first = first + std::int64_t{options_.row} * row_samples;
   source_.set_positions(positions);
   pass_.run({.step = step_,

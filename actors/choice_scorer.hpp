@@ -1,6 +1,6 @@
-// Answers the questions of a ChoiceFile with the model as it is: of an example's completions the one with the least mean
-// loss per token is the model's choice (accuracy "normalised by length", as HellaSwag's is usually given). The choices
-// are spread over the rows like the samples of a batch. Loop thread only.
+// Answers the questions of a ChoiceFile with the model as it is: of an example's completions the one with the least
+// mean loss per token is the model's choice (accuracy "normalised by length", as HellaSwag's is usually given). The
+// choices are spread over the rows like the samples of a batch. Loop thread only.
 #pragma once
 
 #include "actors/grid_pass.hpp"

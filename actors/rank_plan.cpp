@@ -43,7 +43,8 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
   using runtime::MemorySpace;
   const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t slots) {
     if (bytes > 0 && slots > 0)
-      plan.memory.add({.kind = kind, .space = space, .name = name, .slot_bytes = bytes, .slots = slots, .elsewhere = true});
+      plan.memory.add(
+          {.kind = kind, .space = space, .name = name, .slot_bytes = bytes, .slots = slots, .elsewhere = true});
   };
   add(MemoryKind::workspace, MemorySpace::device, "scratch of the GPU's libraries", gpu.scratch_bytes, 1);
   if (!gpu.staged) return;

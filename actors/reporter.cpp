@@ -41,7 +41,8 @@ std::string printable(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = models::character_bytes(text, at);
     const char32_t character = bytes == 0 ? 0 : models::character_at(text, at);
-    const bool controls = character < 0x20 ? character != '\n' && character != '\t' : character >= 0x7f && character < 0xa0;
+    const bool controls =
+        character < 0x20 ? character != '\n' && character != '\t' : character >= 0x7f && character < 0xa0;
     if (controls) {
       models::append_utf8(0xfffd, result);
     } else {

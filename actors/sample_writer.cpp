@@ -37,19 +37,20 @@ void SampleWriter::draw() {
   const int positions =
       std::min((static_cast<int>(count) + positions_step - 1) / positions_step * positions_step, stage_.positions);
   window_.show(std::span(tokens_).last(count), positions);
-  pass_.run({.step = step_,
-             .samples = 1,
-             .positions = positions,
-             .details = {.logits = stage_.logits, .position = static_cast<int>(count) - 1}},
-            1,
-            [this, drawn](double, std::span<double> token) {
-              if (stage_.draws) token[0] = models::sample_token({stage_.logits, stage_.vocabulary}, options_.sampling, drawn);
-            },
-            [this](std::span<const double> token, bool stop) {
-              if (stop) return std::exchange(done_, nullptr)(std::nullopt);
-              tokens_.push_back(static_cast<std::int32_t>(token[0]));
-              draw();
-            });
+  pass_.run(
+      {.step = step_,
+       .samples = 1,
+       .positions = positions,
+       .details = {.logits = stage_.logits, .position = static_cast<int>(count) - 1}},
+      1,
+      [this, drawn](double, std::span<double> token) {
+        if (stage_.draws) token[0] = models::sample_token({stage_.logits, stage_.vocabulary}, options_.sampling, drawn);
+      },
+      [this](std::span<const double> token, bool stop) {
+        if (stop) return std::exchange(done_, nullptr)(std::nullopt);
+        tokens_.push_back(static_cast<std::int32_t>(token[0]));
+        draw();
+      });
 }
 
 }  // namespace ranvier::actors

@@ -1,7 +1,7 @@
-// Text that the model writes while it trains, by the pipeline that trains it: each token is a forward pass of all stages
-// over the tokens so far, after which all ranks learn what the last stage drew. Nothing is gathered or copied, so that a
-// model writes wherever its states live, also one that no device holds. There is no cache of keys and values: a pass
-// computes as many positions as there are tokens. Rows compute the same. Loop thread only.
+// Text that the model writes while it trains, by the pipeline that trains it: each token is a forward pass of all
+// stages over the tokens so far, after which all ranks learn what the last stage drew. Nothing is gathered or copied,
+// so that a model writes wherever its states live, also one that no device holds. There is no cache of keys and values:
+// a pass computes as many positions as there are tokens. Rows compute the same. Loop thread only.
 #pragma once
 
 #include "actors/grid_pass.hpp"

@@ -49,7 +49,8 @@ class StageActor {
     float loss_scale = 1;
     // Without training:
     int positions = 0;  ///< of every sample, as many as the loader's source gives; 0: as many as are planned
-    models::ForwardDetails details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
+    models::ForwardDetails
+        details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
   };
 
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.

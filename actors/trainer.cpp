@@ -265,7 +265,8 @@ void Trainer::conclude_step() {
   const auto due = [&](std::int64_t every) {
     return every > 0 && !stopped_early_ && (step_ % every == 0 || step_ == options_.steps);
   };
-  result.evaluation_follows = due(options_.eval_every) && ((validation_pass_ && options_.eval_batches > 0) || choice_scorer_);
+  result.evaluation_follows =
+      due(options_.eval_every) && ((validation_pass_ && options_.eval_batches > 0) || choice_scorer_);
   result.sample_follows = due(options_.sample.every);
   if (hooks_.step) hooks_.step(result);
   after_step(result);

@@ -120,7 +120,8 @@ OptionTable declare(BenchOptions& options) {
   table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
              runtime::text(options.links), "none"});
   table.concern("Run");
-  table.add({"device", "NAME", "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
+  table.add({"device", "NAME",
+             "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
              device_flag(options.device, options.gpu)});
   table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
   table.add({"help", "", "print this", runtime::switch_on(options.help)});
@@ -149,7 +150,8 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   }
   const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
   if (options.device == DeviceChoice::cuda && named_mpi != options.algorithms.end()) {
-    fail(ErrorCode::usage, "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
+    fail(ErrorCode::usage,
+         "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
          "leave one of them out");
   }
   if (options.device == DeviceChoice::inline_) {

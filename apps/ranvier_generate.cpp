@@ -35,7 +35,8 @@ double seconds_since(Clock::time_point begin) {
 
 std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
   if constexpr (runtime::with_cuda) {
-    if (options.device == apps::DeviceChoice::cuda) return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
+    if (options.device == apps::DeviceChoice::cuda)
+      return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
   }
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
@@ -143,7 +144,8 @@ void generate(const GenerateOptions& options) {
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
   const bool begins_empty = options.prompt.empty() && tokenizer.end_of_text();
   const std::string text = options.prompt.empty() && !begins_empty ? "\n" : options.prompt;
-  const std::vector<std::int32_t> prompt = begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
+  const std::vector<std::int32_t> prompt =
+      begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
 
   models::SamplingOptions sampling = options.sampling;
   sampling.tokens = tokenizer.size();

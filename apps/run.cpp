@@ -4,11 +4,11 @@
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
 #include "apps/job_memory.hpp"
+#include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
 #include "models/initialize.hpp"
-#include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/run_layers.hpp"
@@ -224,8 +224,9 @@ void Run::plan() {
   trainer_options_.threads = device_threads(options_, session_);
   if (options_.device.device == DeviceChoice::cuda) {
     const bool direct = options_.device.point_to_point != PointToPoint::staged && runtime::mpi_reaches_gpus();
-    trainer_options_.gpu = {.scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
-                            .staged = !direct};
+    trainer_options_.gpu = {
+        .scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
+        .staged = !direct};
   }
   if (job_.validation) {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
@@ -267,7 +268,8 @@ void Run::plan_samples() {
   const auto known = static_cast<std::int32_t>(job_.architecture.layers.back()->vocabulary());
   for (const std::int32_t token : sample.prompt) {
     if (known > 0 && token >= known)
-      fail(ErrorCode::usage, "--sample-prompt '{}' has token {}, and the model knows {}: raise --vocab-size, or begin otherwise",
+      fail(ErrorCode::usage,
+           "--sample-prompt '{}' has token {}, and the model knows {}: raise --vocab-size, or begin otherwise",
            data.sample_prompt, token, known);
   }
   sample.sampling.seed = options_.run.seed;
@@ -309,7 +311,8 @@ void Run::choose_collectives() {
   if (options_.device.device != DeviceChoice::cuda) return;
   NcclSituation situation{.obstacle = nccl_obstacle_};
   const long long version = nccl_library_ ? nccl_library_->version() : 0;
-  if (session_.smallest(version) == session_.largest(version) && version > 0) situation.version = static_cast<int>(version);
+  if (session_.smallest(version) == session_.largest(version) && version > 0)
+    situation.version = static_cast<int>(version);
   long long gpu = 0;
   if constexpr (runtime::with_nccl) gpu = collectives::gpu_identity(*device_);
   const auto gpus = session_.all(gpu);
@@ -417,17 +420,19 @@ void Run::make_reporter() {
 }
 
 void Run::train() {
-  const double peak = measure_peak_flops();
+  const double peak =
+      measure_peak_flops(trainer_->compute(), trainer_options_.precision.compute, [this] { session_.barrier(); });
   if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
-  actors::Watchdog watchdog(loop_, transport_, trainer_->trace(),
-                            {.timeout = timeout_of(options_),
-                             .peers = peers_of(trainer_->plan(), session_.ranks()),
-                             .computing = [this] { return writes_ > 0 || trainer_->computing(); },
-                             .progress = [this] { return progress_; },
-                             .describe = [this](int rank) { return describe_rank(options_, rank); },
-                             .under_way = [this] { return under_way(); },
-                             .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
-                             .heartbeat = [this] { return loop_.heartbeat(); }});
+  actors::Watchdog watchdog(
+      loop_, transport_, trainer_->trace(),
+      {.timeout = timeout_of(options_),
+       .peers = peers_of(trainer_->plan(), session_.ranks()),
+       .computing = [this] { return writes_ > 0 || trainer_->computing(); },
+       .progress = [this] { return progress_; },
+       .describe = [this](int rank) { return describe_rank(options_, rank); },
+       .under_way = [this] { return under_way(); },
+       .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
+       .heartbeat = [this] { return loop_.heartbeat(); }});
   loop_.on_signals([this](int) { trainer_->request_stop(); });
   session_.barrier();
   trainer_->trace().restart();
@@ -554,48 +559,6 @@ void Run::conclude() const {
   if (!run.save.empty()) fmt::print("weights: {}\n", weights_path(run.save).string());
   if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
   if (!run.trace.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
-}
-
-double Run::measure_peak_flops() {
-  // A GPU fills up with larger matrices, and is asked for several before it is waited for.
-  const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
-  const std::size_t n = gpu ? 4096 : 768;
-  const int at_a_time = gpu ? 20 : 1;
-  const runtime::DType dtype = trainer_options_.precision.compute;
-  const std::size_t elements = n * n, bytes = elements * runtime::size_of(dtype);
-  runtime::Buffer buffer;
-  try {
-    buffer = device_->allocate(3 * bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::memory) throw;  // the plan takes all: no rate is known then
-  }
-  if (buffer.data() != nullptr) {
-    const auto numbers = device_->allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
-    std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
-    for (std::size_t i = 0; i < elements; ++i) {
-      state = state * 1664525u + 1013904223u;
-      reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
-    }
-    for (std::byte* to : {buffer.data(), buffer.data() + bytes}) {
-      runtime::cast(trainer_->compute(), to, dtype, numbers.data(), runtime::DType::f32, elements);
-    }
-    trainer_->compute().synchronize();
-  }
-  session_.barrier();
-  if (buffer.data() == nullptr) return 0;
-  double best = 0;
-  for (int i = 0; i < 8; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int j = 0; j < at_a_time; ++j) {
-      models::matmul(trainer_->compute(), {.m = n, .n = n, .k = n},
-                     {.c = buffer.data() + 2 * bytes, .c_dtype = dtype, .a = buffer.data(), .b = buffer.data() + bytes,
-                      .dtype = dtype});
-    }
-    trainer_->compute().synchronize();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    best = std::max(best, at_a_time * 2.0 * static_cast<double>(elements) * static_cast<double>(n) / seconds);
-  }
-  return best;
 }
 
 std::string describe_rank(const TrainOptions& options, int rank) {

@@ -56,8 +56,6 @@ class Run {
   [[nodiscard]] std::string under_way() const;
   /// Likewise on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
-  /// The rate of one matrix product on this rank's device while all ranks do the same, for MFU.
-  [[nodiscard]] double measure_peak_flops();
 
   static constexpr std::int64_t most_eval_batches = 20;
 

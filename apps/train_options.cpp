@@ -283,16 +283,18 @@ OptionTable declare(Asked& asked) {
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
-  table.add({"collectives", "WAY",
-             "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an algorithm named "
-             "above NCCL runs too, by its sends and receives",
-             choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
-                                                                    {"nccl", CollectiveCarrier::nccl},
-                                                                    {"plans", CollectiveCarrier::plans}})});
-  table.add({"products", "WAY",
-             "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
-             "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
-             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
+  table.add(
+      {"collectives", "WAY",
+       "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an algorithm named "
+       "above NCCL runs too, by its sends and receives",
+       choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
+                                                              {"nccl", CollectiveCarrier::nccl},
+                                                              {"plans", CollectiveCarrier::plans}})});
+  table.add(
+      {"products", "WAY",
+       "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
+       "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
+       choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",
@@ -444,8 +446,8 @@ void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run,
   const bool asks = !data.hellaswag.empty();
   if (asks && !table.given("eval-every")) data.eval_every = run.steps;
   if (asks && data.eval_every == 0)
-    fail(ErrorCode::usage, "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out",
-         data.hellaswag);
+    fail(ErrorCode::usage,
+         "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out", data.hellaswag);
   const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
   if (data.eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (table.given("validation-split"))
@@ -481,14 +483,16 @@ void resolve_precision(PrecisionOptions& precision, const Asked& asked, const Op
 void check_collectives(const DeviceOptions& device, const GridOptions& grid) {
   if (device.collectives != CollectiveCarrier::nccl) return;
   if (!runtime::with_nccl)
-    fail(ErrorCode::usage, "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
+    fail(ErrorCode::usage,
+         "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
   if (device.device != DeviceChoice::cuda)
     fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
   if (device.point_to_point == PointToPoint::direct && grid.shape.g_inter > 1)
-    fail(ErrorCode::usage,
-         "--collectives nccl and --p2p direct with --g-inter {} let MPI and NCCL reach the GPUs at the same time, where "
-         "they may wait for each other for ever: use --p2p staged or --collectives plans",
-         grid.shape.g_inter);
+    fail(
+        ErrorCode::usage,
+        "--collectives nccl and --p2p direct with --g-inter {} let MPI and NCCL reach the GPUs at the same time, where "
+        "they may wait for each other for ever: use --p2p staged or --collectives plans",
+        grid.shape.g_inter);
 }
 
 }  // namespace

@@ -155,7 +155,8 @@ template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(most_threads)
     backward_kernel(LayerNormBackward arrays, float* partial, std::size_t rows, int channels) {
   __shared__ RowSums sums;
-  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][2, C]: column sums of all threadIdx.y but 0
+  float* const others =
+      runtime::cuda::block_memory<float>();  // [blockDim.y - 1][2, C]: column sums of all threadIdx.y but 0
 
   Row<vectors, width> weight, of_weight{}, of_bias{};
   weight.load(static_cast<const T*>(arrays.weight), channels);

@@ -45,7 +45,8 @@ class Words {
     if (count > end_ - at_)
       refuse(at_ - 1, fmt::format("{} has {} tokens, and {} follow", what, count, end_ - at_));
     const auto found = words_.subspan(at_, count);
-    const auto bad = std::find_if(found.begin(), found.end(), [this](std::uint16_t token) { return token >= vocab_size_; });
+    const auto bad =
+        std::find_if(found.begin(), found.end(), [this](std::uint16_t token) { return token >= vocab_size_; });
     if (bad != found.end())
       refuse(at_ + static_cast<std::size_t>(bad - found.begin()),
              fmt::format("token {}, and the model knows {}: it is of another tokenizer", *bad, vocab_size_));
@@ -70,11 +71,12 @@ ChoiceFile::ChoiceFile(std::filesystem::path path, int vocab_size) : path_(std::
   const auto bytes = file_.bytes();
   std::int32_t header[4] = {};
   if (bytes.size() < header_bytes || bytes.size() % sizeof(std::uint16_t) != 0)
-    fail(ErrorCode::data, "{}: {} bytes are no file of examples: a header of {} bytes and words of 2 are", path_.string(),
-         bytes.size(), header_bytes);
+    fail(ErrorCode::data, "{}: {} bytes are no file of examples: a header of {} bytes and words of 2 are",
+         path_.string(), bytes.size(), header_bytes);
   std::memcpy(header, bytes.data(), sizeof header);
   if (header[0] != magic)
-    fail(ErrorCode::data, "{}: at offset 0: {} where llm.c's files of examples have {}", path_.string(), header[0], magic);
+    fail(ErrorCode::data, "{}: at offset 0: {} where llm.c's files of examples have {}", path_.string(), header[0],
+         magic);
   if (header[1] != version)
     fail(ErrorCode::data, "{}: at offset 4: version {}, and only {} is known", path_.string(), header[1], version);
 
@@ -93,12 +95,14 @@ ChoiceFile::ChoiceFile(std::filesystem::path path, int vocab_size) : path_(std::
     if (example.right >= example.choices)
       words.refuse(at + 3, fmt::format("of {} completions number {} is right", example.choices, example.right));
     const auto context = words.tokens("a context");
-    for (std::size_t c = 0; c < example.choices; ++c) choices_.push_back({number, context, words.tokens("a completion")});
+    for (std::size_t c = 0; c < example.choices; ++c)
+      choices_.push_back({number, context, words.tokens("a completion")});
     words.leave(number);
     examples_.push_back(example);
   }
   if (header[2] < 1 || examples_.size() != static_cast<std::size_t>(header[2]))
-    fail(ErrorCode::data, "{}: at offset 8: {} examples, and there are {}", path_.string(), header[2], examples_.size());
+    fail(ErrorCode::data, "{}: at offset 8: {} examples, and there are {}", path_.string(), header[2],
+         examples_.size());
 }
 
 }  // namespace ranvier::models

@@ -17,7 +17,8 @@ ChoiceSource::ChoiceSource(std::shared_ptr<const ChoiceFile> file, int sequence_
     : file_(std::move(file)), length_(sequence_length), positions_(sequence_length) {}
 
 std::size_t ChoiceSource::left_out(const ChoiceFile::Choice& choice) const {
-  const std::size_t tokens = choice.context.size() + choice.completion.size(), most = static_cast<std::size_t>(length_) + 1;
+  const std::size_t tokens = choice.context.size() + choice.completion.size(),
+                    most = static_cast<std::size_t>(length_) + 1;
   return tokens > most ? tokens - most : 0;
 }
 
@@ -38,7 +39,8 @@ void ChoiceSource::read(std::int64_t first, int count, std::size_t shift, std::b
   for (std::int64_t n = first; n < first + count; ++n) {
     const ChoiceFile::Choice& of = choice(n);
     const std::size_t out = left_out(of) + shift, needed = scored(n).end;
-    expect(needed <= static_cast<std::size_t>(positions_), "a choice of {} positions, and there are {}", needed, positions_);
+    expect(needed <= static_cast<std::size_t>(positions_), "a choice of {} positions, and there are {}", needed,
+           positions_);
     for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
       const std::size_t at = p + out;
       const std::int32_t token = p >= needed               ? 0

@@ -199,7 +199,8 @@ TEST_CASE_FIXTURE(Fixture, "memory for what is asked of the last layer is planne
   silent.sample.every = 0;
   for (const int rank : {0, 2}) {
     const auto bytes = [&](const actors::TrainerOptions& of) {
-      return actors::plan_rank(architecture, tokens.sample_bytes(), of, rank).memory.bytes(runtime::MemorySpace::pinned);
+      return actors::plan_rank(architecture, tokens.sample_bytes(), of, rank)
+          .memory.bytes(runtime::MemorySpace::pinned);
     };
     const std::size_t losses = 4 * 8 * sizeof(double), logits = (37 * sizeof(float) + 63) / 64 * 64;
     CHECK(bytes(options) == bytes(silent) + (rank == 2 ? losses + logits : 0));

@@ -210,8 +210,10 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file of questions is refused") {
 
 TEST_CASE_FIXTURE(Fixture, "samples of text that nothing can read or begin are refused") {
   folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(1000, 7)));
-  check_refused(2, {"--data", file("tokens.bin"), "--sample-every", "2"}, {"--sample-every 2", "--tokenizer gpt2:PATH"});
-  check_refused(2, {"--vocab-size", "123", "--sample-every", "2", "--sample-prompt", "{}"}, {"--sample-prompt", "token 123"});
+  check_refused(2, {"--data", file("tokens.bin"), "--sample-every", "2"},
+                {"--sample-every 2", "--tokenizer gpt2:PATH"});
+  check_refused(2, {"--vocab-size", "123", "--sample-every", "2", "--sample-prompt", "{}"},
+                {"--sample-prompt", "token 123"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {

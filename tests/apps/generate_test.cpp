@@ -82,7 +82,8 @@ struct OfWords {
       for (const auto& tensor : models::tensors_of(std::span(units).subspan(begin, end - begin), dtype))
         index += fmt::format(R"({}"{}":"{}")", index.empty() ? "" : ",", tensor.name, file);
     }
-    if (files > 1) folder.write(name + "/model.safetensors.index.json", R"({"metadata":{},"weight_map":{)" + index + "}}");
+    if (files > 1)
+      folder.write(name + "/model.safetensors.index.json", R"({"metadata":{},"weight_map":{)" + index + "}}");
   }
 
   static void write_units(const std::filesystem::path& path, std::span<const ranvier::models::UnitSpec> units,

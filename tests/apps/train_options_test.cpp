@@ -287,7 +287,9 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
   const DataOptions both = parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "10"}).data;
   CHECK(both.eval_every == 10);
   CHECK(both.validation_split == 0.1);
-  CHECK(parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"}).data.eval_every == 9);
+  CHECK(
+      parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"}).data.eval_every ==
+      9);
   refused({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
 }
 

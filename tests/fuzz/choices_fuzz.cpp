@@ -26,8 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::vector<std::int32_t> tokens(2 * static_cast<std::size_t>(positions));
       source.read_inputs(n, 1, reinterpret_cast<std::byte*>(tokens.data()));
       source.read_targets(n, 1, reinterpret_cast<std::byte*>(tokens.data() + positions));
-      fuzz::require(std::all_of(tokens.begin(), tokens.end(), [&](int token) { return token >= 0 && token < vocab_size; }),
-                    "tokens are the model's");
+      fuzz::require(
+          std::all_of(tokens.begin(), tokens.end(), [&](int token) { return token >= 0 && token < vocab_size; }),
+          "tokens are the model's");
     }
     for (std::size_t e = 0; e < file->examples(); ++e)
       fuzz::require(file->right_choice(e) < file->choices_of(e), "one of the choices is right");

@@ -60,7 +60,8 @@ std::map<std::string, std::vector<std::string>> corpora() {
   for (const auto& [code, width] :
        std::map<std::uint8_t, std::int64_t>{{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {6, 8}, {8, 2}})
     all["megatron_index"].push_back(megatron_index(code, width));
-  all["choices"] = {"\xff" + tests::choice_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
+  all["choices"] = {"\xff" +
+                    tests::choice_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
   all["safetensors"] = {
       safetensors(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
       safetensors(

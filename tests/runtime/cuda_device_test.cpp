@@ -83,7 +83,8 @@ TEST_CASE("an allocation beyond the budget or the GPU names bytes, use and flag,
   CHECK(error_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::device); }).code() == ErrorCode::memory);
 
   const auto generous = make_cuda_device({.budget_bytes = std::size_t{1} << 50});
-  CHECK(error_of([&] { (void)generous->allocate(std::size_t{1} << 45, MemorySpace::device); }).code() == ErrorCode::memory);
+  CHECK(error_of([&] { (void)generous->allocate(std::size_t{1} << 45, MemorySpace::device); }).code() ==
+        ErrorCode::memory);
   CHECK(generous->used_bytes() == 0);
   CHECK(generous->allocate(100, MemorySpace::device).data() != nullptr);  // the refusal leaves no error behind
 }
