@@ -20,43 +20,55 @@ void expect_plain_result(const MatmulShape& shape, const MatmulArrays& arrays, c
 
 void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y) {
   expect_plain_result(shape, arrays, "matmul_gelu");
+  const auto apart = [&] {
+    matmul(stream, shape, arrays);
+    gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
+  };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_gelu_cuda(stream, shape, arrays, y);
+    if (on_gpu(stream)) return matmul_gelu_cuda(stream, shape, arrays, y, apart);
   }
-  matmul(stream, shape, arrays);
-  gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
+  apart();
 }
 
 void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                 const void* addend) {
   expect_plain_result(shape, arrays, "matmul_add");
+  const auto apart = [&] {
+    matmul(stream, shape, arrays);
+    runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
+  };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_add_cuda(stream, shape, arrays, addend);
+    if (on_gpu(stream)) return matmul_add_cuda(stream, shape, arrays, addend, apart);
   }
-  matmul(stream, shape, arrays);
-  runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
+  apart();
 }
 
 void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                           void* x) {
   expect_plain_result(shape, arrays, "matmul_gelu_backward");
   expect(arrays.bias == nullptr, "matmul_gelu_backward takes no bias");
+  const auto apart = [&] {
+    matmul(stream, shape, arrays);
+    gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n);
+  };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_gelu_backward_cuda(stream, shape, arrays, x);
+    if (on_gpu(stream)) return matmul_gelu_backward_cuda(stream, shape, arrays, x, apart);
   }
-  matmul(stream, shape, arrays);
-  gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n);
+  apart();
 }
 
 void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         void* sums) {
   expect(!shape.transpose_b && (shape.b_stride == 0 || shape.b_stride == shape.n) && arrays.bias == nullptr,
          "matmul_column_sums takes b without gaps, as it is, and no bias");
+  const auto apart = [&] {
+    matmul(stream, shape, arrays);
+    column_sums(stream, sums, arrays.c_dtype, arrays.b, arrays.dtype, shape.k, shape.n, arrays.accumulate);
+  };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, sums);
+    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, sums, apart);
   }
-  matmul(stream, shape, arrays);
-  column_sums(stream, sums, arrays.c_dtype, arrays.b, arrays.dtype, shape.k, shape.n, arrays.accumulate);
+  apart();
 }
 
 }  // namespace ranvier::models

@@ -4,7 +4,6 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
-#include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::models {
 namespace {
@@ -12,7 +11,7 @@ namespace {
 using Kind = Epilogue::Kind;
 
 /// The product with its epilogue and then `rest`, or `apart`.
-template <typename Rest, typename Apart>
+template <typename Rest>
 void at_once_or(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                 const Epilogue& epilogue, const Rest& rest, const Apart& apart) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return apart();
@@ -23,44 +22,27 @@ void at_once_or(runtime::StreamView stream, const MatmulShape& shape, const Matm
 
 }  // namespace
 
-void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y) {
+void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y,
+                      const Apart& apart) {
   MatmulArrays to_gelu = arrays;
   to_gelu.c = y;
-  at_once_or(
-      stream, shape, to_gelu, {Kind::gelu, arrays.c}, [] {},
-      [&] {
-        matmul(stream, shape, arrays);
-        gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
-      });
+  at_once_or(stream, shape, to_gelu, {Kind::gelu, arrays.c}, [] {}, apart);
 }
 
 void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                     const void* addend) {
-  at_once_or(
-      stream, shape, arrays, {Kind::sum, const_cast<void*>(addend)}, [] {},  // it is read only
-      [&] {
-        matmul(stream, shape, arrays);
-        runtime::add(stream, arrays.c, addend, arrays.dtype, shape.m * shape.n);
-      });
+                     const void* addend, const Apart& apart) {
+  at_once_or(stream, shape, arrays, {Kind::sum, const_cast<void*>(addend)}, [] {}, apart);  // it is read only
 }
 
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                               void* x) {
-  const std::size_t n = shape.m * shape.n;
+                               void* x, const Apart& apart) {
   at_once_or(
-      stream, shape, arrays, {Kind::gelu_backward, x}, [&] { gelu_forward(stream, arrays.dtype, x, x, n); },
-      [&] {
-        matmul(stream, shape, arrays);
-        gelu_backward(stream, arrays.dtype, arrays.c, x, n);
-      });
+      stream, shape, arrays, {Kind::gelu_backward, x},
+      [&] { gelu_forward(stream, arrays.dtype, x, x, shape.m * shape.n); }, apart);
 }
 
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                             void* sums) {
-  const auto apart = [&] {
-    matmul(stream, shape, arrays);
-    column_sums(stream, sums, arrays.c_dtype, arrays.b, arrays.dtype, shape.k, shape.n, arrays.accumulate);
-  };
+                             void* sums, const Apart& apart) {
   // The library stores sums and never adds to them: new ones wait beside its own scratch.
   if (arrays.c_dtype != runtime::DType::f32 || shape.n > cuda::stream_sums_floats) return apart();
   float* const fresh = arrays.accumulate ? cuda::stream_sums(stream) : static_cast<float*>(sums);

@@ -4,14 +4,20 @@
 
 #include "models/ops/fused_matmul.hpp"
 
+#include <functional>
+
 namespace ranvier::models {
 
-void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y);
+/// The operations one after the other, where they are not done at once.
+using Apart = std::function<void()>;
+
+void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y,
+                      const Apart& apart);
 void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                     const void* addend);
+                     const void* addend, const Apart& apart);
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                               void* x);
+                               void* x, const Apart& apart);
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                             void* sums);
+                             void* sums, const Apart& apart);
 
 }  // namespace ranvier::models

@@ -1,6 +1,7 @@
 // Memory of a GPU that work on one stream may use between its start and its end: cuBLASLt's scratch, partial sums.
 // Made at a stream's first use of it and kept until the process ends (the device's budget leaves room for it), also
-// for a later stream of the same name to CUDA. Loop thread only. Only .cu and _cuda.cpp files include this.
+// for a later stream of the same name to CUDA. Functions are defined where with_cuda is true (runtime/cuda_build.hpp);
+// sizes are for whoever plans memory, too. Loop thread only.
 #pragma once
 
 #include "runtime/stream.hpp"
