@@ -83,7 +83,7 @@ class Trainer {
   [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] const Optimizer::Answers& answers() const noexcept { return optimizer_->answers(); }
   [[nodiscard]] runtime::Trace& trace() noexcept { return trace_; }
-  [[nodiscard]] runtime::StreamView compute() noexcept { return *compute_; }
+  [[nodiscard]] runtime::StreamView compute() const noexcept { return *compute_; }
   /// Whether the device has work of a batch, or samples are being read, so that silence of others is not what this rank
   /// waits for.
   [[nodiscard]] bool computing() const noexcept;

@@ -115,6 +115,7 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
     if (options.device.device == DeviceChoice::cuda) {
       runtime::CudaDeviceOptions gpu = gpu_of_rank(session, options.device.gpu);
       gpu.budget_bytes = options.device.memory_bytes;
+      gpu.graphs = options.device.cuda_graphs;
       return runtime::make_cuda_device(gpu);
     }
   }
@@ -553,6 +554,12 @@ void Run::conclude() const {
              actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
              1e3 * reporter_->median_step_seconds());
   fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
+  if (const runtime::Repeats repeats = trainer_->compute().stream().repeats(); repeats.kept > 0) {
+    fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", repeats.kept,
+               repeats.replayed, repeats.replayed + repeats.queued);
+  } else if (!repeats.refused.empty()) {
+    fmt::print("no CUDA graphs on rank 0, since {}\n", repeats.refused);
+  }
   if (staged_ && staged_->staging_bytes() > 0) {
     fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(staged_->staging_bytes()));
   }

@@ -295,6 +295,9 @@ OptionTable declare(Asked& asked) {
        "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
        "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
        choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
+  table.add({"cuda-graphs", "WHETHER",
+             "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
+             choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",

@@ -59,24 +59,25 @@ if(RANVIER_WITH_CUDA AND RANVIER_TESTS AND NOT RANVIER_SANITIZE AND TARGET Boost
   set(RANVIER_EMULATION ON)
 endif()
 
-# ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... LINK ...): a doctest program; each of its test
-# cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built they make a
-# second program with CUDA_SOURCES, one ctest test with the label `gpu`, which skips where no GPU is; and a third one,
-# whose GPU is tests/emulation, if the room has kernels.
+# ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... GPU_SOURCES ... LINK ...): a doctest program; each
+# of its test cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built
+# they make a second program with CUDA_SOURCES and GPU_SOURCES, one ctest test with the label `gpu`, which skips where no
+# GPU is; and, if the room has kernels, a third one with CUDA_SOURCES, whose GPU is tests/emulation.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;GPU_SOURCES;LINK" ${ARGN})
   set(both ${PROJECT_SOURCE_DIR}/tests/main.cpp ${arg_DEVICE_SOURCES})
   if(RANVIER_WITH_CUDA AND arg_DEVICE_SOURCES)
     add_library(ranvier_${room}_device_tests OBJECT ${both})
     target_link_libraries(ranvier_${room}_device_tests PRIVATE ${arg_LINK} doctest::doctest)
     set(both $<TARGET_OBJECTS:ranvier_${room}_device_tests>)
     add_executable(ranvier_${room}_gpu_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp
-                   ${arg_CUDA_SOURCES})
+                   ${arg_CUDA_SOURCES} ${arg_GPU_SOURCES})
     target_link_libraries(ranvier_${room}_gpu_tests PRIVATE ${arg_LINK} doctest::doctest)
     ranvier_gpu_test(${room} ranvier_${room}_gpu_tests)
     if(TARGET ranvier_emulated_${room})
-      add_executable(ranvier_${room}_emulated_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp)
+      add_executable(ranvier_${room}_emulated_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp
+                     ${arg_CUDA_SOURCES})
       target_link_libraries(ranvier_${room}_emulated_tests PRIVATE ranvier_emulated_${room} ${arg_LINK} doctest::doctest)
       doctest_discover_tests(ranvier_${room}_emulated_tests TEST_PREFIX "${room} on an emulated GPU: "
                              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)

@@ -46,6 +46,8 @@ class GptBlockLayer : public Layer {
     return static_cast<std::size_t>(positions) * channels_;
   }
 
+  bool repeats(bool training) const noexcept override { return !training || options_.dropout == 0; }
+
  protected:
   using Norm = GptBlockArrays::Norm;
 

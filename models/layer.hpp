@@ -164,6 +164,11 @@ class Layer {
   /// At least one part of each call. One of all units, unless a layer says otherwise.
   [[nodiscard]] virtual LayerParts parts() const;
 
+  /// Whether calls of equal shape, places, part and `accumulate` queue the same work: nothing in it follows from the
+  /// microbatch's key, its loss's factor or scale, and nothing is called back. A device may then repeat what it kept of
+  /// one of them (runtime::Stream::repeat).
+  [[nodiscard]] virtual bool repeats([[maybe_unused]] bool training) const noexcept { return false; }
+
   /// Reads input and parameters; writes output and saved. What it wrote, also to the workspace, is there in the parts
   /// that follow; so it is in the other calls.
   virtual void forward(const LayerCall& call, const std::byte* input, std::byte* output) = 0;

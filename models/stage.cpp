@@ -3,6 +3,8 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <initializer_list>
 
 namespace ranvier::models {
 
@@ -23,10 +25,38 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> next = 0;
+  return next++;
+}
+
+std::uint64_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+/// What a call of a layer that repeats is known by, but for which layer it is.
+std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<const void*> arrays) {
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(call.shape.samples),
+                                 static_cast<std::uint64_t>(call.shape.positions),
+                                 static_cast<std::uint64_t>(call.training),
+                                 static_cast<std::uint64_t>(call.accumulate),
+                                 static_cast<std::uint64_t>(call.part),
+                                 address(call.saved),
+                                 address(call.deferred),
+                                 address(call.workspace),
+                                 address(call.targets),
+                                 address(call.loss),
+                                 address(call.details.losses),
+                                 address(call.details.logits),
+                                 static_cast<std::uint64_t>(call.details.position)};
+  for (const std::byte* parameters : call.parameters) key.push_back(address(parameters));
+  for (const std::byte* gradients : call.gradients) key.push_back(address(gradients));
+  for (const void* array : arrays) key.push_back(address(array));
+  return key;
+}
+
 }  // namespace
 
 Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan)
-    : architecture_(&architecture), options_(options) {
+    : architecture_(&architecture), options_(options), number_(next_number()) {
   const auto [begin, end] = options.layers;
   expect(begin < end && end <= architecture.layers.size(), "a stage of layers {} to {} of {}", begin, end,
          architecture.layers.size());
@@ -313,20 +343,31 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     call.details = microbatch.details;
   }
   const std::byte* input = place.reads_checkpoint ? checkpoints.read : layer_input(step.layer, microbatch.slot);
-  switch (step.kind) {
-    case Step::Kind::forward: {
-      // The second time the slot's last output holds the gradient that arrived for it.
-      std::byte* output = step.again && place.ends_segment ? area_ + place.scratch_output
-                          : place.writes_checkpoint        ? checkpoints.written
-                                                           : layer_output(step.layer, microbatch.slot);
-      return place.layer->forward(call, input, output);
-    }
-    case Step::Kind::backward_input:
-      return place.layer->backward_input(call, input, output_gradient(step.layer, microbatch.slot),
-                                         input_gradient_of(step.layer, gradient_buffer));
-    case Step::Kind::backward_weight:
-      return place.layer->backward_weight(call, input);
+  const std::byte* output_gradient = nullptr;
+  std::byte* written = nullptr;
+  if (step.kind == Step::Kind::forward) {
+    // The second time the slot's last output holds the gradient that arrived for it.
+    written = step.again && place.ends_segment ? area_ + place.scratch_output
+              : place.writes_checkpoint        ? checkpoints.written
+                                               : layer_output(step.layer, microbatch.slot);
+  } else if (step.kind == Step::Kind::backward_input) {
+    output_gradient = this->output_gradient(step.layer, microbatch.slot);
+    written = input_gradient_of(step.layer, gradient_buffer);
   }
+  const auto queue = [&] {
+    switch (step.kind) {
+      case Step::Kind::forward:
+        return place.layer->forward(call, input, written);
+      case Step::Kind::backward_input:
+        return place.layer->backward_input(call, input, output_gradient, written);
+      case Step::Kind::backward_weight:
+        return place.layer->backward_weight(call, input);
+    }
+  };
+  if (!place.layer->repeats(call.training)) return queue();
+  std::vector<std::uint64_t> key = key_of(call, {input, output_gradient, written});
+  key.insert(key.end(), {number_, step.layer, static_cast<std::uint64_t>(step.kind)});
+  stream.repeat(key, queue);
 }
 
 int choose_recompute(const Architecture& architecture, StageOptions options) {

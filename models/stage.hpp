@@ -176,6 +176,7 @@ class Stage {
 
   const Architecture* architecture_;
   StageOptions options_;
+  const std::uint64_t number_;  // of this stage in this process
   std::vector<LayerPlace> layers_;
   std::vector<Segment> segments_;
   std::vector<UnitSpec> units_;

@@ -90,6 +90,7 @@ struct CudaDeviceOptions {
   int sharers = 1;  ///< ranks that use this GPU
   /// Of MemorySpace::device; none: this rank's share of what is free, but for what the driver and libraries need.
   std::optional<std::size_t> budget_bytes = {};
+  bool graphs = true;  ///< Stream::repeat() keeps work as CUDA graphs
 };
 
 /// How many GPUs this process sees. Throws ErrorCode::device where there is none, or no driver for them.

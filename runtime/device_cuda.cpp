@@ -9,6 +9,7 @@
 #include "runtime/cuda_native.hpp"
 #include "runtime/device.hpp"
 #include "runtime/failure_latch.hpp"
+#include "runtime/graph_cache_cuda.hpp"
 #include "runtime/ordered_worker.hpp"
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -141,6 +143,7 @@ class CudaDevice final : public Device {
   cuda::Properties properties_;
   std::string description_;
   std::size_t budget_ = 0;
+  bool graphs_ = true;
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>();
   CpuMemory host_{std::nullopt};
   FailureLatch failure_;
@@ -193,6 +196,7 @@ class CudaStream final : public Stream {
                                              width == StreamWidth::whole ? lowest : highest),
                 "cudaStreamCreateWithPriority");
     if (width == StreamWidth::whole) device_.whole_taken_ = true;
+    if (device_.graphs_) graphs_.emplace(stream_);
     worker_ = std::make_unique<OrderedWorker<Item>>(name_, [this](Item& item) { handle(item); });
   }
 
@@ -200,6 +204,7 @@ class CudaStream final : public Stream {
   ~CudaStream() override {
     worker_.reset();
     cudaStreamSynchronize(stream_);  // memory that it uses may go next
+    graphs_.reset();
     for (cudaEvent_t event : spare_) cudaEventDestroy(event);
     cudaStreamDestroy(stream_);
     if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
@@ -212,6 +217,14 @@ class CudaStream final : public Stream {
     fail(ErrorCode::internal, "stream {} of {}: work of the host's is queued, and a GPU runs none; what did this has no "
          "CUDA kernel yet, so run it with --device cpu", name_, device_.description());
   }
+
+  void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override {
+    if (!graphs_ || device_.failure_.is_set()) return queue();
+    device_.make_current();
+    graphs_->run(key, queue);
+  }
+
+  [[nodiscard]] Repeats repeats() const override { return graphs_ ? graphs_->repeats() : Repeats{}; }
 
   void call_back(std::function<void()> function) override { enqueue({nullptr, std::move(function), false}); }
 
@@ -289,6 +302,7 @@ class CudaStream final : public Stream {
   const std::string name_;
   const StreamWidth width_;
   cudaStream_t stream_ = nullptr;
+  std::optional<cuda::GraphCache> graphs_;
 
   std::mutex mutex_;
   std::vector<cudaEvent_t> spare_;
@@ -303,6 +317,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
          count == 1 ? "" : "s", std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
   }
   expect(options.sharers >= 1, "a GPU is shared by {} ranks", options.sharers);
+  graphs_ = options.graphs;
   cuda::check(cudaSetDevice(options.ordinal), "cudaSetDevice");
   cudaDeviceProp of_driver{};
   cuda::check(cudaGetDeviceProperties(&of_driver, options.ordinal), "cudaGetDeviceProperties");

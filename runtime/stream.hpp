@@ -10,8 +10,11 @@
 // is a queue of the GPU's; on `inline` everything has already happened when a call returns.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace ranvier::runtime {
@@ -26,6 +29,14 @@ enum class StreamWidth {
   one,    ///< one thread of its own: copies, reductions of received chunks
 };
 
+/// What a stream did with work that may be repeated, so far.
+struct Repeats {
+  std::size_t kept = 0;      ///< records that the device has
+  std::size_t replayed = 0;  ///< calls that were one of them
+  std::size_t queued = 0;    ///< calls that ran `queue`
+  std::string refused;       ///< why nothing is kept any more; empty: nothing stands against it
+};
+
 class Stream {
  public:
   using Work = std::function<void(ComputePool&)>;
@@ -38,6 +49,14 @@ class Stream {
   /// Runs `work` in order on this stream's thread. Devices `cpu` and `inline` only.
   /// An exception in it reaches Device::on_failure; from then on the device drops all work and callbacks.
   virtual void launch(Work work) = 0;
+
+  /// Does what `queue` does, which queues work on this stream and nothing else: no callback, no event, no allocation.
+  /// Calls of equal `key`s queue the same work on the same memory, so a device may keep what one of them queued and
+  /// repeat it without a call (CUDA graphs). Others call `queue` every time.
+  virtual void repeat([[maybe_unused]] std::span<const std::uint64_t> key, const std::function<void()>& queue) {
+    queue();
+  }
+  [[nodiscard]] virtual Repeats repeats() const { return {}; }
 
   /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's, in the order of
   /// the calls. It must be short and must not use the device: usually it posts to the loop. What is queued after it
@@ -58,6 +77,9 @@ class StreamView {
   [[nodiscard]] Device& device() const noexcept { return stream_->device(); }
   [[nodiscard]] const std::string& name() const noexcept { return stream_->name(); }
   void launch(Stream::Work work) const { stream_->launch(std::move(work)); }
+  void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) const {
+    stream_->repeat(key, queue);
+  }
   void call_back(std::function<void()> function) const { stream_->call_back(std::move(function)); }
   void wait(const Event& event) const { stream_->wait(event); }
   void synchronize() const { stream_->synchronize(); }

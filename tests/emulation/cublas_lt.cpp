@@ -1,6 +1,7 @@
 // cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp.
 #include "models/ops/cublas_lt_cuda.hpp"
 #include "runtime/error.hpp"
+#include "tests/emulation/stream.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -87,46 +88,61 @@ bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   return !has_aux(p.epilogue) || (p.aux != nullptr && p.aux_stride % 8 == 0 && p.aux_stride >= d.stride);
 }
 
+/// One element of d after the other.
+struct Multiplication {
+  Product p;
+  Matrix a, b, c, d;
+  float factor, old;
+  const void *a_array, *b_array, *c_array;
+  void* d_array;
+
+  void operator()() const {
+    const bool ta = p.transpose_a == CUBLAS_OP_T, tb = p.transpose_b == CUBLAS_OP_T;
+    const auto at = [](const Matrix& x, std::size_t row, std::size_t column) {
+      return column * static_cast<std::size_t>(x.stride) + row;
+    };
+    const auto of_a = [&](std::size_t i, std::size_t k) { return load(a_array, a.type, ta ? at(a, k, i) : at(a, i, k)); };
+    const std::size_t depth = ta ? a.rows : a.columns;
+    for (std::size_t i = 0; i < d.rows; ++i) {
+      if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
+        double sum = 0;
+        for (std::size_t k = 0; k < depth; ++k) sum += static_cast<double>(of_a(i, k));
+        store(p.bias, p.bias_type, i, static_cast<float>(sum));
+      }
+      for (std::size_t j = 0; j < d.columns; ++j) {
+        double sum = 0;
+        for (std::size_t k = 0; k < depth; ++k) {
+          const float right = load(b_array, b.type, tb ? at(b, j, k) : at(b, k, j));
+          sum += static_cast<double>(of_a(i, k)) * static_cast<double>(right);
+        }
+        sum *= static_cast<double>(factor);
+        if (old != 0) sum += static_cast<double>(old) * static_cast<double>(load(c_array, c.type, at(c, i, j)));
+        if (adds_bias(p.epilogue)) sum += static_cast<double>(load(p.bias, p.bias_type, i));
+        const std::size_t of_aux = j * static_cast<std::size_t>(p.aux_stride) + i;
+        if (p.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+          sum *= gelu_slope(static_cast<double>(load(p.aux, d.type, of_aux)));
+        } else if (has_aux(p.epilogue)) {
+          store(p.aux, d.type, of_aux, static_cast<float>(sum));
+          sum = gelu(sum);
+        }
+        store(d_array, d.type, at(d, i, j), static_cast<float>(sum));
+      }
+    }
+  }
+};
+
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha, const void* a_array,
                         cublasLtMatrixLayout_t a_layout, const void* b_array, cublasLtMatrixLayout_t b_layout,
                         const void* beta, const void* c_array, cublasLtMatrixLayout_t c_layout, void* d_array,
                         cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                        cudaStream_t) {
-  const Product& p = product(description);
-  const Matrix &a = matrix(a_layout), &b = matrix(b_layout), &c = matrix(c_layout), &d = matrix(d_layout);
-  if (!fits(p, a, b, d) || c.rows != d.rows || c.columns != d.columns) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool ta = p.transpose_a == CUBLAS_OP_T, tb = p.transpose_b == CUBLAS_OP_T;
-  const auto at = [](const Matrix& x, std::size_t row, std::size_t column) {
-    return column * static_cast<std::size_t>(x.stride) + row;
-  };
-  const auto of_a = [&](std::size_t i, std::size_t k) { return load(a_array, a.type, ta ? at(a, k, i) : at(a, i, k)); };
-  const std::size_t depth = ta ? a.rows : a.columns;
-  const float factor = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
-  for (std::size_t i = 0; i < d.rows; ++i) {
-    if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
-      double sum = 0;
-      for (std::size_t k = 0; k < depth; ++k) sum += static_cast<double>(of_a(i, k));
-      store(p.bias, p.bias_type, i, static_cast<float>(sum));
-    }
-    for (std::size_t j = 0; j < d.columns; ++j) {
-      double sum = 0;
-      for (std::size_t k = 0; k < depth; ++k) {
-        const float right = load(b_array, b.type, tb ? at(b, j, k) : at(b, k, j));
-        sum += static_cast<double>(of_a(i, k)) * static_cast<double>(right);
-      }
-      sum *= static_cast<double>(factor);
-      if (old != 0) sum += static_cast<double>(old) * static_cast<double>(load(c_array, c.type, at(c, i, j)));
-      if (adds_bias(p.epilogue)) sum += static_cast<double>(load(p.bias, p.bias_type, i));
-      const std::size_t of_aux = j * static_cast<std::size_t>(p.aux_stride) + i;
-      if (p.epilogue == CUBLASLT_EPILOGUE_DGELU) {
-        sum *= gelu_slope(static_cast<double>(load(p.aux, d.type, of_aux)));
-      } else if (has_aux(p.epilogue)) {
-        store(p.aux, d.type, of_aux, static_cast<float>(sum));
-        sum = gelu(sum);
-      }
-      store(d_array, d.type, at(d, i, j), static_cast<float>(sum));
-    }
-  }
+                        cudaStream_t stream) {
+  const Multiplication multiplication{
+      product(description),  matrix(a_layout), matrix(b_layout), matrix(c_layout), matrix(d_layout),
+      *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a_array, b_array, c_array, d_array};
+  const Matrix &c = multiplication.c, &d = multiplication.d;
+  if (!fits(multiplication.p, multiplication.a, multiplication.b, d) || c.rows != d.rows || c.columns != d.columns)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  emulation::queue(stream, multiplication);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 // The part of CUDA's runtime that device_cuda.cpp and the operations call, over memory of the host: one GPU whose work
 // is over when the call returns. The linker takes these before the static library's.
-#include <cuda_runtime_api.h>
+#include "tests/emulation/stream.hpp"
 
 #include <fmt/core.h>
 
@@ -10,8 +10,26 @@
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace {
+
+using Graph = std::vector<std::function<void()>>;
+struct EmulatedStream {
+  bool is_captured = false;
+  Graph graph;
+};
+EmulatedStream& behind(cudaStream_t stream) { return *reinterpret_cast<EmulatedStream*>(stream); }
+
+thread_local bool captures = false;
+
+/// What a GPU refuses to a thread that captures, or what would not be part of the graph.
+void not_captured(bool is_captured, const char* call) {
+  if (!is_captured) return;
+  std::fputs(fmt::format("{} during the capture of a stream\n", call).c_str(), stderr);
+  std::abort();
+}
 
 constexpr std::size_t memory_bytes = std::size_t{1} << 34;
 constexpr std::size_t page_bytes = 4096, guard_bytes = 4096;
@@ -28,6 +46,7 @@ Sizes& sizes() {
 }
 
 cudaError_t take(void** place, std::size_t bytes) {
+  not_captured(captures, "memory is allocated");
   if (bytes > memory_bytes) return cudaErrorMemoryAllocation;
   const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
   *place = std::aligned_alloc(page_bytes, whole);
@@ -41,6 +60,7 @@ cudaError_t take(void** place, std::size_t bytes) {
 /// What a kernel wrote behind an array shows here.
 cudaError_t give_back(void* place) {
   if (place == nullptr) return cudaSuccess;
+  not_captured(captures, "memory is freed");
   const std::lock_guard lock(sizes().mutex);
   const auto found = sizes().of.find(place);
   if (found == sizes().of.end()) return cudaErrorInvalidValue;
@@ -59,6 +79,17 @@ using Clock = std::chrono::steady_clock;
 Clock::time_point& recorded(cudaEvent_t event) { return *reinterpret_cast<Clock::time_point*>(event); }
 
 }  // namespace
+
+namespace ranvier::emulation {
+
+void queue(cudaStream_t stream, std::function<void()> work) {
+  if (stream == nullptr || !behind(stream).is_captured) return work();
+  behind(stream).graph.push_back(std::move(work));
+}
+
+}  // namespace ranvier::emulation
+
+using ranvier::emulation::queue;
 
 extern "C" {
 
@@ -86,34 +117,61 @@ cudaError_t cudaFree(void* place) { return give_back(place); }
 cudaError_t cudaHostAlloc(void** place, std::size_t bytes, unsigned) { return take(place, bytes); }
 cudaError_t cudaFreeHost(void* place) { return give_back(place); }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return std::memset(to, value, bytes), cudaSuccess;
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  return queue(stream, [=] { std::memset(to, value, bytes); }), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  return std::memmove(to, from, bytes), cudaSuccess;
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return queue(stream, [=] { std::memmove(to, from, bytes); }), cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return *lowest = 0, *highest = -1, cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  *stream = reinterpret_cast<cudaStream_t>(new char);
+  *stream = reinterpret_cast<cudaStream_t>(new EmulatedStream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete reinterpret_cast<char*>(stream), cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &behind(stream), cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return not_captured(captures, "a stream is waited for"), cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) {
+  return not_captured(behind(stream).is_captured, "an event is waited for"), cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  not_captured(captures, "another capture begins");
+  captures = behind(stream).is_captured = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  captures = behind(stream).is_captured = false;
+  *graph = reinterpret_cast<cudaGraph_t>(new Graph(std::exchange(behind(stream).graph, {})));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete reinterpret_cast<Graph*>(graph), cudaSuccess; }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
+  *made = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete reinterpret_cast<Graph*>(graph), cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  for (const auto& work : *reinterpret_cast<Graph*>(graph)) queue(stream, work);
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new Clock::time_point);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &recorded(event), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) { return recorded(event) = Clock::now(), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  not_captured(stream != nullptr && behind(stream).is_captured, "an event is recorded");
+  return recorded(event) = Clock::now(), cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   *milliseconds = std::chrono::duration<float, std::milli>(recorded(end) - recorded(begin)).count();
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return not_captured(captures, "an event is asked for"), cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 }

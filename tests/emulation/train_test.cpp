@@ -15,7 +15,9 @@ namespace {
 struct Result {
   std::vector<double> losses, norms;
 
-  friend bool operator==(const Result&, const Result&) = default;
+  std::string output = {};
+
+  friend bool operator==(const Result& a, const Result& b) { return a.losses == b.losses && a.norms == b.norms; }
 };
 
 struct Fixture : SmallText {
@@ -27,7 +29,7 @@ struct Fixture : SmallText {
     const Outcome outcome = run(ranks, small_run(text, flags), 120s);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
-    Result result;
+    Result result{.output = outcome.output};
     for (const std::string& loss : metric(metrics, "loss")) result.losses.push_back(std::stod(loss));
     for (const std::string& norm : metric(metrics, "grad_norm")) result.norms.push_back(std::stod(norm));
     REQUIRE(result.losses.size() == 4);
@@ -68,6 +70,21 @@ TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoin
                   "--optimizer-tier", "host", "--bucket-size", "4096"}) == whole);
   CHECK(train(1, {"--device", "cuda", "--offload", "infinity-nvme", "--nvme", folder.path().string(), "--bucket-size",
                   "4096"}) == whole);
+}
+
+TEST_CASE_FIXTURE(Fixture, "blocks that are repeated as graphs leave every bit alone") {
+  for (const Flags& more :
+       {Flags{"--g-data", "2", "--shard", "zero3"},
+        Flags{"--g-inter", "2", "--precision", "bf16", "--recompute", "1", "--activation-tier", "host"}}) {
+    CAPTURE(more.at(0));
+    Flags on{"--device", "cuda"};
+    on.insert(on.end(), more.begin(), more.end());
+    Flags off = on;
+    off.insert(off.end(), {"--cuda-graphs", "off"});
+    const Result with = train(2, on);
+    CHECK(with == train(2, off));
+    CHECK(with.output.find("CUDA graphs of rank 0: ") != std::string::npos);
+  }
 }
 
 TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {

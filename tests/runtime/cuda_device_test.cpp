@@ -20,8 +20,6 @@ using ranvier::tests::says;
 
 namespace {
 
-constexpr std::size_t large = std::size_t{64} << 20;  // elements: a pass over them outlasts the calls that follow
-
 std::vector<std::uint8_t> read(Stream& stream, const Buffer& buffer) {
   std::vector<std::uint8_t> bytes(buffer.bytes());
   copy(stream, bytes.data(), buffer.data(), bytes.size());
@@ -120,44 +118,6 @@ TEST_CASE("callbacks run in the order of the calls, each after the work before i
   }
 }
 
-TEST_CASE("a stream that waits for an event starts after the recorded work") {
-  const auto device = make_cuda_device({});
-  const auto first = device->make_stream("first", StreamWidth::whole);
-  const auto second = device->make_stream("second", StreamWidth::one);
-  const auto event = device->make_event();
-  CHECK(event->reached());
-  second->wait(*event);  // nothing recorded: no wait
-  second->synchronize();
-  const Buffer numbers = device->allocate(large * sizeof(float), MemorySpace::device);
-  const Buffer last = device->allocate(sizeof(float), MemorySpace::pinned);
-  auto* values = reinterpret_cast<float*>(numbers.data());
-  const tests::OnDevice<float> one(*first, {1.0f});
-  for (int round = 1; round <= 20; ++round) {
-    scale(*first, values, DType::f32, 1, large);  // takes its time
-    add(*first, values + large - 1, one.data(), DType::f32, 1);
-    event->record(*first);
-    second->wait(*event);
-    copy(*second, last.data(), values + large - 1, sizeof(float));
-    event->record(*second);
-    first->wait(*event);
-    second->synchronize();
-    CHECK(event->reached());
-    CHECK(*reinterpret_cast<float*>(last.data()) == static_cast<float>(round));
-  }
-}
-
-TEST_CASE("an event is not reached before its work is done, and calls do not wait for it") {
-  const auto device = make_cuda_device({});
-  const auto stream = device->make_stream("busy", StreamWidth::whole);
-  const auto event = device->make_event();
-  const Buffer numbers = device->allocate(large * sizeof(float), MemorySpace::device);
-  for (int i = 0; i < 200; ++i) scale(*stream, numbers.data(), DType::f32, 1, large);
-  event->record(*stream);
-  CHECK_FALSE(event->reached());
-  while (!event->reached()) std::this_thread::yield();
-  stream->synchronize();
-}
-
 TEST_CASE("a device has one whole stream at a time") {
   const auto device = make_cuda_device({});
   auto whole = device->make_stream("compute", StreamWidth::whole);
@@ -201,4 +161,71 @@ TEST_CASE("a GPU that is not there is refused with the number of those that are"
   CHECK(count >= 1);
   CHECK(error_of([&] { (void)make_cuda_device({.ordinal = count}); }).code() == ErrorCode::device);
   CHECK(error_of([] { (void)make_cuda_device({.ordinal = -1}); }).code() == ErrorCode::device);
+}
+
+TEST_CASE("work that comes again is repeated without a call, on the memory that its key stands for") {
+  const auto device = make_cuda_device({});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Buffer first = device->allocate(1000 * sizeof(float), MemorySpace::pinned);
+  const Buffer second = device->allocate(1000 * sizeof(float), MemorySpace::pinned);
+  int calls = 0;
+  const auto triple = [&](const Buffer& buffer) {
+    auto* values = reinterpret_cast<float*>(buffer.data());
+    const std::uint64_t key[] = {reinterpret_cast<std::uintptr_t>(values)};
+    stream->repeat(key, [&] {
+      ++calls;
+      scale(*stream, values, DType::f32, 6, 1000);
+      scale(*stream, values, DType::f32, 0.5f, 1000);
+    });
+  };
+  for (const Buffer* buffer : {&first, &second}) reinterpret_cast<float*>(buffer->data())[999] = 1;
+  for (int round = 0; round < 5; ++round) triple(first);
+  triple(second);
+  stream->synchronize();
+  CHECK(reinterpret_cast<float*>(first.data())[999] == 243);
+  CHECK(reinterpret_cast<float*>(second.data())[999] == 3);
+  CHECK(calls == 3);  // once, once to keep it, and once for the other memory
+  const Repeats repeats = stream->repeats();
+  CHECK(repeats.kept == 1);
+  CHECK(repeats.replayed == 4);
+  CHECK(repeats.queued == 2);
+  CHECK(repeats.refused == "");
+}
+
+TEST_CASE("work that cannot be kept is queued, and the stream says why") {
+  const auto device = make_cuda_device({});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const Buffer buffer = device->allocate(sizeof(float), MemorySpace::pinned);
+  auto* value = reinterpret_cast<float*>(buffer.data());
+  *value = 1;
+  int calls = 0;
+  const std::uint64_t key[] = {7};
+  for (int round = 0; round < 4; ++round) {
+    stream->repeat(key, [&] {
+      if (++calls == 2) throw std::runtime_error("not while I am captured");
+      scale(*stream, value, DType::f32, 2, 1);
+    });
+  }
+  stream->synchronize();
+  CHECK(*value == 16);
+  CHECK(stream->repeats().kept == 0);
+  CHECK(stream->repeats().refused == "not while I am captured");
+}
+
+TEST_CASE("what fails for another reason than being kept fails still") {
+  const auto device = make_cuda_device({});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const std::uint64_t key[] = {7};
+  stream->repeat(key, [] {});
+  CHECK_THROWS_WITH(stream->repeat(key, [] { throw std::runtime_error("out of luck"); }), "out of luck");
+}
+
+TEST_CASE("a device without graphs calls every time") {
+  const auto device = make_cuda_device({.graphs = false});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const std::uint64_t key[] = {7};
+  int calls = 0;
+  for (int round = 0; round < 3; ++round) stream->repeat(key, [&] { ++calls; });
+  CHECK(calls == 3);
+  CHECK(stream->repeats().queued == 0);
 }

@@ -1,7 +1,10 @@
-// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns.
+// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph does.
 #pragma once
 
 #include "tests/emulation/machine.hpp"
+#include "tests/emulation/stream.hpp"
+
+#include <cstddef>
 
 namespace ranvier::runtime::cuda {
 
@@ -11,8 +14,11 @@ struct Grid {
 };
 
 template <typename... Parameters, typename... Arguments>
-void launch(const char* name, cudaStream_t, const Grid& grid, void (*kernel)(Parameters...), Arguments... arguments) {
-  emulation::launch(name, grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(arguments...); });
+void launch(const char* name, cudaStream_t queue, const Grid& grid, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+  emulation::queue(queue, [=] {
+    emulation::launch(name, grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(arguments...); });
+  });
 }
 
 template <typename T>
