@@ -1,14 +1,26 @@
 // The part of CUDA's runtime that device_cuda.cpp and the operations call, over memory of the host: one GPU whose work
 // is over when the call returns. The linker takes these before the static library's.
+//
+// RANVIER_EMULATED_GPU makes it another one, or none at all:
+//
+//   no-gpu        the driver finds none
+//   no-driver     there is none
+//   old-driver    it is for an older CUDA
+//   memory=N      of so many bytes
+//   fail=R:N      on rank R of MPI the Nth kernel reads where nothing is: as on a GPU, whoever waits for it learns of it,
+//                 and from then on every call fails
 #include "tests/emulation/stream.hpp"
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,7 +43,47 @@ void not_captured(bool is_captured, const char* call) {
   std::abort();
 }
 
-constexpr std::size_t memory_bytes = std::size_t{1} << 34;
+struct Machine {
+  cudaError_t count_answer = cudaSuccess;
+  int driver_version = CUDART_VERSION;
+  std::size_t memory_bytes = std::size_t{1} << 34;
+  long long failing_kernel = -1;
+};
+
+long long number(std::string_view text) { return std::atoll(std::string(text).c_str()); }
+
+Machine described_machine() {
+  Machine machine;
+  const char* given = std::getenv("RANVIER_EMULATED_GPU");
+  const std::string_view text = given == nullptr ? "" : given;
+  const std::size_t equals = text.find('=');
+  const std::string_view kind = text.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? "" : text.substr(equals + 1);
+  if (kind == "no-gpu") {
+    machine.count_answer = cudaErrorNoDevice;
+  } else if (kind == "no-driver" || kind == "old-driver") {
+    machine.count_answer = cudaErrorInsufficientDriver;
+    machine.driver_version = kind == "no-driver" ? 0 : 11080;
+  } else if (kind == "memory") {
+    machine.memory_bytes = static_cast<std::size_t>(number(value));
+  } else if (kind == "fail") {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    const std::size_t colon = value.find(':');
+    if (number(rank == nullptr ? "0" : rank) == number(value.substr(0, colon)))
+      machine.failing_kernel = number(value.substr(colon + 1));
+  }
+  return machine;
+}
+const Machine& machine() {
+  static const Machine described = described_machine();
+  return described;
+}
+
+/// Kernels and copies so far; the failure, and whether anybody has waited for it.
+std::atomic<long long> works{0};
+std::atomic<bool> has_failed{false}, is_known{false};
+cudaError_t health() { return is_known ? cudaErrorIllegalAddress : cudaSuccess; }
+
 constexpr std::size_t page_bytes = 4096, guard_bytes = 4096;
 constexpr unsigned char guard = 0xa5;
 
@@ -47,7 +99,8 @@ Sizes& sizes() {
 
 cudaError_t take(void** place, std::size_t bytes) {
   not_captured(captures, "memory is allocated");
-  if (bytes > memory_bytes) return cudaErrorMemoryAllocation;
+  if (is_known) return health();
+  if (bytes > machine().memory_bytes) return cudaErrorMemoryAllocation;
   const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
   *place = std::aligned_alloc(page_bytes, whole);
   if (*place == nullptr) return cudaErrorMemoryAllocation;
@@ -61,6 +114,7 @@ cudaError_t take(void** place, std::size_t bytes) {
 cudaError_t give_back(void* place) {
   if (place == nullptr) return cudaSuccess;
   not_captured(captures, "memory is freed");
+  if (is_known) return health();
   const std::lock_guard lock(sizes().mutex);
   const auto found = sizes().of.find(place);
   if (found == sizes().of.end()) return cudaErrorInvalidValue;
@@ -76,15 +130,24 @@ cudaError_t give_back(void* place) {
 }
 
 using Clock = std::chrono::steady_clock;
-Clock::time_point& recorded(cudaEvent_t event) { return *reinterpret_cast<Clock::time_point*>(event); }
+struct Recorded {
+  Clock::time_point time;
+  bool after_failure = false;
+};
+Recorded& recorded(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
+cudaError_t learn(cudaEvent_t event) {
+  if (recorded(event).after_failure) is_known = true;
+  return health();
+}
 
 }  // namespace
 
 namespace ranvier::emulation {
 
 void queue(cudaStream_t stream, std::function<void()> work) {
-  if (stream == nullptr || !behind(stream).is_captured) return work();
-  behind(stream).graph.push_back(std::move(work));
+  if (stream != nullptr && behind(stream).is_captured) return behind(stream).graph.push_back(std::move(work));
+  if (++works == machine().failing_kernel) has_failed = true;
+  if (!has_failed) work();
 }
 
 }  // namespace ranvier::emulation
@@ -93,7 +156,10 @@ using ranvier::emulation::queue;
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = machine().count_answer == cudaSuccess ? 1 : 0;
+  return machine().count_answer;
+}
 cudaError_t cudaGetDevice(int* ordinal) { return *ordinal = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int ordinal) { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -103,14 +169,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->multiProcessorCount = 3;
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) {
+  return *version = machine().driver_version, cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorName(cudaError_t) { return "an error of the emulated GPU"; }
-const char* cudaGetErrorString(cudaError_t) { return "an error of the emulated GPU"; }
+cudaError_t cudaGetLastError() { return health(); }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "an error of the emulated GPU";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "an error of the emulated GPU";
+}
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  return *free = *total = memory_bytes, cudaSuccess;
+  return *free = *total = machine().memory_bytes, cudaSuccess;
 }
 cudaError_t cudaMalloc(void** place, std::size_t bytes) { return take(place, bytes); }
 cudaError_t cudaFree(void* place) { return give_back(place); }
@@ -118,10 +190,10 @@ cudaError_t cudaHostAlloc(void** place, std::size_t bytes, unsigned) { return ta
 cudaError_t cudaFreeHost(void* place) { return give_back(place); }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  return queue(stream, [=] { std::memset(to, value, bytes); }), cudaSuccess;
+  return queue(stream, [=] { std::memset(to, value, bytes); }), health();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return queue(stream, [=] { std::memmove(to, from, bytes); }), cudaSuccess;
+  return queue(stream, [=] { std::memmove(to, from, bytes); }), health();
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
@@ -133,10 +205,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &behind(stream), cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return not_captured(captures, "a stream is waited for"), cudaSuccess;
+  return not_captured(captures, "a stream is waited for"), health();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) {
-  return not_captured(behind(stream).is_captured, "an event is waited for"), cudaSuccess;
+  return not_captured(behind(stream).is_captured, "an event is waited for"), health();
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   not_captured(captures, "another capture begins");
@@ -156,22 +228,23 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete reinterpret_cast<Graph*>(graph), cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   for (const auto& work : *reinterpret_cast<Graph*>(graph)) queue(stream, work);
-  return cudaSuccess;
+  return health();
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = reinterpret_cast<cudaEvent_t>(new Clock::time_point);
+  *event = reinterpret_cast<cudaEvent_t>(new Recorded);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &recorded(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   not_captured(stream != nullptr && behind(stream).is_captured, "an event is recorded");
-  return recorded(event) = Clock::now(), cudaSuccess;
+  recorded(event) = {Clock::now(), has_failed};
+  return health();
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(recorded(end) - recorded(begin)).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(recorded(end).time - recorded(begin).time).count();
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return not_captured(captures, "an event is asked for"), cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) { return not_captured(captures, "an event is asked for"), learn(event); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return learn(event); }
 }

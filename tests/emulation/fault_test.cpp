@@ -1,0 +1,68 @@
+// What a user sees of a GPU that is not there, too old, too small, or that fails: one message and the end of all ranks.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string_view>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Fixture : SmallText {
+  [[nodiscard]] Outcome train(int ranks, const std::string& gpu, Flags more = {}) const {
+    Flags flags{"--device", "cuda", "--products", "first"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(ranks, small_run(text, flags), 60s, {{"RANVIER_EMULATED_GPU", gpu}});
+  }
+};
+
+std::size_t count(std::string_view text, std::string_view words) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(words); at != std::string_view::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a machine without a GPU, a driver or a new enough one is told apart, with a remedy") {
+  for (const auto& [gpu, says] : {std::pair{"no-gpu", "no GPU is visible to this process"},
+                                  {"no-driver", "this machine has no NVIDIA driver"},
+                                  {"old-driver", "the NVIDIA driver is for CUDA 11.8 and this build for CUDA"}}) {
+    CAPTURE(gpu);
+    const Outcome outcome = train(2, gpu, {"--g-inter", "2"});
+    INFO(outcome.output);
+    CHECK(outcome.status == 1);
+    CHECK(count(outcome.output, says) == 1);
+  }
+  CHECK(count(train(1, "no-gpu").output, "--device cpu") == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a GPU with a number that this machine has not is refused with those that it has") {
+  const Outcome outcome = train(1, "", {"--device", "cuda:3"});
+  INFO(outcome.output);
+  CHECK(outcome.status == 1);
+  CHECK(count(outcome.output, "cuda:3: this process sees 1 GPU, numbered from 0") == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the run would need") {
+  const Outcome outcome = train(1, "memory=1100000000", {"--hidden", "256", "--layers", "60"});
+  INFO(outcome.output);
+  CHECK(outcome.status == 1);
+  CHECK(count(outcome.output, "--device-memory") >= 1);
+  CHECK(count(outcome.output, "parameters") >= 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message that names rank, GPU and error") {
+  const Outcome outcome = train(4, "fail=2:300", {"--g-inter", "2", "--g-data", "2", "--device-memory", "44MiB"});
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.seconds < 30);
+  CHECK(count(outcome.output, "an illegal memory access was encountered (cudaErrorIllegalAddress)") == 1);
+  CHECK(count(outcome.output, "rank 2") >= 1);
+  CHECK(count(outcome.output, "cuda:0: ") == 1);
+  CHECK(count(outcome.output, "compute-sanitizer") == 1);
+}
