@@ -4,14 +4,13 @@
 #include "models/text/utf8.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/unit_weights.hpp"
+#include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -21,27 +20,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Generated {
-  int status = 0;
-  std::string text;    ///< stdout
-  std::string report;  ///< stderr
-};
-
-/// What ranvier-generate does, called as users call it.
-Generated generate_in(const TemporaryFolder& folder, const std::string& flags) {
-  const std::string report = (folder.path() / "report.txt").string();
-  const std::string command = std::string(RANVIER_GENERATOR) + " " + flags + " 2>" + report;
-  FILE* const pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Generated result;
-  std::array<char, 4096> part{};
-  while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe))
-    result.text.append(part.data(), count);
-  result.status = pclose(pipe);
-  result.report = read_file(report);
-  return result;
-}
-
 struct Fixture : SmallText {
   Fixture() {
     const Outcome outcome =
@@ -50,7 +28,7 @@ struct Fixture : SmallText {
     REQUIRE(outcome.status == 0);
   }
 
-  [[nodiscard]] Generated generate(const std::string& flags) const { return generate_in(folder, flags); }
+  [[nodiscard]] Generated generate(const std::string& flags) const { return run_generator(RANVIER_GENERATOR, flags, folder); }
 
   std::string model = file("model");
 };
@@ -103,7 +81,7 @@ struct OfWords {
   }
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder.path() / name).string(); }
-  [[nodiscard]] Generated generate(const std::string& flags) const { return generate_in(folder, flags); }
+  [[nodiscard]] Generated generate(const std::string& flags) const { return run_generator(RANVIER_GENERATOR, flags, folder); }
 
   TemporaryFolder folder;
   SmallTokenizer small;

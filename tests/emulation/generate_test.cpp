@@ -1,0 +1,29 @@
+// Text that is written on the emulated GPU.
+#include "tests/apps/generated.hpp"
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes") {
+  const std::string model = file("model");
+  const Outcome outcome =
+      run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 60s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  const auto generate = [&](const std::string& device, const std::string& more) {
+    const Generated result = run_generator(
+        RANVIER_GENERATOR, "--weights " + model + " --prompt the --tokens 12 --device " + device + " " + more, folder);
+    INFO(result.report);
+    REQUIRE(result.status == 0);
+    return result.text;
+  };
+  for (const std::string way : {"--temperature 0", "--temperature 0.7 --top-k 20 --seed 5 --num-samples 2"}) {
+    CAPTURE(way);
+    const std::string on_gpu = generate("cuda", way);
+    CHECK(on_gpu.size() > 12);
+    CHECK(on_gpu == generate("cpu", way));
+  }
+}
