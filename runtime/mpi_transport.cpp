@@ -59,7 +59,9 @@ std::size_t total_bytes(const auto& ranges) {
   return bytes;
 }
 
-/// The arguments that describe one message to MPI.
+/// The arguments that describe one message to MPI. Addresses are relative to the first range's, which is how a
+/// CUDA-aware MPI finds out whose memory it is: MPI_BOTTOM it takes for the host's, and copies from a GPU as from
+/// there.
 class Message {
  public:
   template <typename Range>
@@ -67,9 +69,8 @@ class Message {
     std::size_t used = 0, bytes = 0;
     for (const Range& range : ranges) {
       if (range.empty()) continue;
-      ++used;
+      if (used++ == 0) address_ = const_cast<void*>(static_cast<const void*>(range.data()));
       bytes += range.size();
-      address_ = const_cast<void*>(static_cast<const void*>(range.data()));
     }
     if (used <= 1 && bytes <= INT_MAX) {
       count_ = static_cast<int>(bytes);
@@ -77,15 +78,16 @@ class Message {
     }
     std::vector<int> lengths;
     std::vector<MPI_Aint> places;
+    MPI_Aint first = 0;
+    check_mpi(MPI_Get_address(address_, &first), "MPI_Get_address");
     for (const Range& range : ranges) {
       for (std::size_t begin = 0; begin < range.size(); begin += largest_block) {
         MPI_Aint place = 0;
         check_mpi(MPI_Get_address(range.data() + begin, &place), "MPI_Get_address");
         lengths.push_back(static_cast<int>(std::min(largest_block, range.size() - begin)));
-        places.push_back(place);
+        places.push_back(MPI_Aint_diff(place, first));
       }
     }
-    address_ = MPI_BOTTOM;
     count_ = 1;
     check_mpi(
         MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(), places.data(), MPI_BYTE, &type_),
