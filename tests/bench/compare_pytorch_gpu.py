@@ -1,10 +1,13 @@
 """ranvier-train beside PyTorch on one GPU: in turns, medians, one JSON line per case.
 
 usage: compare_pytorch_gpu.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 20] [--device cuda:0]
+                              [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH] [-- FLAGS OF ranvier-train]
 
 PyTorch has torch.compile, its fused attention, bf16 autocast over fp32 parameters, and the faster of its AdamWs;
 ranvier-train keeps bf16 parameters beside fp32 master weights. A step is one microbatch of `batch` samples on either
-side. FLOP are 6 per parameter and token and 12 · layers · hidden · length per token for attention.
+side. FLOP are 6 per parameter and token and 12 · layers · hidden · length per token for attention. `ranvier_mfu` is the
+share of the rate of a large matrix product that ranvier-train measured in the same run. --model: another one, in bf16.
+What each run came to goes to stderr at once.
 """
 
 import argparse
@@ -33,8 +36,8 @@ def flops_per_token(model):
 def run_pytorch(case, options, compiled):
     model, precision = case.rsplit("-", 1)
     command = [sys.executable, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision,
-               str(options.seconds), "--device", "cuda", *(["--compile"] if compiled else [])]
-    variables = dict(os.environ)
+               str(options.seconds), "--device", options.device.split(":")[0], *(["--compile"] if compiled else [])]
+    variables = dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="1")  # later runs find what the first one compiled
     if ":" in options.device:
         variables["CUDA_VISIBLE_DEVICES"] = options.device.split(":")[1]
     done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE, text=True)
@@ -55,9 +58,11 @@ def run_ranvier(case, options, folder):
         command = ["mpirun", "-n", "1", "--bind-to", "none", options.trainer, "--data", tokens, "--layers", layers,
                    "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
                    "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--device", options.device, "--steps", steps, "--metrics", metrics]
+                   "--device", options.device, "--steps", steps, "--metrics", metrics, *options.flags]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        subprocess.run(list(map(str, command)), env=variables, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(list(map(str, command)), env=variables, stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{case}: ranvier-train ended with {done.returncode}:\n{done.stdout[-2000:]}")
         return [json.loads(line) for line in metrics.read_text().splitlines()]
 
     probe = statistics.median(line["tokens_per_second"] for line in lines(5)[2:])
@@ -67,6 +72,11 @@ def run_ranvier(case, options, folder):
             statistics.median(line["mfu"] or 0 for line in measured))
 
 
+def say(case, who, rate):
+    print(f"{case}: {who} {rate:.1f} tokens/s", file=sys.stderr, flush=True)
+    return rate
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainer")
@@ -74,7 +84,14 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--device", default="cuda:0")
-    options = parser.parse_args()
+    parser.add_argument("--model")
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options = parser.parse_args(sys.argv[1:end])
+    options.flags = sys.argv[end + 1:]
+    if options.model:
+        MODELS["given"] = tuple(map(int, options.model.split(",")))
+        CASES[:] = ["given-bf16"]
+        options.cases = CASES[0]
     for case in options.cases.split(","):
         if case not in CASES:
             sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
@@ -82,10 +99,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
                 rate, share = run_ranvier(case, options, Path(folder))
-                ranvier.append(rate)
+                ranvier.append(say(case, "ranvier", rate))
                 shares.append(share)
                 result = run_pytorch(case, options, compiled=True)
-                pytorch.append(result["tokens_per_second"])
+                pytorch.append(say(case, "pytorch", result["tokens_per_second"]))
             eager = run_pytorch(case, options, compiled=False)
         flops = flops_per_token(case.rsplit("-", 1)[0])
         print(json.dumps({

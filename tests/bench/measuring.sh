@@ -34,5 +34,10 @@ read_flags() {  # <variables…> -- <arguments…>: `bucket_size` is the flag --
   done
 }
 
+random_tokens() {  # <file> <tokens> <vocabulary>: a token file of llm.c's kind
+  perl -e 'my ($n, $v) = @ARGV; binmode STDOUT; srand 1; print pack "l<256", 20240520, 1, $n, (0) x 253;
+           print pack "S<*", map { int rand $v } 1 .. $n' "$2" "$3" >"$1"
+}
+
 value() { sed 's/.*"'"$1"'":\s*\([0-9.e+-]*\).*/\1/' "$2"; }  # <key> <metrics>: of each step
 median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
 
 import torch
@@ -95,6 +96,8 @@ def main():
     # One set of states at a time: a large model has no room for several.
     ways = ["foreach", "fused"] if on_gpu else ["plain", "foreach"]
     data = torch.randint(options.vocabulary, (16, options.batch, options.length + 1), device=options.device)
+    if options.compile and not hasattr(torch, "compile"):
+        sys.exit(f"PyTorch {torch.__version__} has no torch.compile: install 2.0 or newer")
     run = torch.compile(model) if options.compile else model
 
     def now():
