@@ -1,6 +1,9 @@
 #include "apps/collectives_choice.hpp"
 
 #include "collectives/nccl_library.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/cuda_memory.hpp"
 #include "runtime/error.hpp"
 #include "runtime/grid.hpp"
 
@@ -28,43 +31,86 @@ std::optional<std::pair<int, int>> sharers(const GridOptions& grid, const std::v
 }
 
 /// Why NCCL cannot be used, and what would help.
-std::optional<std::pair<std::string, std::string>> obstacle(const TrainOptions& options,
-                                                            const NcclSituation& situation) {
+struct Obstacle {
+  std::string reason, remedy;
+};
+
+/// Messages between stages are under way while a column's collectives are.
+bool stages_send_beside_collectives(const GridOptions& grid) {
+  return grid.shape.g_inter > 1 && grid.shape.g_data > 1;
+}
+
+/// As far as flags tell.
+std::optional<Obstacle> obstacle(const TrainOptions& options) {
+  if (!stages_send_beside_collectives(options.grid) || options.device.point_to_point != PointToPoint::direct)
+    return {};
+  return Obstacle{
+      fmt::format("--p2p direct with --g-inter {} lets MPI reach the GPUs while NCCL is at work, and the two "
+                  "may wait for each other for ever",
+                  options.grid.shape.g_inter),
+      "use --p2p staged"};
+}
+
+std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituation& situation) {
   if (!situation.version) {
-    return std::pair(
-        situation.obstacle.empty() ? std::string("some ranks have no NCCL, or another one") : situation.obstacle,
-        std::string("install the same NCCL everywhere"));
+    return Obstacle{situation.obstacle.empty() ? "some ranks have no NCCL, or another one" : situation.obstacle,
+                    "install the same NCCL everywhere"};
   }
-  if (options.grid.shape.g_inter > 1 && options.device.point_to_point == PointToPoint::direct) {
-    return std::pair(
-        std::string("--p2p direct lets MPI reach the GPUs while NCCL is at work, and the two may wait for "
-                    "each other for ever"),
-        std::string("use --p2p staged"));
-  }
+  if (auto in_flags = obstacle(options)) return in_flags;
   const auto pair = sharers(options.grid, situation.gpus);
   if (pair && *situation.version < first_version_with_shared_gpus) {
-    return std::pair(fmt::format("ranks {} and {} share a GPU, which NCCL {} refuses", pair->first, pair->second,
-                                 collectives::nccl_version_text(*situation.version)),
-                     std::string("give each rank a GPU of its own, or install NCCL 2.30"));
+    return Obstacle{fmt::format("ranks {} and {} share a GPU, which NCCL {} refuses", pair->first, pair->second,
+                                collectives::nccl_version_text(*situation.version)),
+                    "give each rank a GPU of its own, or install NCCL 2.30"};
   }
   return std::nullopt;
 }
 
+[[noreturn]] void refuse(const Obstacle& obstacle) {
+  fail(ErrorCode::usage, "--collectives nccl, but {}: {}, or --collectives plans", obstacle.reason,
+       obstacle.remedy);
+}
+
 }  // namespace
+
+void check_collectives(const TrainOptions& options) {
+  if (options.device.collectives != CollectiveCarrier::nccl) return;
+  if (!runtime::with_nccl)
+    fail(ErrorCode::usage,
+         "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
+  if (options.device.device != DeviceChoice::cuda)
+    fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
+  if (const auto found = obstacle(options)) refuse(*found);
+}
 
 CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSituation& situation) {
   if (options.device.device != DeviceChoice::cuda || options.grid.shape.g_data == 1) return {};
-  if (options.device.collectives == CollectiveCarrier::plans) return {false, "collectives: plans over messages"};
-  const auto reason = obstacle(options, situation);
-  if (!reason) return {true, "collectives: NCCL " + collectives::nccl_version_text(*situation.version)};
-  if (options.device.collectives == CollectiveCarrier::nccl) {
-    fail(ErrorCode::usage, "--collectives nccl, but {}: {}, or --collectives plans", reason->first, reason->second);
-  }
-  return {false, fmt::format("collectives: plans over messages, since {}", reason->first)};
+  if (!may_use_nccl(options)) return {false, "collectives: plans over messages"};
+  const auto found = obstacle(options, situation);
+  if (!found) return {true, "collectives: NCCL " + collectives::nccl_version_text(*situation.version)};
+  if (options.device.collectives == CollectiveCarrier::nccl) refuse(*found);
+  return {false, fmt::format("collectives: plans over messages, since {}", found->reason)};
 }
 
-bool nccl_needs_staging(const TrainOptions& options, const CollectivesChoice& choice) {
-  return choice.nccl && options.grid.shape.g_inter > 1;
+bool may_use_nccl(const TrainOptions& options) {
+  return options.device.device == DeviceChoice::cuda && options.grid.shape.g_data > 1 &&
+         options.device.collectives != CollectiveCarrier::plans;
+}
+
+bool nccl_needs_staging(const TrainOptions& options, bool nccl) {
+  return nccl && stages_send_beside_collectives(options.grid);
+}
+
+std::string nccl_memory_line(std::size_t taken_bytes) {
+  std::string line = fmt::format("NCCL: {} of device memory beside the budget", runtime::format_bytes(taken_bytes));
+  if (taken_bytes > runtime::cuda_reserve_bytes) {
+    line += fmt::format(
+        "; warning: only {} are kept free for it and the driver: where memory runs out, lower --device-memory, or "
+        "give "
+        "NCCL fewer or smaller buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
+        runtime::format_bytes(runtime::cuda_reserve_bytes));
+  }
+  return line;
 }
 
 }  // namespace ranvier::apps

@@ -23,12 +23,21 @@ struct CollectivesChoice {
   std::string line;  ///< for people; empty: there are no collectives, or no GPUs
 };
 
-/// Throws ErrorCode::usage where --collectives nccl asks for what cannot be. NCCL from 2.30 on lets ranks share a
-/// GPU.
+/// Throws ErrorCode::usage where --collectives nccl asks for what cannot be, as far as flags tell.
+void check_collectives(const TrainOptions& options);
+
+/// Throws ErrorCode::usage where --collectives nccl asks for what cannot be here. NCCL from 2.30 on lets ranks
+/// share a GPU.
 [[nodiscard]] CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSituation& situation);
+
+/// Whether NCCL may turn out to carry out collectives: it is worth opening.
+[[nodiscard]] bool may_use_nccl(const TrainOptions& options);
 
 /// Whether messages go through pinned memory although MPI reaches a GPU's: CUDA-aware MPI and NCCL that are at work
 /// at the same time may wait for each other for ever, and with several stages both are.
-[[nodiscard]] bool nccl_needs_staging(const TrainOptions& options, const CollectivesChoice& choice);
+[[nodiscard]] bool nccl_needs_staging(const TrainOptions& options, bool nccl);
+
+/// What NCCL's buffers have taken of a GPU, which no plan counts; for people. More than is kept free is a warning.
+[[nodiscard]] std::string nccl_memory_line(std::size_t taken_bytes);
 
 }  // namespace ranvier::apps

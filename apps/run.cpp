@@ -15,6 +15,7 @@
 #include "models/weights/unit_weights.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/cuda_build.hpp"
+#include "runtime/cuda_memory.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/ranges.h>
@@ -224,10 +225,17 @@ void Run::plan() {
   plan_samples();
   trainer_options_.threads = device_threads(options_, session_);
   if (options_.device.device == DeviceChoice::cuda) {
-    const bool direct = options_.device.point_to_point != PointToPoint::staged && runtime::mpi_reaches_gpus();
+    const PointToPoint wanted = options_.device.point_to_point;
+    const bool reaches = runtime::mpi_reaches_gpus();
+    if (wanted == PointToPoint::direct && !reaches && options_.run.request != Request::dry_run) {
+      fail(ErrorCode::usage,
+           "--p2p direct, but this MPI says that it does not reach a GPU's memory: use --p2p staged, or an "
+           "MPI that was built with CUDA");
+    }
+    direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && reaches);
     trainer_options_.gpu = {
         .scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
-        .staged = !direct};
+        .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
   }
   if (job_.validation) {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
@@ -293,17 +301,15 @@ void Run::make_devices() {
     device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
   }
   files_ = host_->make_stream("files", runtime::StreamWidth::one);
-  const bool may_use_nccl = options_.device.device == DeviceChoice::cuda && options_.grid.shape.g_data > 1 &&
-                            options_.device.collectives != CollectiveCarrier::plans;
+  if (!may_use_nccl(options_)) return;
   if constexpr (runtime::with_nccl) {
-    if (!may_use_nccl) return;
     try {
       nccl_library_ = collectives::open_nccl();
     } catch (const Error& error) {
       if (options_.device.collectives == CollectiveCarrier::nccl) throw;
       nccl_obstacle_ = error.what();
     }
-  } else if (may_use_nccl) {
+  } else {
     nccl_obstacle_ = "this build has no NCCL";
   }
 }
@@ -319,14 +325,28 @@ void Run::choose_collectives() {
   const auto gpus = session_.all(gpu);
   situation.gpus.assign(gpus.begin(), gpus.end());
   together(session_, [&] { collectives_ = apps::choose_collectives(options_, situation); });
-  if (!speaks_ || collectives_.line.empty()) return;
-  fmt::print("{}\n\n", collectives_.line);
+  if (nccl_needs_staging(options_, collectives_.nccl)) direct_ = false;
+  if (!speaks_ || session_.ranks() == 1) return;
+  if (!collectives_.line.empty()) fmt::print("{}\n", collectives_.line);
+  fmt::print("messages: {}\n\n", direct_ ? "MPI reaches the GPUs' memory itself" : "staged through pinned memory");
   std::fflush(stdout);
 }
 
 void Run::connect_nccl() {
+  session_.barrier();  // ranks that share a GPU have taken what they planned
+  if constexpr (runtime::with_nccl) free_before_nccl_ = runtime::cuda_free_bytes(*device_);
   nccl_->connect([this] { loop_.stop(); });
   loop_.run();
+  session_.barrier();
+  const long long taken = session_.largest(static_cast<long long>(taken_by_nccl()));
+  if (speaks_) fmt::print("{}\n\n", nccl_memory_line(static_cast<std::size_t>(taken)));
+}
+
+std::size_t Run::taken_by_nccl() const {
+  if constexpr (runtime::with_nccl) {
+    return free_before_nccl_ - std::min(free_before_nccl_, runtime::cuda_free_bytes(*device_));
+  }
+  return 0;
 }
 
 void Run::choose_products() {
@@ -395,14 +415,7 @@ void Run::build() {
 }
 
 runtime::Transport& Run::transport_of_actors() {
-  if (options_.device.device != DeviceChoice::cuda) return transport_;
-  const PointToPoint wanted = options_.device.point_to_point;
-  const bool direct = runtime::mpi_reaches_gpus();
-  if (wanted == PointToPoint::direct && !direct) {
-    fail(ErrorCode::usage, "--p2p direct, but this MPI says that it does not reach a GPU's memory: use --p2p staged, or an "
-         "MPI that was built with CUDA");
-  }
-  if (direct && wanted != PointToPoint::staged && !nccl_needs_staging(options_, collectives_)) return transport_;
+  if (options_.device.device != DeviceChoice::cuda || direct_) return transport_;
   return staged_.emplace(loop_, transport_, *device_);
 }
 
@@ -554,6 +567,8 @@ void Run::conclude() const {
              actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
              1e3 * reporter_->median_step_seconds());
   fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
+  // More than as it connected: some buffers wait for the first collective that needs them.
+  if (nccl_) fmt::print("{}\n", nccl_memory_line(taken_by_nccl()));
   if (const runtime::Repeats repeats = trainer_->compute().stream().repeats(); repeats.kept > 0) {
     fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", repeats.kept,
                repeats.replayed, repeats.replayed + repeats.queued);

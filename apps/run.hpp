@@ -41,6 +41,8 @@ class Run {
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();
+  /// Of the GPU's memory since before that.
+  [[nodiscard]] std::size_t taken_by_nccl() const;
   void make_reporter();
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
@@ -68,11 +70,13 @@ class Run {
   runtime::MpiTransport transport_{session_, loop_};
   std::vector<actors::RankPlan> stages_;
   std::unique_ptr<runtime::Device> device_, host_;
-  std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the device's memory
+  bool direct_ = false;                             // MPI takes messages from the GPU's memory, and to it
+  std::optional<runtime::StagedTransport> staged_;  // otherwise they go by this
   CollectivesChoice collectives_;
   std::unique_ptr<collectives::NcclLibrary> nccl_library_;
   std::string nccl_obstacle_;  // why there is none; empty: nobody asked
   std::unique_ptr<collectives::NcclColumn> nccl_;  // null: collectives are plans
+  std::size_t free_before_nccl_ = 0;               // of the GPU's memory
   std::optional<actors::Trainer> trainer_;
   std::optional<actors::Reporter> reporter_;
   std::optional<models::SafetensorsWriter> writer_;

@@ -1,5 +1,6 @@
 #include "apps/train_options.hpp"
 
+#include "apps/collectives_choice.hpp"
 #include "apps/tokenize_options.hpp"
 #include "collectives/algorithms.hpp"
 #include "models/text/mixed_source.hpp"
@@ -483,21 +484,6 @@ void resolve_precision(PrecisionOptions& precision, const Asked& asked, const Op
          precision.loss_scale, to_string(compute));
 }
 
-void check_collectives(const DeviceOptions& device, const GridOptions& grid) {
-  if (device.collectives != CollectiveCarrier::nccl) return;
-  if (!runtime::with_nccl)
-    fail(ErrorCode::usage,
-         "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
-  if (device.device != DeviceChoice::cuda)
-    fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
-  if (device.point_to_point == PointToPoint::direct && grid.shape.g_inter > 1)
-    fail(
-        ErrorCode::usage,
-        "--collectives nccl and --p2p direct with --g-inter {} let MPI and NCCL reach the GPUs at the same time, where "
-        "they may wait for each other for ever: use --p2p staged or --collectives plans",
-        grid.shape.g_inter);
-}
-
 }  // namespace
 
 TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
@@ -518,7 +504,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
 
   resolve_grid(options.grid, table);
   resolve_shard(options.shard, options.grid, asked.world > 0);
-  check_collectives(options.device, options.grid);
+  check_collectives(options);
   if (table.given("hidden") && !table.given("heads"))
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
   resolve_batch(options.batch, options.grid.shape, table);

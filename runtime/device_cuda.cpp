@@ -6,6 +6,7 @@
 // it to on_failure.
 #include "runtime/arena.hpp"
 #include "runtime/cpu_memory.hpp"
+#include "runtime/cuda_memory.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/device.hpp"
 #include "runtime/failure_latch.hpp"
@@ -28,9 +29,6 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-
-/// What this process takes of a GPU beside its budget: the driver's context, code, libraries' workspaces.
-constexpr std::size_t reserve_bytes = std::size_t{1} << 30;
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -120,6 +118,16 @@ class CudaDevice final : public Device {
   }
 
   [[nodiscard]] const cuda::Properties& properties() const noexcept { return properties_; }
+
+  struct Memory {
+    std::size_t free_bytes = 0, total_bytes = 0;
+  };
+  [[nodiscard]] Memory memory() const {
+    make_current();
+    Memory result;
+    cuda::check(cudaMemGetInfo(&result.free_bytes, &result.total_bytes), "cudaMemGetInfo");
+    return result;
+  }
 
   /// The GPU becomes the calling thread's current one.
   void make_current() const {
@@ -327,11 +335,10 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
     budget_ = *options.budget_bytes;
     return;
   }
-  std::size_t free_bytes = 0, total_bytes = 0;
-  cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  const auto [free_bytes, total_bytes] = memory();
   // Other ranks of this GPU may have taken their part already, or not yet.
   const std::size_t share = std::min(free_bytes, total_bytes / static_cast<std::size_t>(options.sharers));
-  budget_ = share - std::min(share, reserve_bytes);
+  budget_ = share - std::min(share, cuda_reserve_bytes);
 }
 
 Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
@@ -409,6 +416,12 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, StreamWidth wi
 
 std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(*this); }
 
+const CudaDevice& cuda_device(const Device& device) {
+  const auto* of_cuda = dynamic_cast<const CudaDevice*>(&device);
+  expect(of_cuda != nullptr, "{} is asked for what a GPU has", device.description());
+  return *of_cuda;
+}
+
 }  // namespace
 
 namespace cuda {
@@ -419,11 +432,7 @@ cudaStream_t native(StreamView stream) {
   return of_cuda->native();
 }
 
-const Properties& properties(const Device& device) {
-  const auto* of_cuda = dynamic_cast<const CudaDevice*>(&device);
-  expect(of_cuda != nullptr, "{} is asked for a GPU's properties", device.description());
-  return of_cuda->properties();
-}
+const Properties& properties(const Device& device) { return cuda_device(device).properties(); }
 
 void check(cudaError_t result, const char* call) {
   if (result != cudaSuccess) throw error_of(result, call);
@@ -465,5 +474,7 @@ int cuda_device_count() {
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
   return std::make_unique<CudaDevice>(options);
 }
+
+std::size_t cuda_free_bytes(const Device& device) { return cuda_device(device).memory().free_bytes; }
 
 }  // namespace ranvier::runtime

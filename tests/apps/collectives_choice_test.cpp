@@ -44,8 +44,8 @@ TEST_CASE("NCCL is chosen where every rank of a column has a GPU of its own") {
   const auto choice = choose_collectives(on_gpus(1, 4), every_rank_its_own(4));
   CHECK(choice.nccl);
   CHECK(choice.line == "collectives: NCCL 2.28.9");
-  CHECK(!nccl_needs_staging(on_gpus(1, 4), choice));
-  CHECK(nccl_needs_staging(on_gpus(2, 2), choose_collectives(on_gpus(2, 2), every_rank_its_own(4))));
+  CHECK(!nccl_needs_staging(on_gpus(1, 4), choice.nccl));
+  CHECK(nccl_needs_staging(on_gpus(2, 2), choose_collectives(on_gpus(2, 2), every_rank_its_own(4)).nccl));
 }
 
 TEST_CASE("there is nothing to choose without columns or without GPUs") {
@@ -98,9 +98,18 @@ TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same
   options.device.point_to_point = PointToPoint::direct;
   const auto choice = choose_collectives(options, every_rank_its_own(4));
   CHECK(!choice.nccl);
-  CHECK(choice.line.find("since --p2p direct lets MPI reach the GPUs while NCCL is at work") != std::string::npos);
+  CHECK(choice.line.find("since --p2p direct with --g-inter 2 lets MPI reach the GPUs while NCCL is at work") !=
+        std::string::npos);
   options.grid.shape = {1, 4};  // no messages between stages
   CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
+}
+
+TEST_CASE("what NCCL takes of a GPU is said, with a warning where more was taken than is kept free") {
+  CHECK(nccl_memory_line(std::size_t{300} << 20) == "NCCL: 300.0 MiB of device memory beside the budget");
+  const std::string line = nccl_memory_line(std::size_t{3} << 29);
+  CHECK(line.find("1.5 GiB") != std::string::npos);
+  CHECK(line.find("warning: only 1.0 GiB are kept free") != std::string::npos);
+  CHECK(line.find("lower --device-memory") != std::string::npos);
 }
 
 TEST_CASE("flags about collectives that cannot be are refused before anything starts") {
@@ -110,7 +119,8 @@ TEST_CASE("flags about collectives that cannot be are refused before anything st
     CHECK(refused({"--collectives", "nccl"}, 1).find("is for GPUs: give --device cuda") != std::string::npos);
     CHECK(refused({"--collectives", "nccl", "--device", "cuda"}, 2).empty());
     CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4)
-              .find("use --p2p staged or --collectives plans") != std::string::npos);
+              .find("use --p2p staged, or --collectives plans") != std::string::npos);
+    CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 2).empty());
   } else {
     CHECK(refused({"--collectives", "nccl"}, 1).find("this build has no NCCL") != std::string::npos);
   }

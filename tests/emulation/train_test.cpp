@@ -1,5 +1,6 @@
 // Whole trainings on the emulated GPU, which every rank has for itself: what crosses between device and host goes
 // through pinned memory and streams as on a real one.
+#include "runtime/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
@@ -65,9 +67,9 @@ TEST_CASE_FIXTURE(Fixture, "products as rank 0 measured them, fused ones among t
 
 TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
   const Result whole = train(1, {"--device", "cuda"});
-  CHECK(train(2, {"--device", "cuda", "--g-inter", "2"}) == whole);
-  CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--recompute", "1", "--activation-tier", "host",
-                  "--optimizer-tier", "host", "--bucket-size", "4096"}) == whole);
+  CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged"}) == whole);
+  CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged", "--recompute", "1", "--activation-tier",
+                  "host", "--optimizer-tier", "host", "--bucket-size", "4096"}) == whole);
   CHECK(train(1, {"--device", "cuda", "--offload", "infinity-nvme", "--nvme", folder.path().string(), "--bucket-size",
                   "4096"}) == whole);
 }
@@ -91,6 +93,54 @@ TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {
   const Result cpu = train(2, {"--g-data", "2"});
   for (const char* sharding : {"ddp", "zero3"}) {
     CAPTURE(sharding);
-    check_close(train(2, {"--device", "cuda", "--g-data", "2", "--shard", sharding}), cpu, 1e-6);
+    check_close(train(2, {"--device", "cuda", "--p2p", "staged", "--g-data", "2", "--shard", sharding}), cpu, 1e-6);
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "messages straight from a GPU's memory leave every bit alone") {
+  const auto weights = [&](int ranks, const char* way, Flags flags) {
+    flags.insert(flags.end(), {"--device", "cuda", "--device-memory", "44MiB", "--layers", "2", "--steps", "2", "--p2p",
+                               way, "--save", file("weights")});
+    const Outcome outcome = run(ranks, small_run(text, flags), 120s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    return read_file(file("weights/model.safetensors"));
+  };
+  for (const auto& [ranks, flags] : {std::pair{2, Flags{"--g-inter", "2"}},
+                                     {4, Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3",
+                                               "--collectives", "plans"}}}) {
+    CAPTURE(flags);
+    CHECK(weights(ranks, "direct", flags) == weights(ranks, "staged", flags));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI says that it reaches it") {
+  const auto output = [&](const Flags& more, const char* mpi) {
+    Flags flags{"--device", "cuda", "--device-memory", "44MiB", "--products", "first",
+                "--layers", "2",    "--steps",         "1",     "--g-inter",  "2"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(2, small_run(text, flags), 120s, {{"RANVIER_EMULATED_MPI", mpi}}).output;
+  };
+  const std::string staged = "messages: staged through pinned memory", used = "of pinned memory";
+  const std::string direct = "messages: MPI reaches the GPUs' memory itself";
+  const std::string by_itself = output({}, "any");
+  CAPTURE(by_itself);
+  CHECK(by_itself.find(direct) != std::string::npos);
+  CHECK(by_itself.find(used) == std::string::npos);
+  const std::string by_host = output({}, "host");
+  CAPTURE(by_host);
+  CHECK(by_host.find(staged) != std::string::npos);
+  CHECK(by_host.find(used) != std::string::npos);
+  CHECK(output({"--p2p", "direct"}, "host").find("--p2p direct, but this MPI says that it does not reach") !=
+        std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "MPI and NCCL are never both let at a GPU's memory") {
+  const Flags flags{"--device", "cuda",   "--g-inter",     "2",   "--g-data", "2",
+                    "--p2p",    "direct", "--collectives", "nccl"};
+  const Outcome outcome = run(4, small_run(text, flags), 120s);
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK(outcome.output.find(runtime::with_nccl ? "the two may wait for each other for ever: use --p2p staged"
+                                               : "this build has no NCCL") != std::string::npos);
 }
