@@ -9,7 +9,7 @@
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
 #include "models/initialize.hpp"
-#include "models/ops/product_choice.hpp"
+#include "models/ops/product_choice_file.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/run_layers.hpp"
 #include "models/weights/unit_weights.hpp"
@@ -25,6 +25,8 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -362,15 +364,33 @@ void Run::choose_products() {
       shapes.back().samples = row_samples % largest;
     }
     const auto stream = device_->make_stream("products", runtime::StreamWidth::whole);
-    std::vector<std::byte> choices;
+    const auto work = [&] {
+      models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, *stream);
+    };
+    std::vector<std::byte> text;
     together(session_, [&] {
       if (!speaks_) return;
-      choices = models::measure_products(*stream, [&] {
-        models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, *stream);
-      });
+      const std::string& file = options_.device.products_file;
+      models::ProductChoices choices;
+      if (file.empty()) {
+        choices = models::measure_products(*stream, work);
+      } else {
+        auto [all, remembered] = models::choose_products(*stream, file, "--products-file", work);
+        fmt::print("products: {} as in {}, {} measured{}\n\n", remembered, file, all.choices.size() - remembered,
+                   all.choices.size() > remembered ? " and added to it" : "");
+        std::fflush(stdout);
+        choices = std::move(all);
+      }
+      const std::string json = models::to_json({&choices, 1});
+      const auto bytes = std::as_bytes(std::span(json));
+      text.assign(bytes.begin(), bytes.end());
     });
-    session_.broadcast(choices);
-    together(session_, [&] { models::adopt_products(*stream, choices); });
+    session_.broadcast(text);
+    together(session_, [&] {
+      const auto choices = models::parse_product_choices({reinterpret_cast<const char*>(text.data()), text.size()},
+                                                         "rank 0's products");
+      for (const models::ProductChoices& one : choices) models::adopt_products(*stream, one);
+    });
   }
 }
 

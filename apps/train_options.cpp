@@ -296,6 +296,10 @@ OptionTable declare(Asked& asked) {
        "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
        "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
        choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
+  table.add({"products-file", "FILE",
+             "remembers what --products measured found, so that later runs keep their bits and do not measure again; "
+             "made where it is not there, added to where it is",
+             text(device_options.products_file)});
   table.add({"cuda-graphs", "WHETHER",
              "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
              choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
@@ -484,6 +488,18 @@ void resolve_precision(PrecisionOptions& precision, const Asked& asked, const Op
          precision.loss_scale, to_string(compute));
 }
 
+/// A file that would not be used is a misunderstanding: somebody counts on the bits that it keeps.
+void check_products(const DeviceOptions& device, const PrecisionOptions& precision) {
+  if (device.products_file.empty()) return;
+  const auto refuse = [&](const char* why) {
+    fail(ErrorCode::usage, "--products-file {} has no use {}, or leave it out", device.products_file, why);
+  };
+  if (device.device != DeviceChoice::cuda) refuse("off a GPU: give --device cuda");
+  if (precision.types.compute == runtime::DType::f32)
+    refuse("in fp32, which is never measured: give --precision bf16 or fp16");
+  if (!device.measures_products) refuse("with --products first, which measures nothing: give --products measured");
+}
+
 }  // namespace
 
 TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
@@ -513,6 +529,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   check_model(options.model, options.grid);
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
+  check_products(options.device, options.precision);
   options.model.gpt.precision = options.precision.types;
   resolve_tiers(options.tiers, options.batch.recompute.mode != Recompute::Mode::off, table);
   return options;

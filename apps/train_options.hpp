@@ -118,6 +118,7 @@ struct DeviceOptions {
   PointToPoint point_to_point = PointToPoint::automatic;
   CollectiveCarrier collectives = CollectiveCarrier::automatic;
   bool measures_products = true;            ///< on a GPU; models/ops/product_choice.hpp
+  std::string products_file;                ///< remembers what was measured; empty: nothing does
   bool cuda_graphs = true;                  ///< runtime/graph_cache_cuda.hpp
   std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
   int threads = 0;                          ///< 0: this rank's share of its node's cores

@@ -11,6 +11,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 namespace ranvier::runtime {
 
 class Device;
@@ -20,10 +22,11 @@ namespace cuda {
 /// The queue behind `stream`, whose GPU becomes the calling thread's current one.
 [[nodiscard]] cudaStream_t native(StreamView stream);
 
-/// What kernels choose their grids by; asked of the driver once.
+/// What kernels choose their grids by, and products their algorithms; asked of the driver once.
 struct Properties {
   int ordinal = 0;
   int multiprocessors = 0;
+  std::string name;  ///< of the kind of GPU: "NVIDIA H200"
 };
 [[nodiscard]] const Properties& properties(const Device& device);
 

@@ -329,7 +329,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
   cuda::check(cudaSetDevice(options.ordinal), "cudaSetDevice");
   cudaDeviceProp of_driver{};
   cuda::check(cudaGetDeviceProperties(&of_driver, options.ordinal), "cudaGetDeviceProperties");
-  properties_ = {.ordinal = options.ordinal, .multiprocessors = of_driver.multiProcessorCount};
+  properties_ = {
+      .ordinal = options.ordinal, .multiprocessors = of_driver.multiProcessorCount, .name = of_driver.name};
   description_ = fmt::format("cuda:{}, {}", options.ordinal, of_driver.name);
   if (options.budget_bytes) {
     budget_ = *options.budget_bytes;

@@ -10,15 +10,12 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <array>
-#include <compare>
+#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,20 +48,7 @@ std::uint32_t alignment(const void* array) {
 /// Stands for any array of such an alignment, which is all that the library looks at before it runs.
 void* some_array(std::uint32_t aligned) { return reinterpret_cast<void*>(std::uintptr_t{aligned}); }
 
-/// All that an algorithm depends on.
-struct Product {
-  std::size_t m, n, k, a_stride, b_stride, c_stride;
-  bool transpose_a, transpose_b;
-  DType dtype, c_dtype;
-  bool has_bias, accumulate;
-  Kind epilogue;
-  std::array<std::uint32_t, 5> alignments;  ///< of a, b, c, bias, the epilogue's array
-
-  auto operator<=>(const Product&) const = default;
-};
-static_assert(std::is_trivially_copyable_v<Product>);
-
-Product product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& epilogue) {
+LibraryProduct product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& epilogue) {
   return {
       .m = s.m,
       .n = s.n,
@@ -88,7 +72,7 @@ Product product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& 
 
 /// What the library documents of its epilogues: bias and sums are read in vectors, GELU's argument has rows of a
 /// multiple of 8 elements, and sums are those of an operand that is not transposed.
-bool has_epilogue(const Product& p) {
+bool has_epilogue(const LibraryProduct& p) {
   if (p.has_bias && p.alignments[3] < 16) return false;
   switch (p.epilogue) {
     case Kind::none:
@@ -106,7 +90,7 @@ bool has_epilogue(const Product& p) {
   return false;
 }
 
-cublasLtEpilogue_t epilogue_of(const Product& p) {
+cublasLtEpilogue_t epilogue_of(const LibraryProduct& p) {
   switch (p.epilogue) {
     case Kind::gelu:
       return p.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
@@ -164,12 +148,12 @@ class Stopwatch {
 class Plan {
  public:
   /// As the library would do it.
-  Plan(cublasLtHandle_t library, const Product& p) : Plan(p) {
+  Plan(cublasLtHandle_t library, const LibraryProduct& p) : Plan(p) {
     if (has_epilogue(p)) use(candidates(library, p, 1));
   }
 
   /// As somebody chose, if that can be done here; null: not by the library.
-  Plan(cublasLtHandle_t library, const Product& p, const cublasLtMatmulAlgo_t* chosen) : Plan(p) {
+  Plan(cublasLtHandle_t library, const LibraryProduct& p, const cublasLtMatmulAlgo_t* chosen) : Plan(p) {
     if (chosen == nullptr || !has_epilogue(p)) return;
     cublasLtMatmulHeuristicResult_t result{};
     possible_ =
@@ -199,7 +183,7 @@ class Plan {
   }
 
   /// From now on the fastest of the library's first answers; that time, or none if it has no answer.
-  std::optional<double> measure(cublasLtHandle_t library, cudaStream_t queue, const Product& p,
+  std::optional<double> measure(cublasLtHandle_t library, cudaStream_t queue, const LibraryProduct& p,
                                 const MatmulArrays& arrays, const Epilogue& epilogue, std::byte* workspace) {
     if (!possible_) return std::nullopt;
     Stopwatch stopwatch(queue);
@@ -221,7 +205,7 @@ class Plan {
   }
 
  private:
-  explicit Plan(const Product& p)
+  explicit Plan(const LibraryProduct& p)
       : first_(data_type(p.dtype), p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride),
         second_(data_type(p.dtype), p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride),
         result_(data_type(p.c_dtype), p.n, p.m, p.c_stride),
@@ -247,7 +231,7 @@ class Plan {
   }
 
   /// The library's answers, those that it expects to be the fastest first.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const Product& p,
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const LibraryProduct& p,
                                                           int most) const {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{cuda::stream_workspace_bytes});
@@ -284,7 +268,7 @@ class Plan {
 /// What a process keeps of one GPU. Never destroyed: the driver may be gone by then.
 struct Library {
   cublasLtHandle_t handle = nullptr;
-  std::map<Product, std::unique_ptr<Plan>> plans;
+  std::map<LibraryProduct, std::unique_ptr<Plan>> plans;
   bool measures = false;
 };
 
@@ -303,20 +287,6 @@ Library& library_of(runtime::StreamView stream) {
   return library;
 }
 
-/// One product's choice, as it goes from rank to rank.
-struct Choice {
-  Product product;
-  bool possible;
-  cublasLtMatmulAlgo_t algorithm;
-};
-static_assert(std::is_trivially_copyable_v<Choice>);
-
-template <typename Value>
-void append(std::vector<std::byte>& bytes, const Value& value) {
-  const auto* const from = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), from, from + sizeof(value));
-}
-
 }  // namespace
 
 bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
@@ -325,7 +295,7 @@ bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, c
   std::byte* const workspace = cuda::stream_workspace(stream);
   const std::lock_guard lock(mutex());
   Library& library = library_of(stream);
-  const Product product = product_of(shape, arrays, epilogue);
+  const LibraryProduct product = product_of(shape, arrays, epilogue);
   auto known = library.plans.find(product);
   if (known == library.plans.end()) {
     if (product.epilogue != Kind::none) return false;
@@ -352,7 +322,7 @@ void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, co
   std::byte* const workspace = cuda::stream_workspace(stream);
   const std::lock_guard lock(mutex());
   Library& library = library_of(stream);
-  const Product product = product_of(shape, arrays, epilogue);
+  const LibraryProduct product = product_of(shape, arrays, epilogue);
   auto plan = std::make_unique<Plan>(library.handle, product);
   const auto seconds = plan->measure(library.handle, queue, product, arrays, epilogue, workspace);
   if (apart) {
@@ -363,7 +333,11 @@ void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, co
   library.plans[product] = std::move(plan);
 }
 
-std::vector<std::byte> measure_products(runtime::StreamView stream, const std::function<void()>& work) {
+ProductLibrary product_library(runtime::StreamView stream) {
+  return {runtime::cuda::properties(stream.device()).name, cublas_lt().get_version()};
+}
+
+ProductChoices measure_products(runtime::StreamView stream, const std::function<void()>& work) {
   const std::lock_guard lock(mutex());
   Library& library = library_of(stream);
   struct Measuring {
@@ -377,31 +351,29 @@ std::vector<std::byte> measure_products(runtime::StreamView stream, const std::f
     stream.synchronize();
   }
   cuda::release_stream_workspace(stream);
-  std::vector<std::byte> choices;
-  append(choices, cublas_lt().get_version());
-  for (const auto& [product, plan] : library.plans)
-    append(choices, Choice{product, plan->possible(), plan->algorithm()});
-  return choices;
+  ProductChoices result{product_library(stream), {}};
+  for (const auto& [product, plan] : library.plans) {
+    if (product.dtype == DType::f32) continue;
+    ProductChoice& choice = result.choices.emplace_back(ProductChoice{product, {}});
+    if (plan->possible()) choice.algorithm = std::bit_cast<ProductChoice::Algorithm>(plan->algorithm());
+  }
+  return result;
 }
 
-void adopt_products(runtime::StreamView stream, std::span<const std::byte> choices) {
-  std::size_t version = 0;
-  expect(choices.size() >= sizeof(version) && (choices.size() - sizeof(version)) % sizeof(Choice) == 0,
-         "{} bytes are no choices of products, which have {} and {} each", choices.size(), sizeof(version),
-         sizeof(Choice));
-  std::memcpy(&version, choices.data(), sizeof(version));
-  if (version != cublas_lt().get_version()) return;
+std::size_t adopt_products(runtime::StreamView stream, const ProductChoices& choices) {
+  if (choices.of.version != cublas_lt().get_version()) return 0;
   const std::lock_guard lock(mutex());
   Library& library = library_of(stream);
-  for (std::size_t at = sizeof(version); at < choices.size(); at += sizeof(Choice)) {
-    Choice choice;
-    std::memcpy(&choice, choices.data() + at, sizeof(choice));
-    auto plan =
-        std::make_unique<Plan>(library.handle, choice.product, choice.possible ? &choice.algorithm : nullptr);
-    // What this GPU cannot do is not what others do either: then the library's first answer, and nothing fused.
-    if (choice.possible && !plan->possible() && choice.product.epilogue == Kind::none) continue;
-    library.plans[choice.product] = std::move(plan);
+  std::size_t adopted = 0;
+  for (const auto& [product, algorithm] : choices.choices) {
+    std::optional<cublasLtMatmulAlgo_t> chosen;
+    if (algorithm) chosen = std::bit_cast<cublasLtMatmulAlgo_t>(*algorithm);
+    auto plan = std::make_unique<Plan>(library.handle, product, chosen ? &*chosen : nullptr);
+    if (chosen && !plan->possible()) continue;
+    library.plans[product] = std::move(plan);
+    ++adopted;
   }
+  return adopted;
 }
 
 }  // namespace ranvier::models

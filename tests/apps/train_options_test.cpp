@@ -246,6 +246,17 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
   refused({"--products", "fastest"}, "measured, first");
 }
 
+TEST_CASE("a file of measured products is for runs that measure") {
+  refused({"--products-file", "p.json", "--precision", "bf16"}, "--products-file p.json has no use off a GPU");
+  if constexpr (runtime::with_cuda) {
+    CHECK(parse({"--data", "a", "--device", "cuda", "--precision", "bf16", "--products-file", "p.json"})
+              .device.products_file == "p.json");
+    refused({"--device", "cuda", "--products-file", "p.json"}, "in fp32, which is never measured");
+    refused({"--device", "cuda", "--products-file", "p.json", "--precision", "fp16", "--products", "first"},
+            "with --products first, which measures nothing");
+  }
+}
+
 TEST_CASE("rates outside their ranges are refused") {
   refused({"--dropout", "1"}, "--dropout: '1'");
   refused({"--learning-rate", "-1"}, "--learning-rate: '-1'");

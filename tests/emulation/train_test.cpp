@@ -23,12 +23,15 @@ struct Result {
 };
 
 struct Fixture : SmallText {
-  [[nodiscard]] Result train(int ranks, const Flags& more) const {
-    const std::string metrics = file("metrics.jsonl");
+  [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
     // Room for the model, and too little for the large product that the rate of the GPU is measured by.
     Flags flags{"--metrics", metrics, "--device-memory", "44MiB", "--products", "first"};
     flags.insert(flags.end(), more.begin(), more.end());
-    const Outcome outcome = run(ranks, small_run(text, flags), 120s);
+    return run(ranks, small_run(text, flags), 120s);
+  }
+
+  [[nodiscard]] Result train(int ranks, const Flags& more) const {
+    const Outcome outcome = start(ranks, more);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     Result result{.output = outcome.output};
@@ -37,6 +40,8 @@ struct Fixture : SmallText {
     REQUIRE(result.losses.size() == 4);
     return result;
   }
+
+  std::string metrics = file("metrics.jsonl");
 };
 
 void check_close(const Result& a, const Result& b, double relative) {
@@ -59,10 +64,30 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "products as rank 0 measured them, fused ones among them, train what others train") {
+  const std::string products = file("products.json");
   const Flags flags{"--precision", "bf16", "--layers", "2", "--g-inter", "2"};
   Flags measured = flags;
-  measured.insert(measured.end(), {"--device", "cuda", "--products", "measured"});
-  check_close(train(2, measured), train(2, flags), 3e-3);
+  measured.insert(measured.end(), {"--device", "cuda", "--products", "measured", "--products-file", products});
+  const Result first = train(2, measured);
+  check_close(first, train(2, flags), 3e-3);
+  CHECK(first.output.find("products: 0 as in " + products) != std::string::npos);
+  const std::string remembered = read_file(products);
+  const Result second = train(2, measured);
+  CHECK(second == first);
+  CHECK(second.output.find("as in " + products + ", 0 measured\n") != std::string::npos);
+  CHECK(read_file(products) == remembered);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file of products that is none ends a run before it trains, and stays as it is") {
+  const std::string content = read_file(text);
+  const Outcome outcome =
+      start(1, {"--precision", "bf16", "--device", "cuda", "--products", "measured", "--products-file", text});
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK(outcome.output.find("--products-file " + text + ": not JSON") != std::string::npos);
+  CHECK(outcome.output.find("it was left as it is") != std::string::npos);
+  CHECK(read_file(metrics).empty());
+  CHECK(read_file(text) == content);
 }
 
 TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {

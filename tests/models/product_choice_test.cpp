@@ -3,15 +3,14 @@
 
 #include "models/gpt.hpp"
 #include "models/ops/fused_matmul.hpp"
+#include "models/ops/product_choice_file.hpp"
 #include "models/run_layers.hpp"
-#include "runtime/error.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
+#include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
-
-#include <algorithm>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -42,31 +41,66 @@ TEST_CASE("measured products are done alike from then on, and wherever the choic
     Products products(48);
     TypedArray y(DType::bf16, products.c.size()), first = y, again = y;
     const auto choices = measure_products(stream, [&] { products.run(stream, y); });
-    CHECK(choices.size() > sizeof(std::size_t));
+    CHECK_FALSE(choices.choices.empty());
     products.run(stream, first);
-    adopt_products(stream, choices);
+    CHECK(adopt_products(stream, choices) == choices.choices.size());
     products.run(stream, again);
     CHECK(same_bits(first, again));
     // Nothing new was met, so nothing else was chosen.
-    const auto later = measure_products(stream, [&] { products.run(stream, y); });
-    CHECK(later.size() == choices.size());
+    CHECK(measure_products(stream, [&] { products.run(stream, y); }) == choices);
     products.run(stream, again);
     CHECK(same_bits(first, again));
   });
 }
 
-TEST_CASE("choices that are none are refused, and those of another cuBLAS left alone") {
+TEST_CASE("choices of another cuBLAS, and algorithms that it does not know, are left alone") {
   on_one_device([](runtime::StreamView stream) {
-    CHECK_THROWS_AS(adopt_products(stream, std::vector<std::byte>(3)), Error);
     Products products(16);
     TypedArray y(DType::bf16, products.c.size()), again = y;
     auto choices = measure_products(stream, [&] { products.run(stream, y); });
     products.run(stream, y);
-    choices.front() ^= std::byte{1};  // of the version
-    std::fill(choices.begin() + sizeof(std::size_t), choices.end(), std::byte{255});
-    adopt_products(stream, choices);
+    for (ProductChoice& choice : choices.choices) {
+      choice.algorithm.emplace();
+      choice.algorithm->fill(~std::uint64_t{0});
+    }
+    CHECK(adopt_products(stream, choices) == 0);
+    ++choices.of.version;
+    for (ProductChoice& choice : choices.choices) choice.algorithm.reset();
+    CHECK(adopt_products(stream, choices) == 0);
     products.run(stream, again);
     CHECK(same_bits(y, again));
+  });
+}
+
+TEST_CASE("what a file remembers is not measured again, and what is new is added to it") {
+  on_one_device([](runtime::StreamView stream) {
+    const tests::TemporaryFolder folder;
+    const auto path = folder.path() / "products.json";
+    Products few(24), more(40);
+    TypedArray y(DType::bf16, few.c.size()), first = y, again = y;
+    const auto choose = [&](auto& products) {
+      return choose_products(stream, path, "--products-file", [&] {
+        TypedArray result(DType::bf16, products.c.size());
+        products.run(stream, result);
+      });
+    };
+    const ChosenProducts measured = choose(few);
+    CHECK(measured.choices.choices.size() > measured.remembered);
+    few.run(stream, first);
+    const std::string text = folder.read("products.json");
+    const ChosenProducts remembered = choose(few);
+    CHECK(remembered.remembered == remembered.choices.choices.size());
+    CHECK(remembered.choices == measured.choices);
+    CHECK(folder.read("products.json") == text);
+    few.run(stream, again);
+    CHECK(same_bits(first, again));
+
+    const ChosenProducts grown = choose(more);
+    CHECK(grown.remembered == measured.choices.choices.size());
+    CHECK(grown.choices.choices.size() > grown.remembered);
+    const auto in_file = parse_product_choices(folder.read("products.json"), "products.json");
+    REQUIRE(in_file.size() == 1);
+    CHECK(in_file.front() == grown.choices);
   });
 }
 
@@ -74,13 +108,13 @@ TEST_CASE("every product of a GPT is met before it trains") {
   on_one_device([](runtime::StreamView stream) {
     const Precision precision{DType::bf16, DType::f32};
     const GptOptions options{
-        .layers = 3, .hidden = 32, .heads = 2, .vocab_size = 70, .sequence_length = 16, .precision = precision};
+        .layers = 3, .hidden = 16, .heads = 2, .vocab_size = 70, .sequence_length = 8, .precision = precision};
     const Architecture gpt = make_gpt(options);
-    const MicrobatchShape shapes[] = {{3, 16, 1}, {1, 16, 1}};
-    const SampleBytes sample{16 * sizeof(std::int32_t), 16 * sizeof(std::int32_t)};
+    const MicrobatchShape shapes[] = {{3, 8, 1}, {1, 8, 1}};
+    const SampleBytes sample{8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)};
     const auto run = [&] { run_each_layer(gpt, precision, sample, shapes, stream); };
     const auto choices = measure_products(stream, run);
-    CHECK(choices.size() > 40 * 64);  // two shapes of at least twenty products
-    CHECK(measure_products(stream, run).size() == choices.size());
+    CHECK(choices.choices.size() > 40);  // two shapes of at least twenty products
+    CHECK(measure_products(stream, run) == choices);
   });
 }

@@ -1,0 +1,146 @@
+#include "models/ops/product_choice_file.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+using runtime::DType;
+
+namespace {
+
+const ProductLibrary h200{"NVIDIA H200", 130200}, other_gpu{"NVIDIA \"A100\"", 130200},
+    other_version{"NVIDIA H200", 1};
+
+ProductChoice choice(std::size_t m, Epilogue::Kind epilogue, std::optional<std::uint64_t> word) {
+  ProductChoice result{{.m = m,
+                        .n = 128,
+                        .k = 64,
+                        .a_stride = 64,
+                        .b_stride = 1000000,
+                        .c_stride = 128,
+                        .transpose_b = true,
+                        .dtype = DType::bf16,
+                        .c_dtype = DType::f32,
+                        .has_bias = true,
+                        .epilogue = epilogue,
+                        .alignments = {64, 32, 2, 64, 4}},
+                       {}};
+  if (word) result.algorithm = ProductChoice::Algorithm{*word, 0, 1, 0, 0, 0, 0, ~std::uint64_t{0}};
+  return result;
+}
+
+ProductChoices choices_of(const ProductLibrary& library) {
+  return {library,
+          {choice(16, Epilogue::Kind::none, 0xfedcba9876543210), choice(16, Epilogue::Kind::gelu, 7),
+           choice(48, Epilogue::Kind::column_sums, {})}};
+}
+
+struct Fixture {
+  TemporaryFolder folder;
+  std::filesystem::path path = folder.path() / "products.json";
+
+  [[nodiscard]] ProductChoiceFile open() const { return {path, "--products-file"}; }
+  /// It is refused so, and still there as it was.
+  void refused(const std::string& content, ErrorCode code, const char* words) const {
+    folder.write("products.json", content);
+    const Error error = error_of([&] { static_cast<void>(open()); });
+    CHECK(error.code() == code);
+    CHECK(says(error, "--products-file " + path.string()));
+    CHECK(says(error, words));
+    CHECK(folder.read("products.json") == content);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("choices of products are read as they were written, of several GPUs and versions") {
+  const ProductChoices all[] = {choices_of(h200), choices_of(other_gpu), {other_version, {}}};
+  const auto read = parse_product_choices(to_json(all), "a test");
+  CHECK(std::equal(read.begin(), read.end(), std::begin(all), std::end(all)));
+  CHECK(parse_product_choices(to_json({}), "a test").empty());
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a file remembers what each GPU and version was measured to do, and loses nothing of others") {
+  open().remember(choices_of(h200));
+  open().remember(choices_of(other_gpu));
+  ProductChoices more = choices_of(h200);
+  more.choices.pop_back();                                     // not met this time
+  more.choices.front().algorithm->front() = 1;                 // chosen otherwise
+  more.choices.push_back(choice(64, Epilogue::Kind::sum, 2));  // new
+  open().remember(more);
+  const ProductChoiceFile file = open();
+  CHECK(file.choices_of(other_gpu) == choices_of(other_gpu));
+  CHECK(file.choices_of(other_version).choices.empty());
+  ProductChoices expected = choices_of(h200);
+  expected.choices.front() = more.choices.front();
+  expected.choices.push_back(more.choices.back());
+  CHECK(file.choices_of(h200) == expected);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what another job wrote meanwhile stays") {
+  ProductChoiceFile first = open(), second = open();
+  first.remember(choices_of(h200));
+  second.remember(choices_of(other_gpu));
+  CHECK(open().choices_of(h200) == choices_of(h200));
+  CHECK(open().choices_of(other_gpu) == choices_of(other_gpu));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file that has everything is not written again") {
+  open().remember(choices_of(h200));
+  const auto written = std::filesystem::last_write_time(path) - std::chrono::hours(1);
+  std::filesystem::last_write_time(path, written);
+  ProductChoices fewer = choices_of(h200);
+  fewer.choices.erase(fewer.choices.begin());
+  open().remember(fewer);
+  CHECK(std::filesystem::last_write_time(path) == written);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as it is") {
+  refused("", ErrorCode::data, "not JSON");
+  refused("weights, perhaps", ErrorCode::data, "delete this one to measure again");
+  refused("{}", ErrorCode::data, "no object of 2 members");
+  refused(R"({"a": 1, "b": 2})", ErrorCode::data, "lacks 'ranvier_products'");
+  refused(R"({"ranvier_products": 2, "measured": []})", ErrorCode::data, "has form 2, and this build reads form 1");
+  refused(R"({"ranvier_products": 1, "measured": {}})", ErrorCode::data, "'measured' that is no list");
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  const Error error = error_of([&] { static_cast<void>(open()); });
+  CHECK(error.code() == ErrorCode::io);
+  CHECK(says(error, "--products-file"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
+  const std::string text = to_json({{choices_of(h200)}});
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    CAPTURE(at);
+    for (const char byte : {'\0', '7', 'x', '"', '}'}) {
+      std::string damaged = text;
+      if (std::exchange(damaged[at], byte) == byte) continue;
+      CHECK_THROWS_AS(static_cast<void>(parse_product_choices(damaged, "a test")), Error);
+    }
+    if (at + 1 == text.size()) break;  // the last line's end
+    CHECK_THROWS_AS(static_cast<void>(parse_product_choices(text.substr(0, at), "a test")), Error);
+  }
+  std::string damaged = text;
+  damaged.replace(text.find("fedcba"), 6, "fedcbb");
+  refused(damaged, ErrorCode::data, "is damaged: the checksum of what it has of NVIDIA H200 does not fit");
+}
+
+TEST_CASE("a file that cannot be made is said before anything is measured") {
+  const Error error =
+      error_of([] { static_cast<void>(ProductChoiceFile("/nowhere/products.json", "--products-file")); });
+  CHECK(error.code() == ErrorCode::io);
+  CHECK(says(error, "--products-file /nowhere/products.json"));
+}
