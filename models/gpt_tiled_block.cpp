@@ -3,8 +3,8 @@
 // of c_fc and the rows of the MLP's c_proj that go with them. Norms and biases are small and stay one unit, which
 // the first part of a call copies to where the others find it.
 #include "models/gpt_block_layer.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/matmul.hpp"
+#include "models/ops/fused_matmul.hpp"
+#include "models/ops/layer_norm.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/core.h>
@@ -139,14 +139,14 @@ class TiledGptBlock final : public GptBlockLayer {
     } else {
       const std::size_t width = 4 * C / tiles_;
       std::byte* const fc = saved + at.fc + tile * N * width * size_of(dtype_);
-      matmul(call.stream, {.m = N, .n = width, .k = C},
-             {.c = fc,
-              .c_dtype = dtype_,
-              .a = work + at.narrow,
-              .b = weight(call, Product::mlp, tile, 0),
-              .dtype = dtype_,
-              .bias = kept(call, at, c_fc_bias) + tile * width * size_of(dtype_)});
-      gelu_forward(call.stream, dtype_, work + at.hidden, fc, N * width);
+      matmul_gelu(call.stream, {.m = N, .n = width, .k = C},
+                  {.c = fc,
+                   .c_dtype = dtype_,
+                   .a = work + at.narrow,
+                   .b = weight(call, Product::mlp, tile, 0),
+                   .dtype = dtype_,
+                   .bias = kept(call, at, c_fc_bias) + tile * width * size_of(dtype_)},
+                  work + at.hidden);
       add_product(call, at, output, {.m = N, .n = C, .k = width}, work + at.hidden,
                   weight(call, Product::mlp, tile, 1), kept(call, at, mlp_proj_bias));
       if (!last) return;
@@ -171,13 +171,13 @@ class TiledGptBlock final : public GptBlockLayer {
     }
     if (call.part < tiles_) {
       const std::size_t width = 4 * C / tiles_, begin = tile * N * width * size_of(dtype_);
-      matmul(call.stream, {.m = N, .n = width, .k = C, .transpose_b = true},
-             {.c = later + at.d_fc + begin,
-              .c_dtype = dtype_,
-              .a = later + at.d_mlp_proj,
-              .b = weight(call, Product::mlp, tile, 1),
-              .dtype = dtype_});
-      gelu_backward(call.stream, dtype_, later + at.d_fc + begin, saved + at.fc + begin, N * width);
+      matmul_gelu_backward(call.stream, {.m = N, .n = width, .k = C, .transpose_b = true},
+                           {.c = later + at.d_fc + begin,
+                            .c_dtype = dtype_,
+                            .a = later + at.d_mlp_proj,
+                            .b = weight(call, Product::mlp, tile, 1),
+                            .dtype = dtype_},
+                           saved + at.fc + begin);
       add_product(call, at, work + at.narrow, {.m = N, .n = C, .k = width, .transpose_b = true},
                   later + at.d_fc + begin, weight(call, Product::mlp, tile, 0), nullptr);
       if (!last) return;
