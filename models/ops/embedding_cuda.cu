@@ -118,25 +118,25 @@ __global__ void __launch_bounds__(threads)
   if (c >= C) return;
   const T* const d_out = static_cast<const T*>(arrays.d_out);
   float total[width] = {};
-  constexpr int together = 4;  // loads that do not wait for each other
+  constexpr int together = 8;  // rows whose loads do not wait for each other
   for (int next = first; next < count; next += together) {
-    float values[together][width];
-    int there = 0;
+    std::int32_t rows[together];  // the token's are the first ones
 #pragma unroll
-    for (int k = 0; k < together; ++k) {
-      if (there != k || next + k >= count) continue;
-      const std::int32_t i = arrays.order[next + k];
-      if (arrays.tokens[i] != token) continue;
-      cuda::load(values[k], d_out + static_cast<std::size_t>(i) * C + c);
-      ++there;
-    }
+    for (int k = 0; k < together; ++k) rows[k] = next + k < count ? arrays.order[next + k] : -1;
+    bool is_there[together];
+#pragma unroll
+    for (int k = 0; k < together; ++k) is_there[k] = rows[k] >= 0 && arrays.tokens[rows[k]] == token;
+    float values[together][width];
 #pragma unroll
     for (int k = 0; k < together; ++k)
-      if (k < there) {
+      if (is_there[k]) cuda::load(values[k], d_out + static_cast<std::size_t>(rows[k]) * C + c);
+#pragma unroll
+    for (int k = 0; k < together; ++k)
+      if (is_there[k]) {
 #pragma unroll
         for (int e = 0; e < width; ++e) total[e] += values[k][e];
       }
-    if (there < together) break;
+    if (!is_there[together - 1]) break;
   }
   put(static_cast<G*>(arrays.tokens_gradient) + (row - arrays.first_row) * C + c, total, arrays.accumulate);
 }
