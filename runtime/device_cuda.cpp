@@ -177,7 +177,10 @@ class CudaEvent final : public Event {
   [[nodiscard]] bool reached() const override {
     if (device_.failure_.is_set()) return true;
     const cudaError_t result = cudaEventQuery(event_);
-    if (result == cudaErrorNotReady) return false;
+    if (result == cudaErrorNotReady) {
+      cudaGetLastError();  // CUDA remembers it as an error, which the next launch would be blamed for
+      return false;
+    }
     if (result != cudaSuccess) device_.failed(result, "asking for an event");
     return true;
   }

@@ -57,6 +57,9 @@ inline float __uint_as_float(unsigned bits) {
 }
 
 template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-  return cudaSuccess;
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0) return cudaErrorInvalidValue;
+  return ranvier::emulation::allow_shared_memory(reinterpret_cast<const void*>(kernel), static_cast<std::size_t>(value))
+             ? cudaSuccess
+             : cudaErrorInvalidValue;
 }

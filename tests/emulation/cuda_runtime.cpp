@@ -104,6 +104,7 @@ cudaError_t take(void** place, std::size_t bytes) {
   const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
   *place = std::aligned_alloc(page_bytes, whole);
   if (*place == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*place, 0xff, bytes);  // nobody may rely on what was there before
   std::memset(static_cast<char*>(*place) + bytes, guard, guard_bytes);
   const std::lock_guard lock(sizes().mutex);
   sizes().of[*place] = bytes;
@@ -133,7 +134,9 @@ using Clock = std::chrono::steady_clock;
 struct Recorded {
   Clock::time_point time;
   bool after_failure = false;
+  bool was_asked_for = false;
 };
+thread_local cudaError_t last_error = cudaSuccess;  // what cudaGetLastError() answers, once
 Recorded& recorded(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
 cudaError_t learn(cudaEvent_t event) {
   if (recorded(event).after_failure) is_known = true;
@@ -173,7 +176,10 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return *version = machine().driver_version, cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
-cudaError_t cudaGetLastError() { return health(); }
+cudaError_t cudaGetLastError() {
+  const cudaError_t last = std::exchange(last_error, cudaSuccess);
+  return health() != cudaSuccess ? health() : last;
+}
 const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "an error of the emulated GPU";
 }
@@ -238,13 +244,17 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &recorded(event), cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   not_captured(stream != nullptr && behind(stream).is_captured, "an event is recorded");
-  recorded(event) = {Clock::now(), has_failed};
+  recorded(event) = {.time = Clock::now(), .after_failure = has_failed};
   return health();
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   *milliseconds = std::chrono::duration<float, std::milli>(recorded(end).time - recorded(begin).time).count();
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) { return not_captured(captures, "an event is asked for"), learn(event); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  not_captured(captures, "an event is asked for");
+  if (std::exchange(recorded(event).was_asked_for, true)) return learn(event);
+  return last_error = cudaErrorNotReady;  // the first time, as if it took a while
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return learn(event); }
 }

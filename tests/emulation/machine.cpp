@@ -5,10 +5,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,9 @@ std::vector<std::byte> shared;
 std::uint32_t chance = 1;
 
 constexpr std::size_t shared_alignment = 128;
+constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
+constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;  // of an A100; an H100 has 227 KiB
+std::unordered_map<const void*, std::size_t> shared_bytes_allowed;  // by kernel
 
 /// Where a GPU promises nothing.
 std::uint32_t next_chance() {
@@ -159,18 +164,30 @@ void run_block(std::size_t count) {
 
 int lane() { return static_cast<int>(current % lanes); }
 
-void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel) {
+bool allow_shared_memory(const void* address, std::size_t bytes) {
+  if (bytes > most_shared_bytes) return false;
+  shared_bytes_allowed[address] = bytes;
+  return true;
+}
+
+void launch(const char* name, const void* address, dim3 grid, dim3 block, std::size_t shared_bytes,
+            const std::function<void()>& kernel) {
   kernel_name = name;
   body = &kernel;
   block_index = {};
   block_size = block;
   grid_size = grid;
   const std::size_t count = std::size_t{block.x} * block.y * block.z;
-  constexpr unsigned most_across = 65535;
-  if (count < 1 || count > 1024 || grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > most_across ||
-      grid.z > most_across || shared_bytes > (std::size_t{227} << 10)) {
-    refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} threads with {} bytes of shared memory", grid.x, grid.y,
-                       grid.z, count, shared_bytes));
+  constexpr unsigned most_across = 65535, most_in_block = 1024, deepest = 64;
+  if (block.x > most_in_block || block.y > most_in_block || block.z > deepest || count < 1 || count > most_in_block ||
+      grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > most_across || grid.z > most_across) {
+    refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} × {} × {} threads", grid.x, grid.y, grid.z, block.x,
+                       block.y, block.z));
+  }
+  const auto allowed = shared_bytes_allowed.find(address);
+  const std::size_t most = allowed == shared_bytes_allowed.end() ? shared_bytes_at_first : allowed->second;
+  if (shared_bytes > std::max(most, shared_bytes_at_first)) {
+    refuse(fmt::format("{} bytes of shared memory, and cudaFuncSetAttribute allowed {}", shared_bytes, most));
   }
   if (threads.size() < count) threads.resize(count);
   warps.resize((count + lanes - 1) / lanes);

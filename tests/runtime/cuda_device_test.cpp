@@ -127,6 +127,17 @@ TEST_CASE("a device has one whole stream at a time") {
   whole->synchronize();
 }
 
+TEST_CASE("an event that is not reached yet leaves no error behind for the next launch") {
+  const auto device = make_cuda_device({});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  const auto event = device->make_event();
+  const Buffer buffer = device->allocate(1000 * sizeof(float), MemorySpace::device);
+  scale(*stream, buffer.data(), DType::f32, 2, 1000);
+  event->record(*stream);
+  while (!event->reached()) scale(*stream, buffer.data(), DType::f32, 2, 1000);
+  stream->synchronize();
+}
+
 TEST_CASE("an exception in a callback is handed over once and drops later callbacks") {
   const auto device = make_cuda_device({});
   std::atomic<int> handled{0}, ran{0};

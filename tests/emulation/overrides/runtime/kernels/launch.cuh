@@ -1,6 +1,7 @@
 // In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph does.
 #pragma once
 
+#include "runtime/cuda_native.hpp"
 #include "tests/emulation/machine.hpp"
 #include "tests/emulation/stream.hpp"
 
@@ -17,8 +18,10 @@ template <typename... Parameters, typename... Arguments>
 void launch(const char* name, cudaStream_t queue, const Grid& grid, void (*kernel)(Parameters...),
             Arguments... arguments) {
   emulation::queue(queue, [=] {
-    emulation::launch(name, grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(arguments...); });
+    emulation::launch(name, reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads, grid.shared_bytes,
+                      [&] { kernel(arguments...); });
   });
+  check_launch(name);
 }
 
 template <typename T>
