@@ -1,4 +1,7 @@
 find_package(Threads REQUIRED)
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # CMake 3.30: Boost's own configuration, which every system listed here installs
+endif()
 find_package(Boost 1.81 REQUIRED COMPONENTS program_options)
 find_package(fmt REQUIRED)
 
