@@ -208,7 +208,7 @@ class GptBlock final : public GptBlockLayer {
                         .b = dy,
                         .dtype = dtype_,
                         .accumulate = call.accumulate},
-                       gradient(call, bias_of(weight)));
+                       {gradient(call, bias_of(weight)), options_.precision.gradient, call.accumulate});
   }
 
   std::array<UnitSpec, 1> units_;

@@ -15,6 +15,21 @@ AttentionShape attention_shape(const GptOptions& options, const MicrobatchShape&
 
 }  // namespace
 
+void keep_norm_parameters(runtime::StreamView stream, std::byte* to, const std::byte* weight, const std::byte* bias,
+                          std::size_t bytes) {
+  if (bias == weight + bytes) return runtime::copy(stream, to, weight, 2 * bytes);
+  runtime::copy(stream, to, weight, bytes);
+  runtime::copy(stream, to + bytes, bias, bytes);
+}
+
+void store_norm_gradient(const LayerCall& call, runtime::DType dtype, std::byte* weight, std::byte* bias,
+                         const float* sums, std::size_t channels) {
+  if (bias == weight + channels * size_of(dtype))
+    return store_gradient(call.stream, weight, dtype, sums, 2 * channels, call.accumulate);
+  store_gradient(call.stream, weight, dtype, sums, channels, call.accumulate);
+  store_gradient(call.stream, bias, dtype, sums + channels, channels, call.accumulate);
+}
+
 GptBlockArrays::GptBlockArrays(const GptOptions& options, const MicrobatchShape& shape) {
   const auto N = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
   const auto C = static_cast<std::size_t>(options.hidden);
@@ -66,11 +81,7 @@ void GptBlockLayer::norm_forward(const LayerCall& call, const GptBlockArrays& at
 
 void GptBlockLayer::keep_norm(const LayerCall& call, const Norm& norm, const std::byte* weight,
                               const std::byte* bias) const {
-  const std::size_t bytes = channels_ * size_of(dtype_);
-  std::byte* const kept = call.deferred + norm.parameters;
-  if (bias == weight + bytes) return runtime::copy(call.stream, kept, weight, 2 * bytes);
-  runtime::copy(call.stream, kept, weight, bytes);
-  runtime::copy(call.stream, kept + bytes, bias, bytes);
+  keep_norm_parameters(call.stream, call.deferred + norm.parameters, weight, bias, channels_ * size_of(dtype_));
 }
 
 void GptBlockLayer::norm_backward(const LayerCall& call, const GptBlockArrays& at, const Norm& norm, std::byte* dx,
@@ -97,12 +108,8 @@ void GptBlockLayer::norm_again(const LayerCall& call, const GptBlockArrays& at, 
 
 void GptBlockLayer::norm_gradient(const LayerCall& call, const Norm& norm, std::byte* weight_gradient,
                                   std::byte* bias_gradient) const {
-  const runtime::DType gradient_dtype = options_.precision.gradient;
-  const float* const sums = floats(call.deferred + norm.sums);
-  if (bias_gradient == weight_gradient + channels_ * size_of(gradient_dtype))
-    return store_gradient(call.stream, weight_gradient, gradient_dtype, sums, 2 * channels_, call.accumulate);
-  store_gradient(call.stream, weight_gradient, gradient_dtype, sums, channels_, call.accumulate);
-  store_gradient(call.stream, bias_gradient, gradient_dtype, sums + channels_, channels_, call.accumulate);
+  store_norm_gradient(call, options_.precision.gradient, weight_gradient, bias_gradient,
+                      floats(call.deferred + norm.sums), channels_);
 }
 
 void GptBlockLayer::attend(const LayerCall& call, const GptBlockArrays& at) const {

@@ -121,9 +121,9 @@ class GptHead final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at(options_, call.shape);
     const std::size_t N = rows(call), C = channels_;
-    for (std::size_t i = 0; i < 2 && call.part == 0; ++i) {
-      runtime::copy(call.stream, call.deferred + at.norm + i * C * size_of(dtype_), norm_parameter(call, i),
-                    C * size_of(dtype_));
+    if (call.part == 0) {
+      keep_norm_parameters(call.stream, call.deferred + at.norm, norm_parameter(call, 0), norm_parameter(call, 1),
+                           C * size_of(dtype_));
     }
     const bool sums_apart = at.sum != at.normal;
     matmul(call.stream, {.m = N, .n = C, .k = table_.tile_rows, .a_stride = table_.stored_rows()},
@@ -166,9 +166,11 @@ class GptHead final : public Layer {
             .b = call.workspace + at.normal,
             .dtype = dtype_,
             .accumulate = call.accumulate});
-    for (std::size_t i = 0; i < 2 && call.part == 0; ++i) {
-      store_gradient(call.stream, call.gradients.back() + units_.back().offset(i) * size_of(gradient_dtype),
-                     gradient_dtype, floats(call.deferred + at.sums) + i * C, C, call.accumulate);
+    if (call.part == 0) {
+      std::byte* const gradients = call.gradients.back();
+      store_norm_gradient(call, gradient_dtype, gradients + units_.back().offset(0) * size_of(gradient_dtype),
+                          gradients + units_.back().offset(1) * size_of(gradient_dtype),
+                          floats(call.deferred + at.sums), C);
     }
   }
 

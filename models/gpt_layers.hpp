@@ -39,6 +39,15 @@ struct GptTokenTable {
 /// Floating-point operations per sample of a block; see Layer.
 [[nodiscard]] double gpt_block_flops(const GptOptions& options, int positions);
 
+/// Copies a norm's weight and bias, of so many bytes each, to [2, C]: for what is computed after they were given up.
+/// One copy where they follow each other, which is where a GPU launches the less.
+void keep_norm_parameters(runtime::StreamView stream, std::byte* to, const std::byte* weight, const std::byte* bias,
+                          std::size_t bytes);
+
+/// Stores the call's gradients of a norm's weight and bias, [C] each, or adds to them, from `sums` [2, C]; likewise.
+void store_norm_gradient(const LayerCall& call, runtime::DType dtype, std::byte* weight, std::byte* bias,
+                         const float* sums, std::size_t channels);
+
 /// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
 void expect_planned_threads(const LayerCall& call, const std::string& layer);
 

@@ -77,12 +77,17 @@ struct Arrays : GptBlockArrays {
     sum = element < sizeof(float) ? workspace.add(N * C, sizeof(float)) : narrow;
     hidden = workspace.add(N * 4 * C / static_cast<std::size_t>(options.tile), element);
     d_middle = options.dropout > 0 ? workspace.add(N * C, element) : hidden;
+    c_fc_sums = workspace.add(4 * C, sizeof(float));
+    mlp_proj_sums = workspace.add(C, sizeof(float));
   }
 
   std::size_t small;     ///< workspace: the small unit
   std::size_t sum;       ///< workspace [N, C] float: a sum over tiles; in fp32 it is summed where it belongs
   std::size_t hidden;    ///< workspace [N, 4C/S]: GELU's output
   std::size_t d_middle;  ///< workspace [N, C], with dropout
+
+  /// Workspace [4C] and [C] float: the gradients of the MLP's biases, for which the last part has a place.
+  std::size_t c_fc_sums, mlp_proj_sums;
 };
 
 class TiledGptBlock final : public GptBlockLayer {
@@ -201,8 +206,11 @@ class TiledGptBlock final : public GptBlockLayer {
     if (call.part < tiles_) {
       if (tile == 0) norm_again(call, at, at.norm_2, saved + at.middle);
       const std::size_t width = 4 * C / tiles_, begin = tile * N * width * size_of(dtype_);
-      weight_gradient(call, Product::mlp, 1, saved + at.fc + begin, width, later + at.d_mlp_proj, C, C);
-      weight_gradient(call, Product::mlp, 0, work + at.narrow, C, later + at.d_fc + begin, width, width);
+      float* const c_fc_sums = floats(work + at.c_fc_sums) + tile * width;
+      float* const mlp_proj_sums = tile == 0 ? floats(work + at.mlp_proj_sums) : nullptr;
+      weight_gradient(call, Product::mlp, 1, saved + at.fc + begin, width, later + at.d_mlp_proj, C, C,
+                      mlp_proj_sums);
+      weight_gradient(call, Product::mlp, 0, work + at.narrow, C, later + at.d_fc + begin, width, width, c_fc_sums);
     } else if (call.part < 2 * tiles_) {
       const std::size_t width = C / tiles_;
       weight_gradient(call, Product::attn_proj, 0, saved + at.attention, C,
@@ -213,13 +221,16 @@ class TiledGptBlock final : public GptBlockLayer {
       weight_gradient(call, Product::c_attn, 0, work + at.narrow, C,
                       later + at.d_qkv + tile * width * size_of(dtype_), width, 3 * C);
     } else {
-      bias_gradient(call, mlp_proj_bias, 0, later + at.d_mlp_proj, C);
-      const std::size_t width = 4 * C / tiles_;
-      for (std::size_t t = 0; t < tiles_; ++t) {
-        bias_gradient(call, c_fc_bias, t * width, later + at.d_fc + t * N * width * size_of(dtype_), width);
-      }
-      bias_gradient(call, attn_proj_bias, 0, later + at.d_attn_proj, C);
-      bias_gradient(call, c_attn_bias, 0, later + at.d_qkv, 3 * C);
+      const runtime::DType gradient_dtype = options_.precision.gradient;
+      store_gradient(call.stream, gradient(call, mlp_proj_bias), gradient_dtype, floats(work + at.mlp_proj_sums), C,
+                     call.accumulate);
+      store_gradient(call.stream, gradient(call, c_fc_bias), gradient_dtype, floats(work + at.c_fc_sums), 4 * C,
+                     call.accumulate);
+      // Tiles of these have columns of rows: one pass over whole rows is what a GPU reads best.
+      column_sums(call.stream, gradient(call, attn_proj_bias), gradient_dtype, later + at.d_attn_proj, dtype_, N, C,
+                  call.accumulate);
+      column_sums(call.stream, gradient(call, c_attn_bias), gradient_dtype, later + at.d_qkv, dtype_, N, 3 * C,
+                  call.accumulate);
       norm_gradient(call, at.norm_2, gradient(call, ln_2_weight), gradient(call, ln_2_bias));
       norm_gradient(call, at.norm_1, gradient(call, ln_1_weight), gradient(call, ln_1_bias));
     }
@@ -291,28 +302,26 @@ class TiledGptBlock final : public GptBlockLayer {
     runtime::cast(call.stream, to, dtype_, sum, runtime::DType::f32, shape.m * shape.n);
   }
 
-  /// d_weight[in, out] (+)= x[N, in]ᵀ · dy[N, out] of this part's tile; rows of dy are `stride` apart.
+  /// d_weight[in, out] (+)= x[N, in]ᵀ · dy[N, out] of this part's tile; rows of dy are `stride` apart. With `sums`,
+  /// where they have no gaps, also sums[out] = Σ dy.
   void weight_gradient(const LayerCall& call, Product product, std::size_t matrix, const std::byte* x,
-                       std::size_t in, const std::byte* dy, std::size_t out, std::size_t stride) const {
+                       std::size_t in, const std::byte* dy, std::size_t out, std::size_t stride,
+                       float* sums = nullptr) const {
     const runtime::DType gradient_dtype = options_.precision.gradient;
     const std::size_t unit = unit_of(product, call.part % tiles_);
-    matmul(call.stream, {.m = in, .n = out, .k = rows(call), .transpose_a = true, .b_stride = stride},
-           {.c = call.gradients[unit] + units_[unit].offset(matrix) * size_of(gradient_dtype),
-            .c_dtype = gradient_dtype,
-            .a = x,
-            .b = dy,
-            .dtype = dtype_,
-            .accumulate = call.accumulate});
+    const MatmulShape shape{.m = in, .n = out, .k = rows(call), .transpose_a = true, .b_stride = stride};
+    const MatmulArrays arrays{.c = call.gradients[unit] + units_[unit].offset(matrix) * size_of(gradient_dtype),
+                              .c_dtype = gradient_dtype,
+                              .a = x,
+                              .b = dy,
+                              .dtype = dtype_,
+                              .accumulate = call.accumulate};
+    sums == nullptr ? matmul(call.stream, shape, arrays)
+                    : matmul_column_sums(call.stream, shape, arrays, {.sums = sums});
   }
 
-  std::byte* gradient(const LayerCall& call, Small which, std::size_t element = 0) const {
-    return call.gradients[0] + (offsets_[which] + element) * size_of(options_.precision.gradient);
-  }
-
-  void bias_gradient(const LayerCall& call, Small bias, std::size_t begin, const std::byte* dy,
-                     std::size_t out) const {
-    column_sums(call.stream, gradient(call, bias, begin), options_.precision.gradient, dy, dtype_, rows(call), out,
-                call.accumulate);
+  std::byte* gradient(const LayerCall& call, Small which) const {
+    return call.gradients[0] + offsets_[which] * size_of(options_.precision.gradient);
   }
 
   std::size_t tiles_;

@@ -58,15 +58,15 @@ void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, 
 }
 
 void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                        void* sums) {
+                        const ColumnSums& to) {
   expect(!shape.transpose_b && (shape.b_stride == 0 || shape.b_stride == shape.n) && arrays.bias == nullptr,
          "matmul_column_sums takes b without gaps, as it is, and no bias");
   const auto apart = [&] {
     matmul(stream, shape, arrays);
-    column_sums(stream, sums, arrays.c_dtype, arrays.b, arrays.dtype, shape.k, shape.n, arrays.accumulate);
+    column_sums(stream, to.sums, to.dtype, arrays.b, arrays.dtype, shape.k, shape.n, to.accumulate);
   };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, sums, apart);
+    if (on_gpu(stream)) return matmul_column_sums_cuda(stream, shape, arrays, to, apart);
   }
   apart();
 }

@@ -19,9 +19,16 @@ void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const Matm
 void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                           void* x);
 
-/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N], of c_dtype: the gradients of a weight and of its bias. Rows of b
-/// have no gaps and are not transposed.
+/// Where sums over rows go.
+struct ColumnSums {
+  void* sums = nullptr;  ///< [N]
+  runtime::DType dtype = runtime::DType::f32;
+  bool accumulate = false;
+};
+
+/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N]: the gradients of a weight and of its bias. Rows of b have no gaps and
+/// are not transposed.
 void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                        void* sums);
+                        const ColumnSums& to);
 
 }  // namespace ranvier::models

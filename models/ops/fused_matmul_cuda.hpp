@@ -18,6 +18,6 @@ void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                                void* x, const Apart& apart);
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                             void* sums, const Apart& apart);
+                             const ColumnSums& to, const Apart& apart);
 
 }  // namespace ranvier::models

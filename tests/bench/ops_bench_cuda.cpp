@@ -194,7 +194,8 @@ class Bench {
       matmul_gelu_backward(*stream_, {.m = N, .n = 4 * C, .k = C, .transpose_b = true}, plain, y.data());
     });
     fused("fc backward of weight and bias", [&] {
-      matmul_column_sums(*stream_, {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, gradient, sums.data());
+      matmul_column_sums(*stream_, {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, gradient,
+                         {.sums = sums.data(), .accumulate = true});
     });
   }
 

@@ -2,6 +2,7 @@
 #include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/gelu.hpp"
+#include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
 #include "runtime/cuda_build.hpp"
 #include "tests/models/device_copies.hpp"
@@ -180,7 +181,7 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
                   choose(stream, shape, arrays, {Epilogue::Kind::column_sums, at(scratch_sums)}));
             }
             arrays.c = at(c);
-            matmul_column_sums(stream, shape, arrays, at(sums));
+            matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
             at.fetch();
             CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
             double most = 0;
@@ -195,5 +196,36 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
             }
             CHECK(most <= 1);
           }
+  });
+}
+
+TEST_CASE("sums of a bias's gradient that wait apart are added later as if at once, to the bit") {
+  on_every_device([](runtime::StreamView stream) {
+    const std::size_t m = 40, n = 48, k = 300;
+    for (const DType dtype : all_dtypes)
+      for (const DType gradient_dtype : {DType::f32, dtype})
+        for (const bool accumulate : {false, true}) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(to_string(gradient_dtype));
+          CAPTURE(accumulate);
+          const TypedArray a(dtype, k * m, 1), b(dtype, k * n, 2);
+          TypedArray c(gradient_dtype, m * n, 3), again = c;
+          TypedArray sums(gradient_dtype, n, 4), later = sums, apart(DType::f32, n, 5);
+          DeviceCopies at(stream);
+          MatmulArrays arrays{.c = at(c),
+                              .c_dtype = gradient_dtype,
+                              .a = at(a),
+                              .b = at(b),
+                              .dtype = dtype,
+                              .accumulate = accumulate};
+          const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_a = true};
+          matmul_column_sums(stream, shape, arrays, {at(sums), gradient_dtype, accumulate});
+          arrays.c = at(again);
+          matmul_column_sums(stream, shape, arrays, {.sums = at(apart)});
+          store_gradient(stream, at(later), gradient_dtype, at.floats(apart), n, accumulate);
+          at.fetch();
+          CHECK(same_bits(c, again));
+          CHECK(same_bits(sums, later));
+        }
   });
 }
