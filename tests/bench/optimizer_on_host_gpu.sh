@@ -29,12 +29,14 @@ train() {  # <batch> <name>
     taken >>"$folder/taken" || true
     sleep 0.5
     if ((SECONDS - begin > limit)); then
-      kill "$trainer"
-      echo "$2: ended after $limit s, with $(wc -l <"$folder/$2") steps (--limit)" >&2
+      echo "$2: ends after this step, $limit s after its start (--limit)" >&2
+      kill -USR1 "$trainer"
+      begin=$((SECONDS + limit))
     fi
   done
   wait "$trainer" || { tail -5 "$folder/$2.log" >&2; exit 1; }
   value seconds "$folder/$2" | tail -n +2 >"$folder/$2.seconds"
+  [ -s "$folder/$2.seconds" ] || { echo "$2: no step but the first was done within --limit $limit" >&2; exit 1; }
   echo "$1 samples: $(median "$folder/$2.seconds") s a step; $(grep -E '^(trained|after the norm)' "$folder/$2.log" | tr '\n' ';')" >&2
 }
 
