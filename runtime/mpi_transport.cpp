@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -25,8 +26,13 @@ namespace {
 constexpr std::uint32_t tag_index_limit = 1u << 20;
 constexpr std::size_t largest_block = std::size_t{1} << 30;  ///< of a derived type, whose lengths are ints
 
-int to_mpi(Tag tag) {
-  return static_cast<int>(static_cast<std::uint32_t>(tag.channel) * tag_index_limit + tag.index);
+/// Channels take turns, so that tags stay below 2^23: Open MPI has no more bits for them when it sends by UCX.
+constexpr std::size_t communicator_count = 2;
+constexpr std::size_t communicator_of(Tag tag) { return static_cast<std::size_t>(tag.channel) % communicator_count; }
+
+constexpr int to_mpi(Tag tag) {
+  const auto place = static_cast<std::uint32_t>(static_cast<std::size_t>(tag.channel) / communicator_count);
+  return static_cast<int>(place * tag_index_limit + tag.index);
 }
 
 /// Waits without keeping a core from ranks that compute.
@@ -202,7 +208,7 @@ struct MpiTransport::State {
   };
 
   EventLoop& loop;
-  MPI_Comm communicator = MPI_COMM_NULL;
+  std::array<MPI_Comm, communicator_count> communicators{};
   int rank = 0;
   int ranks = 1;
   std::uint64_t started = 0;
@@ -240,7 +246,7 @@ struct MpiTransport::State {
     const Pending& pending = operation.pending;
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = begin(message.address(), message.count(), message.type(), pending.peer, to_mpi(pending.tag),
-                           communicator, &request);
+                           communicators[communicator_of(pending.tag)], &request);
     if (code != MPI_SUCCESS) {
       fail(ErrorCode::transport, "{}: {}: {}", describe_operation(pending), call, describe_mpi(code));
     }
@@ -329,12 +335,15 @@ struct MpiTransport::State {
 
 MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
     : state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
-  check_mpi(MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  for (MPI_Comm& communicator : state_->communicators) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
   int* limit = nullptr;
   int known = 0;
-  check_mpi(MPI_Comm_get_attr(state_->communicator, MPI_TAG_UB, &limit, &known), "MPI_Comm_get_attr");
-  const int needed = to_mpi({Channel::user, tag_index_limit - 1});
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &known), "MPI_Comm_get_attr");
+  constexpr int needed = to_mpi({Channel::user, tag_index_limit - 1});
+  static_assert(needed < 1 << 23);
   if (!known || *limit < needed) {
     fail(ErrorCode::transport, "this MPI allows message tags up to {}, and {} are needed; use another MPI",
          known ? *limit : 0, needed);
@@ -348,7 +357,8 @@ MpiTransport::~MpiTransport() {
     if (state_->operations[i].pending.receives) MPI_Cancel(&state_->requests[i]);
     MPI_Request_free(&state_->requests[i]);  // waiting could be for ever
   }
-  if (clean) MPI_Comm_free(&state_->communicator);  // collective: only where all ranks come here
+  if (!clean) return;
+  for (MPI_Comm& communicator : state_->communicators) MPI_Comm_free(&communicator);  // collective: all ranks come here
 }
 
 int MpiTransport::rank() const noexcept { return state_->rank; }
