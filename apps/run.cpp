@@ -146,6 +146,19 @@ runtime::Duration timeout_of(const TrainOptions& options) {
   return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(options.run.timeout_seconds));
 }
 
+/// Whoever counts on the bits of an earlier run sees here whether they are kept.
+std::string products_line(const models::ChosenProducts& chosen, const std::string& file) {
+  const std::size_t measured = chosen.choices.choices.size() - chosen.remembered;
+  std::string line = fmt::format("products: {} as in {}", chosen.remembered, file);
+  for (const models::ProductLibrary& other : chosen.instead) {
+    line += fmt::format("{}{} with cuBLASLt {}", &other == chosen.instead.data() ? ", which has those of " : ", of ",
+                        other.gpu, other.version);
+  }
+  if (!chosen.instead.empty())
+    line += fmt::format(", and this is {} with {}", chosen.choices.of.gpu, chosen.choices.of.version);
+  return line + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
+}
+
 /// Ranks that this one exchanges messages with, whoever begins.
 std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   std::vector<int> peers;
@@ -375,11 +388,10 @@ void Run::choose_products() {
       if (file.empty()) {
         choices = models::measure_products(*stream, work);
       } else {
-        auto [all, remembered] = models::choose_products(*stream, file, "--products-file", work);
-        fmt::print("products: {} as in {}, {} measured{}\n\n", remembered, file, all.choices.size() - remembered,
-                   all.choices.size() > remembered ? " and added to it" : "");
+        models::ChosenProducts chosen = models::choose_products(*stream, file, "--products-file", work);
+        fmt::print("{}\n\n", products_line(chosen, file));
         std::fflush(stdout);
-        choices = std::move(all);
+        choices = std::move(chosen.choices);
       }
       const std::string json = models::to_json({&choices, 1});
       const auto bytes = std::as_bytes(std::span(json));

@@ -240,6 +240,12 @@ ProductChoices ProductChoiceFile::choices_of(const ProductLibrary& library) cons
   return {library, {}};
 }
 
+std::vector<ProductLibrary> ProductChoiceFile::libraries() const {
+  std::vector<ProductLibrary> result;
+  for (const ProductChoices& one : all_) result.push_back(one.of);
+  return result;
+}
+
 void ProductChoiceFile::remember(const ProductChoices& choices) {
   if (is_there()) read();  // another job may have written it meanwhile
   auto old = std::find_if(all_.begin(), all_.end(), [&](const auto& one) { return one.of == choices.of; });

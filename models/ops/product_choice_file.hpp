@@ -36,6 +36,9 @@ class ProductChoiceFile {
   /// Empty if there are none.
   [[nodiscard]] ProductChoices choices_of(const ProductLibrary& library) const;
 
+  /// Whom it has choices of.
+  [[nodiscard]] std::vector<ProductLibrary> libraries() const;
+
   /// Adds what is new, puts it in the place of what was chosen otherwise, and writes the file, whole or not at all,
   /// if it differs then. Throws ErrorCode::io.
   void remember(const ProductChoices& choices);
@@ -52,6 +55,8 @@ class ProductChoiceFile {
 struct ChosenProducts {
   ProductChoices choices;
   std::size_t remembered = 0;  ///< of these, not measured
+  std::vector<ProductLibrary>
+      instead;  ///< whom the file had choices of, where it had none of this GPU and cuBLASLt
 };
 
 /// measure_products(), after choices that the file at `path` has for this GPU and cuBLASLt were adopted; what is
