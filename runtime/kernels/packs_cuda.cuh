@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace ranvier::runtime::cuda {
@@ -64,10 +65,18 @@ struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
   T at[width];
 };
 
+/// What a pack of small elements is moved as: compilers move some such structures element by element.
+template <typename Pack>
+using Word = std::conditional_t<sizeof(Pack) == 16, uint4,
+                                std::conditional_t<sizeof(Pack) == 8, unsigned long long, Pack>>;
+
 /// Elements of T as floats, or as they are; `from` is aligned to what they are together.
 template <int width, typename Value, typename T>
 __device__ inline void load(Value (&to)[width], const T* from) {
-  const auto pack = *reinterpret_cast<const Pack<T, width>*>(from);
+  using Packed = Pack<T, width>;
+  const auto word = *reinterpret_cast<const Word<Packed>*>(from);
+  Packed pack;
+  memcpy(&pack, &word, sizeof pack);
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     if constexpr (std::is_same_v<Value, T>) {
@@ -80,7 +89,8 @@ __device__ inline void load(Value (&to)[width], const T* from) {
 
 template <int width, typename Value, typename T>
 __device__ inline void store(T* to, const Value (&from)[width]) {
-  Pack<T, width> pack;
+  using Packed = Pack<T, width>;
+  Packed pack;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     if constexpr (std::is_same_v<Value, T>) {
@@ -89,7 +99,9 @@ __device__ inline void store(T* to, const Value (&from)[width]) {
       pack.at[i] = from_float<T>(from[i]);
     }
   }
-  *reinterpret_cast<Pack<T, width>*>(to) = pack;
+  Word<Packed> word;
+  memcpy(&word, &pack, sizeof word);
+  *reinterpret_cast<Word<Packed>*>(to) = word;
 }
 
 // On the host: how arrays may be read, and by how many threads ------------------------------------------
