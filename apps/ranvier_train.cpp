@@ -1,4 +1,5 @@
 // ranvier-train: trains a GPT on a file of text or tokens.
+#include "apps/attention_choice.hpp"
 #include "apps/launch.hpp"
 #include "models/gpt.hpp"
 #include "models/text/bpe_files.hpp"
@@ -31,6 +32,7 @@ double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleS
 apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt;
   gpt.precision = options.precision.types;
+  gpt.attention = apps::attention_kernels(options);
   const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
   apps::Job job{
       .architecture = models::make_gpt(gpt), .sample = {ids, ids}, .config = models::gpt_config_json(gpt)};

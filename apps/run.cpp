@@ -3,12 +3,14 @@
 #include "actors/gather.hpp"
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
+#include "apps/attention_choice.hpp"
 #include "apps/job_memory.hpp"
 #include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
 #include "models/initialize.hpp"
+#include "models/ops/attention_choice.hpp"
 #include "models/ops/product_choice_file.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/run_layers.hpp"
@@ -220,7 +222,7 @@ void Run::execute() {
   if (options_.run.request == Request::dry_run) return;
   together(session_, [&] { make_devices(); });
   choose_collectives();
-  choose_products();
+  choose_kernels();
   together(session_, [&] { build(); });
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
@@ -364,10 +366,13 @@ std::size_t Run::taken_by_nccl() const {
   return 0;
 }
 
-void Run::choose_products() {
+void Run::choose_kernels() {
   if constexpr (runtime::with_cuda) {
-    if (options_.device.device != DeviceChoice::cuda || !options_.device.measures_products) return;
-    if (trainer_options_.precision.compute == runtime::DType::f32) return;
+    if (options_.device.device != DeviceChoice::cuda || trainer_options_.precision.compute == runtime::DType::f32)
+      return;
+    const bool measures_products = options_.device.measures_products;
+    const models::AttentionKernels kernels = attention_kernels(options_);
+    if (!measures_products && kernels == models::AttentionKernels::own) return;
     // The largest microbatch of a row and, where they do not divide it, the last.
     const int row_samples = options_.batch.batch_size / options_.grid.shape.g_data;
     const int largest = std::min(options_.batch.microbatch_size, row_samples);
@@ -377,12 +382,17 @@ void Run::choose_products() {
       shapes.back().samples = row_samples % largest;
     }
     const auto stream = device_->make_stream("products", runtime::StreamWidth::whole);
-    const auto work = [&] {
+    std::vector<std::byte> text, attention;
+    const auto layers = [&] {
       models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, *stream);
     };
-    std::vector<std::byte> text;
+    const auto work = [&] {
+      if (kernels == models::AttentionKernels::own || !models::attention_library_obstacle().empty()) return layers();
+      attention = models::measure_attention(*stream, layers);
+    };
     together(session_, [&] {
       if (!speaks_) return;
+      if (!measures_products) return work();
       const std::string& file = options_.device.products_file;
       models::ProductChoices choices;
       if (file.empty()) {
@@ -397,12 +407,46 @@ void Run::choose_products() {
       const auto bytes = std::as_bytes(std::span(json));
       text.assign(bytes.begin(), bytes.end());
     });
-    session_.broadcast(text);
+    if (measures_products) {
+      session_.broadcast(text);
+      together(session_, [&] {
+        const auto choices = models::parse_product_choices({reinterpret_cast<const char*>(text.data()), text.size()},
+                                                           "rank 0's products");
+        for (const models::ProductChoices& one : choices) models::adopt_products(*stream, one);
+      });
+    }
+    if (kernels != models::AttentionKernels::own) adopt_attention(*stream, std::move(attention));
+  }
+}
+
+void Run::adopt_attention(runtime::StreamView stream, std::vector<std::byte> choices) {
+  if constexpr (runtime::with_cuda) {
+    const bool insists = options_.device.attention == models::AttentionKernels::cudnn;
+    session_.broadcast(choices);
+    bool can = false;
     together(session_, [&] {
-      const auto choices = models::parse_product_choices({reinterpret_cast<const char*>(text.data()), text.size()},
-                                                         "rank 0's products");
-      for (const models::ProductChoices& one : choices) models::adopt_products(*stream, one);
+      const std::string obstacle = models::attention_library_obstacle();
+      can = obstacle.empty() && !choices.empty() && models::adopt_attention(stream, choices);
+      if (insists && !obstacle.empty())
+        fail(ErrorCode::device, "--attention cudnn on rank {}: {}; or --attention auto", session_.rank(), obstacle);
+      if (insists && !can)
+        fail(ErrorCode::device,
+             "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
+             "or --attention auto",
+             session_.rank(), models::attention_description(stream));
     });
+    const long long others = session_.sum(can ? 0 : 1);
+    if (others > 0) models::forget_attention(stream);
+    if (!speaks_) return;
+    if (others == 0) {
+      fmt::print("attention: {}\n\n", models::attention_description(stream));
+    } else if (choices.empty()) {
+      fmt::print("attention: our own kernels, since {}\n\n", models::attention_library_obstacle());
+    } else {
+      fmt::print("attention: our own kernels, since cuDNN of {} rank{} cannot do what rank 0's does\n\n", others,
+                 others > 1 ? "s" : "");
+    }
+    std::fflush(stdout);
   }
 }
 

@@ -36,8 +36,10 @@ class Run {
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
-  /// On a GPU: rank 0 measures how products are done, and all ranks do them so.
-  void choose_products();
+  /// On a GPU: rank 0 measures how products and attention are done, and all ranks do them so.
+  void choose_kernels();
+  /// Rank 0's choices of attention to all; none: our own kernels, since there is an obstacle.
+  void adopt_attention(runtime::StreamView stream, std::vector<std::byte> choices);
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();

@@ -300,6 +300,12 @@ OptionTable declare(Asked& asked) {
              "remembers what --products measured found, so that later runs keep their bits and do not measure again; "
              "made where it is not there, added to where it is",
              text(device_options.products_file)});
+  table.add({"attention", "WAY",
+             "who computes attention on a GPU in half precision without dropout: ranvier, cudnn (where it has a kernel), "
+             "auto: the faster one of each pass, if --products are measured",
+             choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
+                                                                         {"cudnn", models::AttentionKernels::cudnn},
+                                                                         {"ranvier", models::AttentionKernels::own}})});
   table.add({"cuda-graphs", "WHETHER",
              "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
              choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});

@@ -1,19 +1,23 @@
 # The CUDA device: -DRANVIER_CUDA=ON|OFF|AUTO. AUTO is ON where a CUDA compiler of 12.4 or newer and cuBLAS are
-# found; ON says what is missing. Sets RANVIER_WITH_CUDA and RANVIER_WITH_NCCL to 0 or 1, and makes
+# found; ON says what is missing. Sets RANVIER_WITH_CUDA, RANVIER_WITH_NCCL and RANVIER_WITH_CUDNN to 0 or 1, and makes
 #
 #   ranvier_cuda   headers and the static CUDA runtime: programs start on machines without the driver
 #   ranvier_blas   cuBLASLt's header and, as RANVIER_CUBLAS_LT, where the library lies; programs open it themselves
 #   ranvier_nccl   NCCL's header and, as RANVIER_NCCL, where the library lies, where there is one; opened likewise
+#   ranvier_cudnn  headers of cuDNN 9 and cudnn-frontend and, as RANVIER_CUDNN, where the library lies, where there are
+#                  all three; opened likewise
 #   ranvier_nvtx   NVTX's headers, where there are any
 #
-# cuBLAS and NCCL are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
-# (-DRANVIER_PYTHON=... names another than python3).
+# Libraries are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
+# (-DRANVIER_PYTHON=... names another than python3); cudnn-frontend's headers also where
+# cmake/install_dependencies.sh --cuda puts them, or where -DRANVIER_CUDNN_FRONTEND_INCLUDE=... says.
 set(RANVIER_CUDA AUTO CACHE STRING "The CUDA device: ON, OFF, or AUTO for where it can be built")
 set_property(CACHE RANVIER_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(RANVIER_PYTHON python3 CACHE STRING "Python whose nvidia-* packages may bring cuBLAS and NCCL")
+set(RANVIER_PYTHON python3 CACHE STRING "Python whose nvidia-* packages may bring cuBLAS, cuDNN and NCCL")
 
 set(RANVIER_WITH_CUDA 0)
 set(RANVIER_WITH_NCCL 0)
+set(RANVIER_WITH_CUDNN 0)
 set(ranvier_oldest_cuda 12.4)
 
 # What stands in the way of the device: an error where it was asked for, a line where it was not.
@@ -94,6 +98,31 @@ function(ranvier_find_python_cuda)
   set(ranvier_python_cuda "${folders}" PARENT_SCOPE)
 endfunction()
 
+# ranvier_cudnn, if all of it is there; RANVIER_WITH_CUDNN, and in ranvier_cudnn_line what to tell.
+function(ranvier_find_cudnn)
+  ranvier_vendor_library(ranvier_cudnn HEADER cudnn.h LIBRARIES cudnn)
+  execute_process(COMMAND ${RANVIER_PYTHON} -c "import sysconfig; print(sysconfig.get_path('purelib'))"
+                  OUTPUT_VARIABLE packages OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  find_path(RANVIER_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h DOC "Folder of cudnn-frontend's cudnn_frontend.h"
+            HINTS ${packages} ${PROJECT_SOURCE_DIR}/build/cudnn-frontend PATH_SUFFIXES include)
+  set(line "no, cuDNN 9 was not found: install it or the Python package nvidia-cudnn")
+  if(TARGET ranvier_cudnn)
+    set(major "")
+    if(EXISTS ${RANVIER_CUDNN_INCLUDE}/cudnn_version.h)
+      file(STRINGS ${RANVIER_CUDNN_INCLUDE}/cudnn_version.h major REGEX "define CUDNN_MAJOR 9")
+    endif()
+    if(major AND RANVIER_CUDNN_FRONTEND_INCLUDE)
+      target_include_directories(ranvier_cudnn SYSTEM INTERFACE ${RANVIER_CUDNN_FRONTEND_INCLUDE})
+      ranvier_open_at_run_time(ranvier_cudnn cudnn RANVIER_CUDNN)
+      set(RANVIER_WITH_CUDNN 1 PARENT_SCOPE)
+      set(line "yes")
+    elseif(major)
+      set(line "no, cudnn-frontend was not found: cmake/install_dependencies.sh --cuda, or install the Python package nvidia-cudnn-frontend")
+    endif()
+  endif()
+  set(ranvier_cudnn_line "${line}" PARENT_SCOPE)
+endfunction()
+
 # The sanitizers look at the host's code, and a second compiler would double their time.
 if(RANVIER_SANITIZE AND RANVIER_CUDA STREQUAL "AUTO")
   set(ranvier_try_cuda OFF)
@@ -143,6 +172,7 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
           set(RANVIER_WITH_NCCL 1)
           ranvier_open_at_run_time(ranvier_nccl nccl RANVIER_NCCL)
         endif()
+        ranvier_find_cudnn()
         find_path(RANVIER_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ranvier_python_cuda}
                   PATH_SUFFIXES include)
         if(RANVIER_NVTX_INCLUDE)
@@ -151,6 +181,7 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
           target_link_libraries(ranvier_nvtx INTERFACE ${CMAKE_DL_LIBS})
         endif()
         message(STATUS "CUDA device: yes, ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, NCCL ${RANVIER_WITH_NCCL}")
+        message(STATUS "cuDNN's attention: ${ranvier_cudnn_line}")
       endif()
     endif()
   endif()

@@ -2,8 +2,9 @@
 # Installs what a build needs and this system lacks. Debian 12, Ubuntu 24.04 and their like; elsewhere it lists
 # what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--bench] [--fuzz] [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--cuda] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
+#   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
 #   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
 #                 tests/reference and tests/bench/compare_pytorch.py, and transformers from PyPI, if that can be
@@ -12,6 +13,7 @@
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
 
+cudnn_frontend=
 transformers=  # a version that works with the distribution's PyTorch
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev openmpi-bin)
@@ -28,13 +30,14 @@ for library in context program-options; do packages+=("libboost-$library$boost-d
 for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
+    --cuda) cudnn_frontend=1.32.0 ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
     --reference)
       packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch
                  python3-venv)
       transformers=4.36.2
       ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --fuzz and --reference" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
 
@@ -59,13 +62,29 @@ install_transformers() {
     echo "transformers cannot be installed; what compares with it is skipped" >&2
 }
 
+install_cudnn_frontend() {
+  [ -n "$cudnn_frontend" ] || return 0
+  local folder
+  folder=$(cd "$(dirname "$0")/.." && pwd)/build/cudnn-frontend
+  [ ! -f "$folder/include/cudnn_frontend.h" ] || return 0
+  echo "Installing cudnn-frontend $cudnn_frontend into $folder"
+  python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --target "$folder" \
+    "nvidia-cudnn-frontend==$cudnn_frontend" ||
+    echo "cudnn-frontend cannot be installed; builds have no attention by cuDNN" >&2
+}
+
+install_from_pypi() {
+  install_transformers
+  install_cudnn_frontend
+}
+
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
   [ "$status" = installed ] || missing+=("$package")
 done
 if [ ${#missing[@]} -eq 0 ]; then
-  install_transformers
+  install_from_pypi
   exit 0
 fi
 
@@ -84,4 +103,4 @@ echo "Installing ${missing[*]}"
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
 "${apt[@]}" update
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
-install_transformers
+install_from_pypi

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "models/architecture.hpp"
+#include "models/ops/attention.hpp"
 
 #include <optional>
 #include <string_view>
@@ -28,6 +29,7 @@ struct GptOptions {
   float dropout = 0;         ///< of embeddings, attention weights and residual branches
   int tile = 1;              ///< tiles of each large product's weight, units of their own; divides hidden
   Precision precision;
+  AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
 };
 
 /// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b", as large as PaRO's smaller model; and Myelin's

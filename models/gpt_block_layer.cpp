@@ -10,7 +10,8 @@ namespace ranvier::models {
 namespace {
 
 AttentionShape attention_shape(const GptOptions& options, const MicrobatchShape& shape) {
-  return {shape.samples, shape.positions, options.heads, options.hidden / options.heads};
+  return {shape.samples, shape.positions, options.heads, options.hidden / options.heads,
+          options.attention};
 }
 
 }  // namespace

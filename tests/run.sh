@@ -15,6 +15,7 @@ if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then
   optional=(--reference)
   [ "${RANVIER_TESTS:-all}" != all ] || optional+=(--fuzz)
 fi
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then optional+=(--cuda); fi
 cmake/install_dependencies.sh "${optional[@]}"
 
 has_fuzzer() {

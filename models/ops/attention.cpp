@@ -22,15 +22,33 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads) {
   const std::size_t of_cpu = attention_cpu_workspace_bytes(shape, dtype, threads);
-  if constexpr (runtime::with_cuda) return std::max(of_cpu, attention_cuda_workspace_bytes(shape));
+  if constexpr (runtime::with_cuda) {
+    const std::size_t of_library =
+        library_attention_suits(shape, dtype) ? library_attention_workspace_bytes(shape, dtype) : 0;
+    return std::max({of_cpu, attention_cuda_workspace_bytes(shape), of_library});
+  }
   return of_cpu;
+}
+
+bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) {
+  return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
+         shape.channels % 8 == 0;
+}
+
+std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {
+  constexpr std::size_t most = std::size_t{1} << 30, tile = 128, some = 4096;
+  const auto heads = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.heads);
+  const auto T = static_cast<std::size_t>(shape.positions), padded = (T + tile - 1) / tile * tile;
+  const std::size_t of_backward = heads * (padded * padded * size_of(dtype) + T * sizeof(float));
+  return some + (of_backward <= most ? of_backward : 0);
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
                        float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace) {
   check(dtype, shape);
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout);
+    if (on_gpu(stream))
+      return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace);
   }
   stream.launch([=](runtime::ComputePool& pool) {
     attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace);

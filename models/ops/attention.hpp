@@ -12,18 +12,33 @@
 
 namespace ranvier::models {
 
+/// Whose kernels compute on a GPU in half precision without dropout; attention_choice.hpp.
+enum class AttentionKernels {
+  own,
+  measured,  ///< cuDNN's where they were measured to be faster
+  cudnn,     ///< cuDNN's where there are any
+};
+
 struct AttentionShape {
   int samples = 1;    ///< B
   int positions = 1;  ///< T
   int heads = 1;      ///< H
   int channels = 1;   ///< D
+  AttentionKernels kernels = AttentionKernels::own;
 };
+
+/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, and asked for.
+[[nodiscard]] bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype);
+
+/// What of the workspace the library may use: its deterministic backward pass keeps the gradients of all weights, T × T
+/// of each head in half precision. Where that were more than 1 GiB, it is left out and our own kernels do that pass.
+[[nodiscard]] std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype);
 
 /// Scratch that either call needs, in bytes. Enough for every smaller B too.
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);
 
 /// out[B, T, C] = softmax(q kᵀ / √D, causal) v with q, k, v = qkv[B, T, 3C] side by side, heads as slices of
-/// D channels. logsumexp[B, H, T] (float, of the scaled scores) is what backward needs. Dropout, if any, acts
+/// D channels. logsumexp[B, H, T] (float, natural, of the scaled scores, whoever computes it) is what backward needs. Dropout, if any, acts
 /// on the softmax's weights: element (h·T + i)·T + j of a sample.
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
                        float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace);

@@ -2,6 +2,7 @@
 
 #include "models/ops/attention_arrays.cuh"
 #include "models/ops/cuda_vector.cuh"
+#include "models/ops/library_attention_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
@@ -58,37 +59,51 @@ std::size_t attention_cuda_workspace_bytes(const AttentionShape& shape) {
 }
 
 void attention_forward_cuda(runtime::StreamView stream, const AttentionShape& shape, DType dtype, void* out,
-                            float* logsumexp, const void* qkv, const Dropout& dropout) {
+                            float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace) {
   if (shape.samples == 0) return;
-  AttentionArrays arrays = arrays_of(shape, dtype, dropout);
-  arrays.qkv = qkv;
-  arrays.out = out;
-  arrays.logsumexp = logsumexp;
-  arrays.wide = arrays.wide && cuda::aligned(qkv) && cuda::aligned(out);
-  const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_forward : cuda::plain_attention_forward;
-  run(runtime::cuda::native(stream), dtype, arrays);
+  const auto own = [&] {
+    AttentionArrays arrays = arrays_of(shape, dtype, dropout);
+    arrays.qkv = qkv;
+    arrays.out = out;
+    arrays.logsumexp = logsumexp;
+    arrays.wide = arrays.wide && cuda::aligned(qkv) && cuda::aligned(out);
+    const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_forward : cuda::plain_attention_forward;
+    run(runtime::cuda::native(stream), dtype, arrays);
+  };
+  const cuda::CudnnAttentionArrays arrays{.qkv = qkv, .out = out, .logsumexp = logsumexp, .workspace = workspace};
+  if (!cuda::library_attention(stream, cuda::AttentionPass::forward, shape, dtype, dropout, arrays, own)) own();
 }
 
 void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& shape, DType dtype, void* d_qkv,
                              const void* d_out, const void* qkv, const void* out, const float* logsumexp,
                              const Dropout& dropout, std::byte* workspace) {
   if (shape.samples == 0) return;
-  const cudaStream_t queue = runtime::cuda::native(stream);
-  AttentionArrays arrays = arrays_of(shape, dtype, dropout);
-  arrays.qkv = qkv;
-  arrays.logsumexp = const_cast<float*>(logsumexp);  // backward kernels read it
-  arrays.d_out = d_out;
-  arrays.d_qkv = d_qkv;
-  arrays.delta = reinterpret_cast<float*>(workspace);
-  arrays.wide = arrays.wide && cuda::aligned(qkv) && cuda::aligned(d_out) && cuda::aligned(d_qkv);
-  const std::size_t rows = attention_cuda_workspace_bytes(shape) / sizeof(float);
-  cuda::with_type(dtype, [&](auto type) {
-    using T = decltype(type);
-    runtime::cuda::launch("attention_backward's means", queue, {cuda::blocks_of(rows, threads / 32), threads},
-                          delta_kernel<T>, arrays, static_cast<const T*>(out));
-  });
-  const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
-  run(queue, dtype, arrays);
+  float* const given_logsumexp = const_cast<float*>(logsumexp);  // backward kernels read it
+  const auto own = [&] {
+    const cudaStream_t queue = runtime::cuda::native(stream);
+    AttentionArrays arrays = arrays_of(shape, dtype, dropout);
+    arrays.qkv = qkv;
+    arrays.logsumexp = given_logsumexp;
+    arrays.d_out = d_out;
+    arrays.d_qkv = d_qkv;
+    arrays.delta = reinterpret_cast<float*>(workspace);
+    arrays.wide = arrays.wide && cuda::aligned(qkv) && cuda::aligned(d_out) && cuda::aligned(d_qkv);
+    const std::size_t rows = attention_cuda_workspace_bytes(shape) / sizeof(float);
+    cuda::with_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      runtime::cuda::launch("attention_backward's means", queue, {cuda::blocks_of(rows, threads / 32), threads},
+                            delta_kernel<T>, arrays, static_cast<const T*>(out));
+    });
+    const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
+    run(queue, dtype, arrays);
+  };
+  const cuda::CudnnAttentionArrays arrays{.qkv = qkv,
+                                          .out = const_cast<void*>(out),
+                                          .logsumexp = given_logsumexp,
+                                          .d_out = d_out,
+                                          .d_qkv = d_qkv,
+                                          .workspace = workspace};
+  if (!cuda::library_attention(stream, cuda::AttentionPass::backward, shape, dtype, dropout, arrays, own)) own();
 }
 
 }  // namespace ranvier::models

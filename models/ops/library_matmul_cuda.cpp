@@ -5,6 +5,7 @@
 
 #include "models/ops/cublas_lt_cuda.hpp"
 #include "models/ops/product_choice.hpp"
+#include "models/ops/stopwatch_cuda.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/error.hpp"
@@ -27,6 +28,7 @@ using cuda::cublas_lt;
 using cuda::Description;
 using cuda::Layout;
 using cuda::Preference;
+using cuda::Stopwatch;
 using runtime::DType;
 using Kind = Epilogue::Kind;
 
@@ -104,45 +106,6 @@ cublasLtEpilogue_t epilogue_of(const LibraryProduct& p) {
   }
   return p.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
-
-/// The time that work on a stream takes, by the GPU's clock.
-class Stopwatch {
- public:
-  explicit Stopwatch(cudaStream_t queue) : queue_(queue) {
-    runtime::cuda::check(cudaEventCreate(&begin_), "cudaEventCreate");
-    runtime::cuda::check(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  /// The best of a few rounds, after a first time that does not count.
-  double seconds_of(const std::function<void()>& work) {
-    (void)round(work, 1);
-    const double once = round(work, 1);
-    const int times = static_cast<int>(std::clamp(0.5e-3 / std::max(once, 1e-7), 1.0, 20.0));
-    double best = round(work, times);
-    for (int i = 0; i < 2; ++i) best = std::min(best, round(work, times));
-    return best;
-  }
-
- private:
-  double round(const std::function<void()>& work, int times) {
-    runtime::cuda::check(cudaEventRecord(begin_, queue_), "cudaEventRecord");
-    for (int i = 0; i < times; ++i) work();
-    runtime::cuda::check(cudaEventRecord(end_, queue_), "cudaEventRecord");
-    runtime::cuda::check(cudaEventSynchronize(end_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    runtime::cuda::check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
-    return 1e-3 * static_cast<double>(milliseconds) / times;
-  }
-
-  cudaStream_t queue_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
 
 /// A product that is ready to run: only addresses are missing.
 class Plan {

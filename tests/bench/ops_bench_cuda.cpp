@@ -4,6 +4,7 @@
 //
 //   ops_bench_cuda [bf16|fp16|fp32]
 #include "models/ops/attention.hpp"
+#include "models/ops/attention_choice.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
@@ -200,28 +201,40 @@ class Bench {
   }
 
   void time_attention(const Model& model) {
-    const AttentionShape shape{.samples = static_cast<int>(model.B),
-                               .positions = static_cast<int>(model.T),
-                               .heads = static_cast<int>(model.H),
-                               .channels = static_cast<int>(model.D)};
+    AttentionShape shape{.samples = static_cast<int>(model.B),
+                         .positions = static_cast<int>(model.T),
+                         .heads = static_cast<int>(model.H),
+                         .channels = static_cast<int>(model.D),
+                         .kernels = AttentionKernels::cudnn};
     const std::size_t NC = model.B * model.T * model.H * model.D;
     const Buffer qkv = values(3 * NC, dtype_), d_qkv = values(3 * NC, dtype_), out = values(NC, dtype_),
                  d_out = values(NC, dtype_), logsumexp = values(model.B * model.H * model.T, DType::f32);
     const Buffer workspace =
         device_->allocate(attention_workspace_bytes(shape, dtype_, 1), runtime::MemorySpace::device);
     const double flops = 2.0 * static_cast<double>(NC) * static_cast<double>(model.T);
-    for (const bool drops : {false, true}) {
-      const Dropout dropped = make_dropout(drops ? 0.1f : 0.0f, 1, 2, 3, 0);
-      const char* const with = drops ? " with dropout" : "";
-      flops_case(model, fmt::format("attention_forward{}", with), flops, [&] {
+    const auto both = [&](std::string_view with, const Dropout& dropped) {
+      const auto forward = [&] {
         attention_forward(*stream_, shape, dtype_, out.data(), floats(logsumexp), qkv.data(), dropped,
                           workspace.data());
-      });
-      flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, [&] {
+      };
+      const auto backward = [&] {
         attention_backward(*stream_, shape, dtype_, d_qkv.data(), d_out.data(), qkv.data(), out.data(),
                            floats(logsumexp), dropped, workspace.data());
-      });
-    }
+      };
+      if (shape.kernels == AttentionKernels::cudnn) {
+        (void)measure_attention(*stream_, [&] {
+          forward();
+          backward();
+        });
+        fmt::print(stderr, "{}\n", attention_description(*stream_));
+      }
+      flops_case(model, fmt::format("attention_forward{}", with), flops, forward);
+      flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, backward);
+    };
+    if (attention_library_obstacle().empty()) both(" by cuDNN where it has kernels", {});
+    shape.kernels = AttentionKernels::own;
+    both("", {});
+    both(" with dropout", make_dropout(0.1f, 1, 2, 3, 0));
   }
 
  private:

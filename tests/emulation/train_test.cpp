@@ -23,15 +23,15 @@ struct Result {
 };
 
 struct Fixture : SmallText {
-  [[nodiscard]] Outcome start(int ranks, const Flags& more) const {
+  [[nodiscard]] Outcome start(int ranks, const Flags& more, const Environment& environment = {}) const {
     // Room for the model, and too little for the large product that the rate of the GPU is measured by.
     Flags flags{"--metrics", metrics, "--device-memory", "44MiB", "--products", "first"};
     flags.insert(flags.end(), more.begin(), more.end());
-    return run(ranks, small_run(text, flags), 120s);
+    return run(ranks, small_run(text, flags), 120s, environment);
   }
 
-  [[nodiscard]] Result train(int ranks, const Flags& more) const {
-    const Outcome outcome = start(ranks, more);
+  [[nodiscard]] Result train(int ranks, const Flags& more, const Environment& environment = {}) const {
+    const Outcome outcome = start(ranks, more, environment);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     Result result{.output = outcome.output};
@@ -88,6 +88,33 @@ TEST_CASE_FIXTURE(Fixture, "a file of products that is none ends a run before it
   CHECK(outcome.output.find("it was left as it is") != std::string::npos);
   CHECK(read_file(metrics).empty());
   CHECK(read_file(text) == content);
+}
+
+TEST_CASE_FIXTURE(Fixture, "attention by cuDNN trains what our own kernels train, on all ranks or on none") {
+  const Flags own{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "ranvier"};
+  Flags cudnn = own, either = own;
+  cudnn.back() = "cudnn";
+  either.back() = "auto";
+  either.insert(either.end(), {"--products", "measured"});
+  const Result expected = train(2, own), insisted = train(2, cudnn);
+  CHECK(insisted.losses != expected.losses);
+  check_close(insisted, expected, 3e-3);
+  CHECK(insisted.output.find("attention: cuDNN 9.19.0 for 2 of 2 passes") != std::string::npos);
+
+  const Result lacking = train(2, either, {{"EMULATED_CUDNN_VERSION", "1"}});
+  check_close(lacking, expected, 3e-3);
+  CHECK(lacking.output.find("attention: our own kernels, since cuDNN of 1 rank cannot do what rank 0's does") !=
+        std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that insists on it, with a remedy") {
+  const Outcome refused =
+      start(2, {"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "cudnn"},
+            {{"EMULATED_CUDNN_MISSING", "1"}});
+  CAPTURE(refused.output);
+  CHECK(refused.status != 0);
+  CHECK(refused.output.find("--attention cudnn on rank 1: the emulated cuDNN was taken away; or --attention auto") !=
+        std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {

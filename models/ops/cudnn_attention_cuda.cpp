@@ -1,0 +1,233 @@
+#include "models/ops/cudnn_attention_cuda.hpp"
+
+#include "runtime/cuda_native.hpp"
+#include "runtime/error.hpp"
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#include <cudnn_frontend.h>
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // through which the frontend finds every function of cuDNN
+}
+
+namespace ranvier::models::cuda {
+namespace {
+
+namespace frontend = cudnn_frontend;
+using frontend::graph::Tensor_attributes;
+using runtime::DType;
+
+enum Array : std::int64_t { q = 1, k, v, out, stats, d_out, d_q, d_k, d_v };  // the graph's names of tensors
+
+std::string open_library() {
+  const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
+  void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (found == nullptr) found = dlopen(RANVIER_CUDNN, RTLD_NOW | RTLD_LOCAL);
+  if (found == nullptr) {
+    const char* const reason = dlerror();
+    return fmt::format("neither {} nor {} can be opened: {}; install cuDNN {} or put its folder into LD_LIBRARY_PATH",
+                       name, RANVIER_CUDNN, reason != nullptr ? reason : "unknown", CUDNN_MAJOR);
+  }
+  frontend::cudnn_dlhandle = found;
+  return {};
+}
+
+void check(frontend::error_t error, const char* call) {
+  if (error.is_bad()) fail(ErrorCode::device, "cuDNN's {} failed: {}", call, error.get_message());
+}
+
+void check(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail(status == CUDNN_STATUS_ALLOC_FAILED ? ErrorCode::memory : ErrorCode::device, "{} failed: {} (status {})", call,
+       frontend::detail::get_error_string(status), static_cast<int>(status));
+}
+
+/// Of the stream's GPU, which becomes the calling thread's current one. Never destroyed: the driver may be gone by then.
+cudnnHandle_t handle_of(runtime::StreamView stream) {
+  static auto& handles = *new std::map<int, cudnnHandle_t>;
+  (void)runtime::cuda::native(stream);
+  cudnnHandle_t& handle = handles[runtime::cuda::properties(stream.device()).ordinal];
+  if (handle == nullptr) {
+    if (const std::string obstacle = cudnn_obstacle(); !obstacle.empty()) fail(ErrorCode::device, "{}", obstacle);
+    check(frontend::detail::create_handle(&handle), "cudnnCreate");
+  }
+  return handle;
+}
+
+/// As 90 for 9.0. The frontend would ask a CUDA runtime of its own.
+int architecture_of(runtime::StreamView stream) {
+  const int ordinal = runtime::cuda::properties(stream.device()).ordinal;
+  int major = 0, minor = 0;
+  runtime::cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
+                       "cudaDeviceGetAttribute");
+  runtime::cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal),
+                       "cudaDeviceGetAttribute");
+  return 10 * major + minor;
+}
+
+class Graph {
+ public:
+  Graph(const AttentionShape& shape, DType dtype, AttentionPass pass, int architecture)
+      : B_(shape.samples), T_(shape.positions), H_(shape.heads), D_(shape.channels) {
+    graph_.set_sm_version(architecture)
+        .set_io_data_type(dtype == DType::bf16 ? frontend::DataType_t::BFLOAT16 : frontend::DataType_t::HALF)
+        .set_intermediate_data_type(frontend::DataType_t::FLOAT)
+        .set_compute_data_type(frontend::DataType_t::FLOAT);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(D_));
+    const auto queries = graph_.tensor(heads("q", q, 3)), keys = graph_.tensor(heads("k", k, 3)),
+               values = graph_.tensor(heads("v", v, 3));
+    if (pass == AttentionPass::forward) {
+      const auto results = graph_.sdpa(queries, keys, values,
+                                       frontend::graph::SDPA_attributes()
+                                           .set_name("attention")
+                                           .set_generate_stats(true)
+                                           .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
+                                           .set_diagonal_band_right_bound(0)
+                                           .set_attn_scale(scale));
+      write(results[0], out, 1);
+      results[1]
+          ->set_output(true)
+          .set_uid(stats)
+          .set_dim({B_, H_, T_, 1})
+          .set_stride({H_ * T_, T_, 1, 1})
+          .set_data_type(frontend::DataType_t::FLOAT);
+      return;
+    }
+    const auto results = graph_.sdpa_backward(
+        queries, keys, values, graph_.tensor(heads("out", out, 1)), graph_.tensor(heads("d_out", d_out, 1)),
+        graph_.tensor(rows("stats", stats)),
+        frontend::graph::SDPA_backward_attributes()
+            .set_name("attention backward")
+            .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
+            .set_diagonal_band_right_bound(0)
+            .set_attn_scale(scale)
+            .set_deterministic_algorithm(true));
+    write(results[0], d_q, 3);
+    write(results[1], d_k, 3);
+    write(results[2], d_v, 3);
+  }
+
+  /// Empty: it can be executed; otherwise why not.
+  std::string build(cudnnHandle_t handle, std::size_t workspace_bytes) {
+    const auto most = static_cast<std::int64_t>(workspace_bytes);
+    for (const auto& step : std::initializer_list<std::function<frontend::error_t()>>{
+             [&] { return graph_.validate(); },
+             [&] { return graph_.build_operation_graph(handle); },
+             [&] { return graph_.create_execution_plans({frontend::HeurMode_t::A, frontend::HeurMode_t::FALLBACK}); },
+             [&] { return graph_.deselect_workspace_greater_than(most).check_support(); },
+             [&] { return graph_.build_plans(frontend::BuildPlanPolicy_t::HEURISTICS_CHOICE); }}) {
+      if (frontend::error_t error = step(); error.is_bad()) return error.get_message();
+    }
+    const std::int64_t needed = graph_.get_workspace_size();
+    return needed <= most ? std::string() : fmt::format("it needs {} bytes of workspace", needed);
+  }
+
+  void execute(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& arrays, void* workspace) {
+    check(graph_.execute(handle, arrays, workspace), "attention");
+  }
+
+ private:
+  /// [B, H, T, D] inside [B, T, `parts`·C].
+  [[nodiscard]] Tensor_attributes heads(const char* name, Array uid, std::int64_t parts) const {
+    return Tensor_attributes().set_name(name).set_uid(uid).set_dim({B_, H_, T_, D_}).set_stride(strides(parts));
+  }
+  [[nodiscard]] Tensor_attributes rows(const char* name, Array uid) const {
+    return Tensor_attributes()
+        .set_name(name)
+        .set_uid(uid)
+        .set_dim({B_, H_, T_, 1})
+        .set_stride({H_ * T_, T_, 1, 1})
+        .set_data_type(frontend::DataType_t::FLOAT);
+  }
+  void write(const std::shared_ptr<Tensor_attributes>& result, Array uid, std::int64_t parts) const {
+    result->set_output(true).set_uid(uid).set_dim({B_, H_, T_, D_}).set_stride(strides(parts));
+  }
+  [[nodiscard]] std::vector<std::int64_t> strides(std::int64_t parts) const {
+    return {T_ * parts * H_ * D_, D_, parts * H_ * D_, 1};
+  }
+
+  frontend::graph::Graph graph_;
+  std::int64_t B_, T_, H_, D_;
+};
+
+class Planned final : public CudnnAttention {
+ public:
+  Planned(std::unique_ptr<Graph> graph, const AttentionShape& shape, DType dtype, AttentionPass pass)
+      : graph_(std::move(graph)),
+        part_bytes_(static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels) * size_of(dtype)),
+        pass_(pass) {}
+
+  void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
+    const cudnnHandle_t handle = handle_of(stream);
+    check(frontend::detail::set_stream(handle, runtime::cuda::native(stream)), "cudnnSetStream");
+    std::unordered_map<std::int64_t, void*> places{{q, part(arrays.qkv, 0)},
+                                                   {k, part(arrays.qkv, 1)},
+                                                   {v, part(arrays.qkv, 2)},
+                                                   {out, arrays.out},
+                                                   {stats, arrays.logsumexp}};
+    if (pass_ == AttentionPass::backward) {
+      places[d_out] = const_cast<void*>(arrays.d_out);
+      places[d_q] = part(arrays.d_qkv, 0);
+      places[d_k] = part(arrays.d_qkv, 1);
+      places[d_v] = part(arrays.d_qkv, 2);
+    }
+    try {
+      graph_->execute(handle, places, arrays.workspace);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {  // of the frontend, where it misses a library
+      fail(ErrorCode::device, "cuDNN's attention failed: {}", error.what());
+    }
+  }
+
+ private:
+  [[nodiscard]] void* part(const void* qkv, std::size_t which) const {
+    return const_cast<std::byte*>(static_cast<const std::byte*>(qkv)) + which * part_bytes_;
+  }
+
+  std::unique_ptr<Graph> graph_;
+  std::size_t part_bytes_;  ///< of C channels
+  AttentionPass pass_;
+};
+
+}  // namespace
+
+bool built_with_cudnn() { return true; }
+
+std::string cudnn_obstacle() {
+  static const std::string obstacle = open_library();
+  return obstacle;
+}
+
+std::size_t cudnn_version() { return cudnn_obstacle().empty() ? frontend::detail::get_backend_version() : 0; }
+
+CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
+                               AttentionPass pass, std::size_t workspace_bytes) {
+  const cudnnHandle_t handle = handle_of(stream);
+  try {
+    auto graph = std::make_unique<Graph>(shape, dtype, pass, architecture_of(stream));
+    if (std::string obstacle = graph->build(handle, workspace_bytes); !obstacle.empty())
+      return {.attention = nullptr, .obstacle = std::move(obstacle)};
+    return {.attention = std::make_unique<Planned>(std::move(graph), shape, dtype, pass), .obstacle = {}};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {  // of the frontend, where it misses a library
+    return {.attention = nullptr, .obstacle = error.what()};
+  }
+}
+
+}  // namespace ranvier::models::cuda

@@ -1,0 +1,57 @@
+// cuDNN's fused attention as Ranvier sees it: cudnn_attention_cuda.cpp is the only file that knows its headers
+// (cudnn-frontend, which describes the operation as a graph), no_cudnn_attention_cuda.cpp stands in its place where the
+// build found none. The library is opened at first use, so programs start without it.
+//
+// Loop thread only, under library_attention_cuda.cpp's lock.
+#pragma once
+
+#include "models/ops/attention.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace ranvier::models::cuda {
+
+enum class AttentionPass { forward, backward };
+
+/// Whether this build has it; where it runs, the library may still be missing.
+[[nodiscard]] bool built_with_cudnn();
+
+/// Opens the library. Empty: it is there; otherwise what is missing, and a remedy.
+[[nodiscard]] std::string cudnn_obstacle();
+
+/// Of the library that was opened, such as 91900; 0 without one.
+[[nodiscard]] std::size_t cudnn_version();
+
+/// Of either pass, in the layouts of attention.hpp; forward writes out and logsumexp, which cuDNN calls its stats: the
+/// natural logarithm of Σ exp of the scaled scores, in float.
+struct CudnnAttentionArrays {
+  const void* qkv = nullptr;
+  void* out = nullptr;
+  float* logsumexp = nullptr;
+  const void* d_out = nullptr;
+  void* d_qkv = nullptr;
+  std::byte* workspace = nullptr;  ///< aligned to 256 bytes
+};
+
+/// One pass over arrays of one shape, compiled for one GPU.
+class CudnnAttention {
+ public:
+  virtual ~CudnnAttention() = default;
+
+  /// Queues it. Throws ErrorCode::device with the call and what the library says.
+  virtual void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) = 0;
+};
+
+struct CudnnPlan {
+  std::unique_ptr<CudnnAttention> attention;  ///< null: there is none, since
+  std::string obstacle;                       ///< in cuDNN's words
+};
+
+/// A plan that is deterministic and needs no more than `workspace_bytes`. Takes a second or two: a kernel is compiled.
+/// Throws ErrorCode::device where the library itself cannot be used.
+[[nodiscard]] CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape,
+                                             runtime::DType dtype, AttentionPass pass, std::size_t workspace_bytes);
+
+}  // namespace ranvier::models::cuda

@@ -1,0 +1,18 @@
+// Attention by a GPU's library, cuDNN, where somebody asked for it and it can: the only way to it, for attention_cuda.cu.
+// Loop thread only.
+#pragma once
+
+#include "models/ops/cudnn_attention_cuda.hpp"
+
+#include <functional>
+
+namespace ranvier::models::cuda {
+
+/// Queues a pass over `arrays`, whose workspace has library_attention_workspace_bytes(). False: own kernels have to do
+/// it, because of the shape, what was chosen, or since the library cannot. While choices are measured
+/// (attention_choice.hpp), a pass that is new runs here and by `own`, several times.
+bool library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
+                       runtime::DType dtype, const Dropout& dropout, const CudnnAttentionArrays& arrays,
+                       const std::function<void()>& own);
+
+}  // namespace ranvier::models::cuda

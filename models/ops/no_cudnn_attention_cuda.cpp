@@ -1,0 +1,18 @@
+#include "models/ops/cudnn_attention_cuda.hpp"
+
+namespace ranvier::models::cuda {
+
+bool built_with_cudnn() { return false; }
+
+std::string cudnn_obstacle() {
+  return "this build has no cuDNN: install cuDNN 9 and cudnn-frontend, then configure again";
+}
+
+std::size_t cudnn_version() { return 0; }
+
+CudnnPlan plan_cudnn_attention(runtime::StreamView, const AttentionShape&, runtime::DType, AttentionPass,
+                               std::size_t) {
+  return {.attention = nullptr, .obstacle = cudnn_obstacle()};
+}
+
+}  // namespace ranvier::models::cuda

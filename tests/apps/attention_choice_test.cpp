@@ -1,0 +1,68 @@
+#include "apps/attention_choice.hpp"
+
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string_view>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using models::AttentionKernels;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+
+namespace {
+
+/// For which the library has kernels.
+TrainOptions suited() {
+  TrainOptions options;
+  options.device.device = DeviceChoice::cuda;
+  options.precision.types.compute = runtime::DType::bf16;
+  options.model.gpt.hidden = 768;
+  options.model.gpt.heads = 12;
+  return options;
+}
+
+template <typename Change>
+TrainOptions with(Change change) {
+  TrainOptions options = suited();
+  change(options);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("attention is measured where the library may help, and is our own elsewhere") {
+  CHECK(attention_kernels(suited(), true) == AttentionKernels::measured);
+  CHECK(attention_kernels(suited(), false) == AttentionKernels::own);
+  const auto own = [](auto change) { return attention_kernels(with(change), true) == AttentionKernels::own; };
+  CHECK(own([](TrainOptions& o) { o.device.attention = AttentionKernels::own; }));
+  CHECK(own([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }));
+  CHECK(own([](TrainOptions& o) { o.device.measures_products = false; }));
+  CHECK(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
+  CHECK(own([](TrainOptions& o) { o.precision.types.compute = runtime::DType::f32; }));
+  CHECK(own([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }));
+  CHECK(own([](TrainOptions& o) { o.model.gpt.heads = 64; }));  // of 12 channels
+  CHECK(own([](TrainOptions& o) { o.model.gpt.heads = 4; }));   // of 192
+}
+
+TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what would help") {
+  const auto insisting = [](auto change) {
+    TrainOptions options = with(change);
+    options.device.attention = AttentionKernels::cudnn;
+    return options;
+  };
+  CHECK(attention_kernels(insisting([](TrainOptions& o) { o.device.measures_products = false; }), true) ==
+        AttentionKernels::cudnn);
+  const auto refused = [&](auto change, std::string_view words, bool built = true) {
+    const auto error = error_of([&] { static_cast<void>(attention_kernels(insisting(change), built)); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, words));
+  };
+  refused([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }, "--device cuda");
+  refused([](TrainOptions& o) { o.precision.types.compute = runtime::DType::f32; }, "--precision bf16");
+  refused([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }, "--dropout 0");
+  refused([](TrainOptions& o) { o.model.gpt.heads = 64; }, "heads of 12 channels");
+  refused([](TrainOptions&) {}, "this build has no cuDNN", false);
+}
