@@ -54,9 +54,17 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
     add(MemoryKind::messages, MemorySpace::pinned, name, bytes == 0 ? 0 : std::bit_ceil(bytes), count);
   };
   const int samples = stage.capacity().samples;
-  staged("inputs and their gradients, staged", stage.input_bytes(samples),
-         stage.first() ? slots : slots + static_cast<std::size_t>(stage.gradient_buffers()));
-  if (!stage.last()) staged("outputs and their gradients, staged", stage.output_bytes(samples), 2 * slots);
+  const auto between_stages = [&](const char* name, std::size_t bytes, std::size_t count) {
+    staged(name, bytes, count);
+    plan.staged_messages.push_back({bytes, count});
+  };
+  if (stage.first()) {
+    staged("inputs, staged", stage.input_bytes(samples), slots);
+  } else {
+    between_stages("inputs and their gradients, staged", stage.input_bytes(samples),
+                   slots + static_cast<std::size_t>(stage.gradient_buffers()));
+  }
+  if (!stage.last()) between_stages("outputs and their gradients, staged", stage.output_bytes(samples), 2 * slots);
   // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {

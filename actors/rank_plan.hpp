@@ -99,6 +99,12 @@ struct RankPlan {
   Optimizer::Options optimizer_options;
   Optimizer::Memory optimizer_memory;
   ActivationTier::Memory checkpoint_memory;
+  /// Between stages by way of pinned memory, at a time at most.
+  struct StagedMessages {
+    std::size_t bytes = 0;  ///< of a message
+    std::size_t count = 0;
+  };
+  std::vector<StagedMessages> staged_messages;
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 

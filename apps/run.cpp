@@ -473,6 +473,9 @@ void Run::build() {
   }
   actors::RankPlan plan = actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank());
   runtime::Transport& transport = transport_of_actors();
+  if (staged_) {
+    for (const auto& [bytes, count] : plan.staged_messages) staged_->prepare(bytes, count);
+  }
   if (collectives_.nccl) {
     const auto& names = trainer_options_.algorithms;
     nccl_ = std::make_unique<collectives::NcclColumn>(

@@ -58,6 +58,14 @@ StagedTransport::StagedTransport(EventLoop& loop, Transport& host, Device& devic
   expect(piece_bytes >= 1, "messages are staged in pieces of {} bytes", piece_bytes);
 }
 
+void StagedTransport::prepare(std::size_t message_bytes, std::size_t messages) {
+  std::vector<std::shared_ptr<std::byte>> taken;
+  for (std::size_t m = 0; m < messages; ++m) {
+    for (std::size_t begin = 0; begin < message_bytes; begin += piece_bytes_)
+      taken.push_back(pool_.take(std::min(piece_bytes_, message_bytes - begin)));
+  }
+}
+
 void StagedTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
   auto pieces = pieces_of(ranges, piece_bytes_);
   const Handler piece_done = last_of(pieces.size(), std::move(done));

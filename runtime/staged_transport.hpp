@@ -34,6 +34,10 @@ class StagedTransport final : public Transport {
   /// Pieces that have been handed on; copies are not waited for by anybody else.
   [[nodiscard]] std::vector<Pending> pending() const override { return host_->pending(); }
 
+  /// Takes the pinned memory for so many messages under way at a time now, and not while they are sent: a system takes
+  /// pinned memory when nothing runs on the GPU, and a kernel of NCCL's may run until a peer has got such a message.
+  void prepare(std::size_t message_bytes, std::size_t messages);
+
   /// Pinned memory that this took so far.
   [[nodiscard]] std::size_t staging_bytes() const { return pool_.allocated_bytes(); }
 

@@ -125,3 +125,24 @@ TEST_CASE("staging memory is taken again once messages are done") {
   CHECK(after_first == 3 * 4096);
   CHECK(right.transport.staging_bytes() == 3 * 4096);
 }
+
+TEST_CASE("staging memory that was prepared is enough for so many messages under way") {
+  Simulation simulation(2, {.seed = 1});
+  Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
+  const Buffer sent = left.device.allocate(3 * 20000, MemorySpace::device);
+  const Buffer received = right.device.allocate(3 * 20000, MemorySpace::device);
+  left.transport.prepare(20000, 3);
+  right.transport.prepare(20000, 3);
+  const std::size_t prepared = left.transport.staging_bytes();
+  CHECK(prepared == 3 * (8192 + 8192 + 4096));
+  int left_to_do = 3;
+  for (std::size_t m = 0; m < 3; ++m) {
+    left.transport.send(1, {}, ConstBytes(sent.data() + m * 20000, 20000), [&] { simulation.loop(0).stop(); });
+    right.transport.receive(0, {}, Bytes(received.data() + m * 20000, 20000), [&] {
+      if (--left_to_do == 0) simulation.loop(1).stop();
+    });
+  }
+  simulation.run();
+  CHECK(left.transport.staging_bytes() == prepared);
+  CHECK(right.transport.staging_bytes() == prepared);
+}
