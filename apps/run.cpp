@@ -223,6 +223,7 @@ void Run::execute() {
   together(session_, [&] { make_devices(); });
   choose_collectives();
   choose_kernels();
+  load_kernels();
   together(session_, [&] { build(); });
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
@@ -366,6 +367,24 @@ std::size_t Run::taken_by_nccl() const {
   return 0;
 }
 
+void Run::run_layers(runtime::StreamView stream) const {
+  // The largest microbatch of a row and, where they do not divide it, the last.
+  const int row_samples = options_.batch.batch_size / options_.grid.shape.g_data;
+  const int largest = std::min(options_.batch.microbatch_size, row_samples);
+  std::vector<models::MicrobatchShape> shapes{{largest, job_.architecture.positions, trainer_options_.threads}};
+  if (row_samples % largest != 0) {
+    shapes.push_back(shapes.front());
+    shapes.back().samples = row_samples % largest;
+  }
+  models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, stream);
+}
+
+void Run::load_kernels() {
+  if (!collectives_.nccl || options_.grid.shape.g_inter == 1) return;
+  const auto stream = device_->make_stream("loading", runtime::StreamWidth::whole);
+  together(session_, [&] { run_layers(*stream); });
+}
+
 void Run::choose_kernels() {
   if constexpr (runtime::with_cuda) {
     if (options_.device.device != DeviceChoice::cuda || trainer_options_.precision.compute == runtime::DType::f32)
@@ -373,19 +392,9 @@ void Run::choose_kernels() {
     const bool measures_products = options_.device.measures_products;
     const models::AttentionKernels kernels = attention_kernels(options_);
     if (!measures_products && kernels == models::AttentionKernels::own) return;
-    // The largest microbatch of a row and, where they do not divide it, the last.
-    const int row_samples = options_.batch.batch_size / options_.grid.shape.g_data;
-    const int largest = std::min(options_.batch.microbatch_size, row_samples);
-    std::vector<models::MicrobatchShape> shapes{{largest, job_.architecture.positions, trainer_options_.threads}};
-    if (row_samples % largest != 0) {
-      shapes.push_back(shapes.front());
-      shapes.back().samples = row_samples % largest;
-    }
     const auto stream = device_->make_stream("products", runtime::StreamWidth::whole);
     std::vector<std::byte> text, attention;
-    const auto layers = [&] {
-      models::run_each_layer(job_.architecture, trainer_options_.precision, job_.sample, shapes, *stream);
-    };
+    const auto layers = [&] { run_layers(*stream); };
     const auto work = [&] {
       if (kernels == models::AttentionKernels::own || !models::attention_library_obstacle().empty()) return layers();
       attention = models::measure_attention(*stream, layers);
