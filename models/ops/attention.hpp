@@ -38,8 +38,8 @@ struct AttentionShape {
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);
 
 /// out[B, T, C] = softmax(q kᵀ / √D, causal) v with q, k, v = qkv[B, T, 3C] side by side, heads as slices of
-/// D channels. logsumexp[B, H, T] (float, natural, of the scaled scores, whoever computes it) is what backward needs. Dropout, if any, acts
-/// on the softmax's weights: element (h·T + i)·T + j of a sample.
+/// D channels. logsumexp[B, H, T] (float, natural, of the scaled scores, whoever computes it) is what backward needs.
+/// Dropout, if any, acts on the softmax's weights: element (h·T + i)·T + j of a sample.
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
                        float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace);
 

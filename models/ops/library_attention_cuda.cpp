@@ -1,6 +1,7 @@
 #include "models/ops/library_attention_cuda.hpp"
 
 #include "models/ops/attention_choice.hpp"
+#include "models/ops/per_gpu_cuda.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/error.hpp"
@@ -13,7 +14,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -42,24 +42,12 @@ struct Pass {
 };
 static_assert(std::is_trivially_copyable_v<Pass>);
 
-/// What a process keeps of one GPU. Never destroyed: the driver may be gone by then.
+/// Of one GPU.
 struct Library {
   std::map<Pass, std::unique_ptr<CudnnAttention>> passes;  ///< null: our own kernels
   std::string first_obstacle;
   bool measures = false;
 };
-
-/// Ranks that share a process have a loop each. What is measured holds it, and measures passes of its own.
-std::recursive_mutex& mutex() {
-  static std::recursive_mutex one;
-  return one;
-}
-
-Library& library_of(runtime::StreamView stream) {
-  static auto& libraries = *new std::map<int, Library>;
-  (void)runtime::cuda::native(stream);
-  return libraries[runtime::cuda::properties(stream.device()).ordinal];
-}
 
 bool has_aligned_arrays(const CudnnAttentionArrays& x) {
   const void* const all[] = {x.qkv, x.out, x.logsumexp, x.d_out, x.d_qkv};
@@ -107,17 +95,16 @@ bool cuda::library_attention(runtime::StreamView stream, AttentionPass pass, con
                              const Dropout& dropout, const CudnnAttentionArrays& given,
                              const std::function<void()>& own) {
   if (!library_attention_suits(shape, dtype) || dropout.rate != 0 || !has_aligned_arrays(given)) return false;
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = cuda::gpus<Library>().hold(stream);
   const Pass key{shape.samples, shape.positions, shape.heads, shape.channels, dtype, pass};
   CudnnAttentionArrays arrays = given;
   arrays.workspace = aligned(given.workspace);
-  auto known = library.passes.find(key);
-  if (known == library.passes.end()) {
-    if (!library.measures) return false;
+  auto known = library->passes.find(key);
+  if (known == library->passes.end()) {
+    if (!library->measures) return false;
     CudnnPlan plan = plan_cudnn_attention(stream, shape, dtype, pass, plan_workspace_bytes(key));
-    if (library.first_obstacle.empty()) library.first_obstacle = plan.obstacle;
-    known = library.passes.emplace(key, chosen(stream, std::move(plan), shape.kernels, arrays, own)).first;
+    if (library->first_obstacle.empty()) library->first_obstacle = plan.obstacle;
+    known = library->passes.emplace(key, chosen(stream, std::move(plan), shape.kernels, arrays, own)).first;
   }
   if (known->second == nullptr) return false;
   known->second->run(stream, arrays);
@@ -129,21 +116,20 @@ bool attention_library_built() { return cuda::built_with_cudnn(); }
 std::string attention_library_obstacle() { return cuda::cudnn_obstacle(); }
 
 std::vector<std::byte> measure_attention(runtime::StreamView stream, const std::function<void()>& work) {
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = cuda::gpus<Library>().hold(stream);
   struct Measuring {
     explicit Measuring(bool& flag) : on(flag) { on = true; }
     ~Measuring() { on = false; }
     bool& on;
   };
   {
-    const Measuring measuring(library.measures);
+    const Measuring measuring(library->measures);
     work();
     stream.synchronize();
   }
   std::vector<std::byte> choices;
   append(choices, cuda::cudnn_version());
-  for (const auto& [pass, attention] : library.passes) {
+  for (const auto& [pass, attention] : library->passes) {
     Choice choice;
     std::memset(&choice, 0, sizeof(choice));  // its padding, too: ranks compare bytes of what they send
     choice.pass = pass;
@@ -159,8 +145,7 @@ bool adopt_attention(runtime::StreamView stream, std::span<const std::byte> choi
          "{} bytes are no choices of attention, which have {} and {} each", choices.size(), sizeof(version),
          sizeof(Choice));
   std::memcpy(&version, choices.data(), sizeof(version));
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = cuda::gpus<Library>().hold(stream);
   std::map<Pass, std::unique_ptr<CudnnAttention>> passes;
   for (std::size_t at = sizeof(version); at < choices.size(); at += sizeof(Choice)) {
     Choice choice;
@@ -168,8 +153,8 @@ bool adopt_attention(runtime::StreamView stream, std::span<const std::byte> choi
     std::unique_ptr<CudnnAttention>& here = passes[choice.pass];
     if (!choice.by_library) continue;
     if (version != cuda::cudnn_version()) return false;
-    const auto known = library.passes.find(choice.pass);
-    if (known != library.passes.end() && known->second != nullptr) {
+    const auto known = library->passes.find(choice.pass);
+    if (known != library->passes.end() && known->second != nullptr) {
       here = std::move(known->second);
       continue;
     }
@@ -177,29 +162,27 @@ bool adopt_attention(runtime::StreamView stream, std::span<const std::byte> choi
     CudnnPlan plan =
         cuda::plan_cudnn_attention(stream, pass.shape(), pass.dtype, pass.pass, plan_workspace_bytes(pass));
     if (plan.attention == nullptr) {
-      library.first_obstacle = plan.obstacle;
+      library->first_obstacle = plan.obstacle;
       return false;
     }
     here = std::move(plan.attention);
   }
-  library.passes = std::move(passes);
+  library->passes = std::move(passes);
   return true;
 }
 
 void forget_attention(runtime::StreamView stream) {
-  const std::lock_guard lock(mutex());
-  library_of(stream).passes.clear();
+  cuda::gpus<Library>().hold(stream)->passes.clear();
 }
 
 std::string attention_description(runtime::StreamView stream) {
-  const std::lock_guard lock(mutex());
-  const Library& library = library_of(stream);
-  const auto by_library = std::count_if(library.passes.begin(), library.passes.end(),
+  const auto library = cuda::gpus<Library>().hold(stream);
+  const auto by_library = std::count_if(library->passes.begin(), library->passes.end(),
                                         [](const auto& pass) { return pass.second != nullptr; });
   const std::size_t version = cuda::cudnn_version();
   std::string text = fmt::format("cuDNN {}.{}.{} for {} of {} passes", version / 10000, version / 100 % 100,
-                                 version % 100, by_library, library.passes.size());
-  if (!library.first_obstacle.empty()) text += fmt::format(" ({})", library.first_obstacle);
+                                 version % 100, by_library, library->passes.size());
+  if (!library->first_obstacle.empty()) text += fmt::format(" ({})", library->first_obstacle);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "models/ops/library_matmul_cuda.hpp"
 
 #include "models/ops/cublas_lt_cuda.hpp"
+#include "models/ops/per_gpu_cuda.hpp"
 #include "models/ops/product_choice.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -228,25 +228,16 @@ class Plan {
   bool possible_ = false;
 };
 
-/// What a process keeps of one GPU. Never destroyed: the driver may be gone by then.
+/// Of one GPU.
 struct Library {
   cublasLtHandle_t handle = nullptr;
   std::map<LibraryProduct, std::unique_ptr<Plan>> plans;
   bool measures = false;
 };
 
-/// Ranks that share a process have a loop each. What is measured holds it, and measures products of its own.
-std::recursive_mutex& mutex() {
-  static std::recursive_mutex one;
-  return one;
-}
-
-/// Of the stream's GPU, which becomes the calling thread's current one.
-Library& library_of(runtime::StreamView stream) {
-  static auto& libraries = *new std::map<int, Library>;
-  (void)runtime::cuda::native(stream);
-  Library& library = libraries[runtime::cuda::properties(stream.device()).ordinal];
-  if (library.handle == nullptr) check(cublas_lt().create(&library.handle), "cublasLtCreate");
+cuda::PerGpu<Library>::Held hold_library(runtime::StreamView stream) {
+  auto library = cuda::gpus<Library>().hold(stream);
+  if (library->handle == nullptr) check(cublas_lt().create(&library->handle), "cublasLtCreate");
   return library;
 }
 
@@ -256,26 +247,24 @@ bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, c
                          const Epilogue& epilogue) {
   const cudaStream_t queue = runtime::cuda::native(stream);
   std::byte* const workspace = cuda::stream_workspace(stream);
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = hold_library(stream);
   const LibraryProduct product = product_of(shape, arrays, epilogue);
-  auto known = library.plans.find(product);
-  if (known == library.plans.end()) {
+  auto known = library->plans.find(product);
+  if (known == library->plans.end()) {
     if (product.epilogue != Kind::none) return false;
-    known = library.plans.emplace(product, std::make_unique<Plan>(library.handle, product)).first;
-    if (library.measures && product.dtype != DType::f32)
-      (void)known->second->measure(library.handle, queue, product, arrays, epilogue, workspace);
+    known = library->plans.emplace(product, std::make_unique<Plan>(library->handle, product)).first;
+    if (library->measures && product.dtype != DType::f32)
+      (void)known->second->measure(library->handle, queue, product, arrays, epilogue, workspace);
   }
   Plan& plan = *known->second;
-  return plan.possible() && plan.run(library.handle, queue, arrays, epilogue, workspace);
+  return plan.possible() && plan.run(library->handle, queue, arrays, epilogue, workspace);
 }
 
 bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                          const Epilogue& epilogue) {
-  const std::lock_guard lock(mutex());
-  const Library& library = library_of(stream);
-  return library.measures && arrays.dtype != DType::f32 &&
-         !library.plans.contains(product_of(shape, arrays, epilogue));
+  const auto library = hold_library(stream);
+  return library->measures && arrays.dtype != DType::f32 &&
+         !library->plans.contains(product_of(shape, arrays, epilogue));
 }
 
 void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
@@ -283,17 +272,16 @@ void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, co
                         const std::function<void()>& apart) {
   const cudaStream_t queue = runtime::cuda::native(stream);
   std::byte* const workspace = cuda::stream_workspace(stream);
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = hold_library(stream);
   const LibraryProduct product = product_of(shape, arrays, epilogue);
-  auto plan = std::make_unique<Plan>(library.handle, product);
-  const auto seconds = plan->measure(library.handle, queue, product, arrays, epilogue, workspace);
+  auto plan = std::make_unique<Plan>(library->handle, product);
+  const auto seconds = plan->measure(library->handle, queue, product, arrays, epilogue, workspace);
   if (apart) {
     Stopwatch stopwatch(queue);
     const double seconds_apart = stopwatch.seconds_of(apart);
     if (!seconds || *seconds + stopwatch.seconds_of(rest) > worth_a_change * seconds_apart) plan->refuse();
   }
-  library.plans[product] = std::move(plan);
+  library->plans[product] = std::move(plan);
 }
 
 ProductLibrary product_library(runtime::StreamView stream) {
@@ -301,21 +289,20 @@ ProductLibrary product_library(runtime::StreamView stream) {
 }
 
 ProductChoices measure_products(runtime::StreamView stream, const std::function<void()>& work) {
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = hold_library(stream);
   struct Measuring {
     explicit Measuring(bool& flag) : on(flag) { on = true; }
     ~Measuring() { on = false; }
     bool& on;
   };
   {
-    const Measuring measuring(library.measures);
+    const Measuring measuring(library->measures);
     work();
     stream.synchronize();
   }
   cuda::release_stream_workspace(stream);
   ProductChoices result{product_library(stream), {}};
-  for (const auto& [product, plan] : library.plans) {
+  for (const auto& [product, plan] : library->plans) {
     if (product.dtype == DType::f32) continue;
     ProductChoice& choice = result.choices.emplace_back(ProductChoice{product, {}});
     if (plan->possible()) choice.algorithm = std::bit_cast<ProductChoice::Algorithm>(plan->algorithm());
@@ -325,15 +312,14 @@ ProductChoices measure_products(runtime::StreamView stream, const std::function<
 
 std::size_t adopt_products(runtime::StreamView stream, const ProductChoices& choices) {
   if (choices.of.version != cublas_lt().get_version()) return 0;
-  const std::lock_guard lock(mutex());
-  Library& library = library_of(stream);
+  const auto library = hold_library(stream);
   std::size_t adopted = 0;
   for (const auto& [product, algorithm] : choices.choices) {
     std::optional<cublasLtMatmulAlgo_t> chosen;
     if (algorithm) chosen = std::bit_cast<cublasLtMatmulAlgo_t>(*algorithm);
-    auto plan = std::make_unique<Plan>(library.handle, product, chosen ? &*chosen : nullptr);
+    auto plan = std::make_unique<Plan>(library->handle, product, chosen ? &*chosen : nullptr);
     if (chosen && !plan->possible()) continue;
-    library.plans[product] = std::move(plan);
+    library->plans[product] = std::move(plan);
     ++adopted;
   }
   return adopted;

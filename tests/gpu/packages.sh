@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs what a build needs beside a compiler, CMake and CUDA, for a machine that has no more than those and no network:
-# libraries and headers of this machine's packages (Debian, x86-64), and every library that they need.
+# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, and the headers of
+# cudnn-frontend.
 #
 # usage: tests/gpu/packages.sh ARCHIVE.tar.xz      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
 set -euo pipefail
@@ -36,6 +37,10 @@ find "$stage" -xtype l | while read -r link; do
   rm "$link"
   cp -L "$target" "$link"
 done
+
+# Headers of cudnn-frontend, if cmake/install_dependencies.sh --cuda has fetched them.
+frontend=$(cd "$(dirname "$0")/../.." && pwd)/build/cudnn-frontend/include
+if [ -d "$frontend" ]; then cp -r "$frontend/." "$stage/usr/include/"; fi
 
 XZ_OPT="-2 -T0" tar -C "$stage" -cJf "$archive" usr
 echo "$archive: $(du -h "$archive" | cut -f1), unpacked $(du -sh "$stage" | cut -f1)"
