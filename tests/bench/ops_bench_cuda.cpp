@@ -1,5 +1,6 @@
-// Each operation of the models on a GPU, at the sizes of two models: bytes or operations per second beside what a
-// copy and a large matrix product reach in the same process. Bytes are those that must be read and written once,
+// Each operation of the models on a GPU, at the sizes of two models, and each kernel of the optimizer, of gradients and of
+// copies on flat arrays: bytes or operations per second beside what a copy and a large matrix product reach in the same
+// process. Bytes are those that must be read and written once,
 // causal attention counts half of T × T. One JSON line per case.
 //
 //   ops_bench_cuda [bf16|fp16|fp32]
@@ -15,6 +16,7 @@
 #include "models/ops/product_choice.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
+#include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/philox.hpp"
 
@@ -68,6 +70,56 @@ class Bench {
     fmt::print(R"({{"bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f}}})"
                "\n",
                to_string(dtype_), flops_per_second_ * 1e-12);
+  }
+
+  /// What runs on flat arrays: buckets of states, chunks of gradients. These are larger than a GPU's caches.
+  void time_flat() {
+    constexpr std::size_t n = std::size_t{64} << 20;
+    constexpr Model flat{"flat", n, 1, 1, 1, 1};
+    const auto all = static_cast<double>(n);
+    const auto element = static_cast<double>(element_);
+    const Buffer weights = values(n, DType::f32), m = values(n, DType::f32), v = values(n, DType::f32),
+                 gradient = values(n, DType::f32), half = values(n, dtype_), other = values(n, dtype_);
+    runtime::fill_zero(*stream_, v.data(), n * sizeof(float));  // it is a sum of squares
+    const auto adamw = [&](std::string_view name, const void* of, DType dtype, void* working) {
+      bytes_case(flat, name,
+                 all * (24.0 + static_cast<double>(size_of(dtype)) + (working != nullptr ? element : 0)), [&] {
+                   runtime::adamw(*stream_,
+                                  {.weights = floats(weights),
+                                   .m = floats(m),
+                                   .v = floats(v),
+                                   .gradient = of,
+                                   .gradient_dtype = dtype,
+                                   .working = working,
+                                   .working_dtype = dtype_},
+                                  {{0, n, true}}, {.learning_rate = 1e-4});
+                 });
+    };
+    adamw("adamw", gradient.data(), DType::f32, nullptr);
+    if (dtype_ != DType::f32) {
+      adamw("adamw with a working copy", gradient.data(), DType::f32, other.data());
+      adamw("adamw with a working copy and half gradients", half.data(), dtype_, other.data());
+      bytes_case(flat, "cast to float", all * (4 + element),
+                 [&] { runtime::cast(*stream_, gradient.data(), DType::f32, half.data(), dtype_, n); });
+      bytes_case(flat, "cast from float", all * (4 + element),
+                 [&] { runtime::cast(*stream_, other.data(), dtype_, gradient.data(), DType::f32, n); });
+    }
+    bytes_case(flat, "scale", 2 * all * element, [&] { runtime::scale(*stream_, half.data(), dtype_, 1.0f, n); });
+    bytes_case(flat, "add", 3 * all * element,
+               [&] { runtime::add(*stream_, other.data(), half.data(), dtype_, n); });
+    bytes_case(flat, "fill_zero", all * 4, [&] { runtime::fill_zero(*stream_, m.data(), n * sizeof(float)); });
+    const Buffer squares = values(n / runtime::squares_block_elements, DType::f32), total = values(2, DType::f32);
+    bytes_case(flat, "sums_of_squares", all * element,
+               [&] { runtime::sums_of_squares(*stream_, floats(squares), half.data(), dtype_, n); });
+    bytes_case(flat, "sum of those", 4 * all / runtime::squares_block_elements, [&] {
+      runtime::sum(*stream_, reinterpret_cast<double*>(total.data()), floats(squares),
+                   n / runtime::squares_block_elements);
+    });
+    const Buffer pinned = device_->allocate(n * sizeof(float), runtime::MemorySpace::pinned);
+    bytes_case(flat, "copy from pinned memory", 4 * all,
+               [&] { runtime::copy(*stream_, gradient.data(), pinned.data(), n * sizeof(float)); });
+    bytes_case(flat, "copy to pinned memory", 4 * all,
+               [&] { runtime::copy(*stream_, pinned.data(), gradient.data(), n * sizeof(float)); });
   }
 
   void time_passes(const Model& model) {
@@ -309,6 +361,7 @@ int main(int argc, char** argv) {
   try {
     Bench bench(dtype);
     bench.time_ceilings();
+    bench.time_flat();
     for (const Model& model : sizes) {
       bench.time_passes(model);
       bench.time_products(model);
