@@ -187,16 +187,44 @@ std::string MemoryPlan::table() const {
   return text;
 }
 
+namespace {
+
+/// What would make the largest part smaller.
+std::string remedy(const MemoryPlan& plan) {
+  struct Part {
+    MemoryKind kind;
+    const char* name;
+    const char* flags;
+  };
+  constexpr Part parts[] = {
+      {MemoryKind::parameters, "parameters",
+       "--parameter-tier host, --shard zero3, a larger --g-inter or half --precision"},
+      {MemoryKind::gradients, "gradients",
+       "--gradient-tier host, --shard zero2, a larger --g-inter or --gradient-dtype half"},
+      {MemoryKind::optimizer, "optimizer states", "--optimizer-tier host, --shard zero1 or a larger --g-inter"},
+      {MemoryKind::activations, "activations",
+       "a smaller --microbatch-size, --recompute auto, a smaller --pipeline-limit or half --precision"},
+      {MemoryKind::messages, "buffers of messages", "a smaller --microbatch-size, --pipeline-limit or --prefetch"},
+      {MemoryKind::workspace, "scratch of kernels",
+       "a smaller --microbatch-size, a larger --tile or, on a GPU, --attention ranvier"},
+  };
+  const auto bytes = [&](const Part& part) { return plan.bytes(MemorySpace::device, part.kind); };
+  const Part& largest = *std::max_element(std::begin(parts), std::end(parts), [&](const Part& a, const Part& b) {
+    return bytes(a) < bytes(b);
+  });
+  return fmt::format("{} of it are {}, which {} would lower", format_bytes(bytes(largest)), largest.name, largest.flags);
+}
+
+}  // namespace
+
 Arena::Arena(Device& device, const MemoryPlan& plan) {
   const std::size_t needed = plan.bytes(MemorySpace::device);
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
   if (needed > free)
     fail(ErrorCode::memory,
-         "{}the plan needs {} of device memory and {} of the budget of {} is free: give more with --device-memory, "
-         "or "
-         "plan for less with a smaller --microbatch-size, --recompute auto, a smaller --pipeline-limit, a larger "
-         "--g-inter, or half --precision",
-         plan.table(), format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()));
+         "{}the plan needs {} of device memory and {} of the budget of {} is free: give more with --device-memory, or "
+         "plan for less; {}",
+         plan.table(), format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), remedy(plan));
 
   std::array<std::byte*, spaces.size()> base{};
   for (std::size_t i = 0; i < allocated_spaces; ++i) {

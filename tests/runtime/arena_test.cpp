@@ -110,10 +110,30 @@ TEST_CASE("a plan beyond the budget is refused with its table and what would hel
   const Error error = error_of([&] { const Arena arena(*device, plan); });
   CHECK(error.code() == ErrorCode::memory);
   for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "--device-memory", "--microbatch-size",
-                           "--recompute", "--g-inter", "--precision"}) {
+                           "--recompute", "--pipeline-limit", "--precision"}) {
     CHECK(says(error, part));
   }
   CHECK(device->used_bytes() == 0);
+}
+
+TEST_CASE("what would help is said of the largest part of a plan") {
+  const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{1} << 20});
+  for (const auto& [kind, flag] : {std::pair{MemoryKind::parameters, "--parameter-tier host"},
+                                   {MemoryKind::gradients, "--gradient-tier host"},
+                                   {MemoryKind::optimizer, "--optimizer-tier host"},
+                                   {MemoryKind::activations, "--recompute auto"},
+                                   {MemoryKind::messages, "--prefetch"},
+                                   {MemoryKind::workspace, "--attention ranvier"}}) {
+    CAPTURE(std::string(flag));
+    MemoryPlan plan;
+    for (int other = 0; other < memory_kinds; ++other)
+      plan.add({static_cast<MemoryKind>(other), MemorySpace::device, "part", std::size_t{1} << 20, 1});
+    plan.add({kind, MemorySpace::device, "more", std::size_t{1} << 20, 1});
+    plan.add({MemoryKind::optimizer, MemorySpace::host, "elsewhere", std::size_t{9} << 20, 1});
+    const Error error = error_of([&] { const Arena arena(*device, plan); });
+    CHECK(says(error, "2.0 MiB of it are "));
+    CHECK(says(error, flag));
+  }
 }
 
 TEST_CASE("a plan that the system has no memory for is refused with its table") {
