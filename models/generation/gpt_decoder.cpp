@@ -3,7 +3,6 @@
 #include "models/gpt_layers.hpp"
 #include "models/memory_layout.hpp"
 #include "models/ops/attention.hpp"
-#include "models/ops/cached_attention.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
@@ -33,7 +32,8 @@ AttentionShape prompt_shape(const GptOptions& options, std::size_t positions) {
 }
 
 CachedAttentionShape cache_shape(const GptOptions& options, std::size_t queries, int past) {
-  return {static_cast<int>(queries), past, options.sequence_length, options.heads, options.hidden / options.heads};
+  return {static_cast<int>(queries), past, options.sequence_length, options.heads, options.hidden / options.heads,
+          nullptr};
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ struct GptDecoder::Arrays {
     const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden);
     const std::size_t element = size_of(options.precision.compute);
     tokens = layout.add(T, sizeof(std::int32_t));
+    past = layout.add(1, sizeof(std::int32_t));
     mean = layout.add(T, sizeof(float));
     rstd = layout.add(T, sizeof(float));
     logsumexp = layout.add(T * static_cast<std::size_t>(options.heads), sizeof(float));
@@ -68,6 +69,7 @@ struct GptDecoder::Arrays {
 
   MemoryLayout layout;
   std::size_t tokens, mean, rstd, logsumexp;
+  std::size_t past;    ///< positions read before this call
   std::size_t x, sum;  ///< [T, C]: change places with every sum
   std::size_t branch;  ///< [T, C]: what the last layer adds to x
   std::size_t normal;  ///< [T, C]
@@ -179,21 +181,39 @@ std::span<const float> GptDecoder::read(std::span<const std::int32_t> tokens) {
   embedding_forward(*stream_, {1, N, channels_, static_cast<std::size_t>(options_.vocab_size)}, dtype_,
                     work + at_->x, reinterpret_cast<const std::int32_t*>(work + at_->tokens), tokens_table_,
                     positions_table_ + static_cast<std::size_t>(positions_) * channels_ * size_of(dtype_));
-  for (const Block& block : blocks_) compute_block(block, N, &block == &blocks_.front());
-  compute_logits(N);
-  stream_->synchronize();
+  if (N == 1) {
+    const std::int32_t past = positions_;
+    runtime::copy(*stream_, work + at_->past, &past, sizeof(past));
+    constexpr std::uint64_t key[] = {0};  // nothing else is repeated on this stream
+    stream_->repeat(key, [this] { compute_token(); });
+    stream_->synchronize();
+  } else {
+    for (const Block& block : blocks_) {
+      compute_block(block, cache_shape(options_, N, positions_), &block == &blocks_.front());
+    }
+    compute_logits(N);
+    stream_->synchronize();
+  }
   positions_ += static_cast<int>(N);
   return {reinterpret_cast<const float*>(logits_.data()), static_cast<std::size_t>(options_.vocab_size)};
 }
 
-void GptDecoder::compute_block(const Block& block, std::size_t rows, bool first) {
+/// The same work for every position: x and sum, which change places with every sum, have done so 2 · layers times.
+void GptDecoder::compute_token() {
+  CachedAttentionShape shape = cache_shape(options_, 1, 0);
+  shape.past_place = reinterpret_cast<const std::int32_t*>(workspace_.data() + at_->past);
+  for (const Block& block : blocks_) compute_block(block, shape, &block == &blocks_.front());
+  compute_logits(1);
+}
+
+void GptDecoder::compute_block(const Block& block, const CachedAttentionShape& shape, bool first) {
   std::byte* const work = workspace_.data();
   const std::size_t C = channels_;
-  const CachedAttentionShape shape = cache_shape(options_, rows, positions_);
+  const auto rows = static_cast<std::size_t>(shape.queries);
   norm(work + at_->normal, block.ln_1_weight, block.ln_1_bias, 0, rows, !first);
   product(work + at_->wide, work + at_->normal, block.c_attn_weight, block.c_attn_bias, rows, 3 * C, C);
   append_to_cache(*stream_, shape, dtype_, block.keys, block.values, work + at_->wide);
-  if (positions_ == 0 && rows > 1) {
+  if (shape.past == 0 && rows > 1) {
     attention_forward(*stream_, prompt_shape(options_, rows), dtype_, work + at_->normal,
                       reinterpret_cast<float*>(work + at_->logsumexp), work + at_->wide, Dropout{},
                       work + at_->scratch);

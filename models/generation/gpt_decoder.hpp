@@ -9,6 +9,7 @@
 #pragma once
 
 #include "models/gpt.hpp"
+#include "models/ops/cached_attention.hpp"
 #include "runtime/device.hpp"
 
 #include <cstddef>
@@ -55,7 +56,8 @@ class GptDecoder {
   void load(const UnitSource& weights);
   void load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,
                       const UnitSource& weights);
-  void compute_block(const Block& block, std::size_t rows, bool first);
+  void compute_token();
+  void compute_block(const Block& block, const CachedAttentionShape& shape, bool first);
   void compute_logits(std::size_t rows);
   void norm(std::byte* y, const std::byte* weight, const std::byte* bias, std::size_t row, std::size_t rows,
             bool branch);

@@ -9,8 +9,15 @@ namespace ranvier::models {
 namespace {
 
 void expect_room(const CachedAttentionShape& shape) {
+  if (shape.past_place != nullptr) return;  // who writes it sees to that
   expect(shape.past >= 0 && shape.queries >= 0 && shape.past + shape.queries <= shape.capacity,
          "{} positions after {} in a cache of {}", shape.queries, shape.past, shape.capacity);
+}
+
+/// For the host, when the work runs.
+CachedAttentionShape with_past(CachedAttentionShape shape) {
+  if (shape.past_place != nullptr) shape.past = *shape.past_place;
+  return shape;
 }
 
 }  // namespace
@@ -22,7 +29,7 @@ void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& sha
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return append_to_cache_cuda(stream, shape, dtype, keys, values, qkv);
   }
-  stream.launch([=](runtime::ComputePool&) { append_to_cache_cpu(shape, dtype, keys, values, qkv); });
+  stream.launch([=](runtime::ComputePool&) { append_to_cache_cpu(with_past(shape), dtype, keys, values, qkv); });
 }
 
 std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads) {
@@ -37,7 +44,7 @@ void cached_attention(runtime::StreamView stream, const CachedAttentionShape& sh
     if (on_gpu(stream)) return cached_attention_cuda(stream, shape, dtype, out, keys, values, qkv);
   }
   stream.launch([=](runtime::ComputePool& pool) {
-    cached_attention_cpu(pool, shape, dtype, out, keys, values, qkv, workspace);
+    cached_attention_cpu(pool, with_past(shape), dtype, out, keys, values, qkv, workspace);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/stream.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::models {
 
@@ -18,6 +19,9 @@ struct CachedAttentionShape {
   int capacity = 1;  ///< T
   int heads = 1;     ///< H
   int channels = 1;  ///< D
+  /// In the device's memory: P when the work runs, so that the same work serves one position after another
+  /// (runtime::Stream::repeat). Null: `past` says it.
+  const std::int32_t* past_place = nullptr;
 };
 
 /// Puts keys and values of qkv[Q, 3C] into positions P … P+Q-1 of keys[H, T, D] and of values[H, T, D].

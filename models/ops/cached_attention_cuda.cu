@@ -11,8 +11,13 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int threads = 128;
+constexpr int threads = 512;  // few blocks, one for each head, and all keys of it
 constexpr int warps = threads / 32;
+constexpr int ahead = 4;  // keys of a warp that are read at a time
+
+__device__ int past_of(const CachedAttentionShape& shape) {
+  return shape.past_place != nullptr ? *shape.past_place : shape.past;
+}
 
 template <typename T>
 __global__ void __launch_bounds__(threads)
@@ -21,7 +26,7 @@ __global__ void __launch_bounds__(threads)
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= static_cast<std::size_t>(shape.queries) * C) return;
   const std::size_t i = at / C, h = at % C / D, d = at % D;
-  const std::size_t place = (h * shape.capacity + shape.past + i) * D + d;
+  const std::size_t place = (h * shape.capacity + past_of(shape) + i) * D + d;
   keys[place] = qkv[3 * i * C + C + h * D + d];
   values[place] = qkv[3 * i * C + 2 * C + h * D + d];
 }
@@ -41,22 +46,31 @@ __global__ void __launch_bounds__(threads)
   for (int p = 0; p < parts; ++p) q[p] = lane + 32 * p < D ? cuda::to_float(query[lane + 32 * p]) * scale : 0.0f;
 
   float max = -FLT_MAX, total = 0;
-  for (int j = warp; j <= shape.past + i; j += warps) {
-    const std::size_t row = head + static_cast<std::size_t>(j) * D;
-    float score = 0, value[parts];
+  const int last = past_of(shape) + i;
+  for (int begin = warp; begin <= last; begin += warps * ahead) {
+    float scores[ahead] = {}, rows[ahead][parts];
 #pragma unroll
-    for (int p = 0; p < parts; ++p) {
-      const bool present = lane + 32 * p < D;
-      score += present ? cuda::to_float(keys[row + lane + 32 * p]) * q[p] : 0.0f;
-      value[p] = present ? cuda::to_float(values[row + lane + 32 * p]) : 0.0f;
+    for (int a = 0; a < ahead; ++a) {
+      const int j = begin + a * warps;
+      const std::size_t row = head + static_cast<std::size_t>(j) * D;
+#pragma unroll
+      for (int p = 0; p < parts; ++p) {
+        const bool present = j <= last && lane + 32 * p < D;
+        scores[a] += present ? cuda::to_float(keys[row + lane + 32 * p]) * q[p] : 0.0f;
+        rows[a][p] = present ? cuda::to_float(values[row + lane + 32 * p]) : 0.0f;
+      }
     }
-    score = cuda::warp_sum(score);
-    const float greatest = fmaxf(max, score);
-    const float kept = expf(max - greatest), weight = expf(score - greatest);
-    max = greatest;
-    total = total * kept + weight;
 #pragma unroll
-    for (int p = 0; p < parts; ++p) sum[p] = sum[p] * kept + weight * value[p];
+    for (int a = 0; a < ahead; ++a) {
+      if (begin + a * warps > last) break;  // for all lanes
+      const float score = cuda::warp_sum(scores[a]);
+      const float greatest = fmaxf(max, score);
+      const float kept = expf(max - greatest), weight = expf(score - greatest);
+      max = greatest;
+      total = total * kept + weight;
+#pragma unroll
+      for (int p = 0; p < parts; ++p) sum[p] = sum[p] * kept + weight * rows[a][p];
+    }
   }
   if (lane == 0) {
     maxima[warp] = max;

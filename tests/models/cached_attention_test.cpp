@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -38,9 +41,10 @@ std::vector<double> plain(const TypedArray& qkv, std::size_t n, std::size_t H, s
   return out;
 }
 
-/// The same through a cache with room for `capacity` positions, so many positions in each call.
+/// The same through a cache with room for `capacity` positions, so many positions in each call, which is told of those
+/// before it, or finds their number in the device's memory.
 TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacity, int heads, int channels,
-                  const std::vector<int>& calls) {
+                  const std::vector<int>& calls, bool finds_past = false) {
   const auto C = static_cast<std::size_t>(heads * channels), T = static_cast<std::size_t>(capacity);
   const DType dtype = qkv.dtype();
   TypedArray keys(dtype, T * C), values(dtype, T * C), out(dtype, qkv.size() / 3);
@@ -49,13 +53,18 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacit
   CachedAttentionShape shape{.queries = 0, .past = 0, .capacity = capacity, .heads = heads, .channels = channels};
   std::vector<std::byte> workspace(cached_attention_workspace_bytes(shape, stream.device().threads()),
                                    std::byte{0xff});
+  std::vector<std::int32_t> pasts(calls.size());
   DeviceCopies at(stream);
-  for (const int queries : calls) {
-    shape.queries = queries;
-    const std::size_t first = static_cast<std::size_t>(shape.past) * C;
+  int past = 0;
+  for (std::size_t call = 0; call < calls.size(); ++call) pasts[call] = std::exchange(past, past + calls[call]);
+  const std::int32_t* const places = at(pasts);
+  for (std::size_t call = 0; call < calls.size(); ++call) {
+    shape.queries = calls[call];
+    shape.past = finds_past ? 0 : pasts[call];
+    shape.past_place = finds_past ? places + call : nullptr;
+    const std::size_t first = static_cast<std::size_t>(pasts[call]) * C;
     append_to_cache(stream, shape, dtype, at(keys), at(values), at(qkv, 3 * first));
     cached_attention(stream, shape, dtype, at(out, first), at(keys), at(values), at(qkv, 3 * first), at(workspace));
-    shape.past += queries;
   }
   at.fetch();
   return out;
@@ -64,9 +73,9 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacit
 }  // namespace
 
 TEST_CASE("attention to a cache is attention to all positions, however many come in a call") {
-  for (const auto& [heads, channels] : {std::pair{1, 1}, {3, 5}, {2, 16}, {2, 64}, {1, 80}}) {
+  for (const auto& [heads, channels, n] :
+       {std::tuple{1, 1, 21}, {3, 5, 21}, {2, 16, 80}, {2, 64, 21}, {1, 80, 21}}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const int n = 21;
       const auto C = static_cast<std::size_t>(heads * channels);
       const TypedArray qkv(dtype, static_cast<std::size_t>(n) * 3 * C, 5);
       const auto expected = plain(qkv, n, static_cast<std::size_t>(heads), static_cast<std::size_t>(channels));
@@ -80,7 +89,8 @@ TEST_CASE("attention to a cache is attention to all positions, however many come
         CAPTURE(channels);
         CHECK(error <= 1.01);
         CHECK(same_bits(cached(stream, qkv, n + 7, heads, channels, std::vector<int>(n, 1)), at_once));
-        CHECK(same_bits(cached(stream, qkv, n, heads, channels, {5, 1, 12, 3}), at_once));
+        CHECK(same_bits(cached(stream, qkv, n, heads, channels, {5, 1, 12, n - 18}), at_once));
+        CHECK(same_bits(cached(stream, qkv, n, heads, channels, {5, 1, 12, n - 18}, true), at_once));
       });
     }
   }
