@@ -6,6 +6,7 @@
 #include "apps/link_bench.hpp"
 #include "runtime/atomic_file.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

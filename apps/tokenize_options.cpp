@@ -1,5 +1,6 @@
 #include "apps/tokenize_options.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace ranvier::apps {

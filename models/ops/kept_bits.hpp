@@ -4,6 +4,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/vector_philox.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>

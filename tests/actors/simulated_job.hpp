@@ -12,6 +12,7 @@
 #include "runtime/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>

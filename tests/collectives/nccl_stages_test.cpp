@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
 using namespace ranvier::collectives;
@@ -119,11 +120,11 @@ TEST_CASE("an algorithm's name says how NCCL is asked") {
 
 TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
   const Communicator::Part odd{memory, 41};
-  CHECK_THROWS_WITH_AS(own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
+  CHECK_THROWS_WITH_AS((void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
                        doctest::Contains("41 elements do not divide by 4"), ranvier::Error);
   const Communicator::Part overlapping{memory, 40, 10, 9};
   CHECK_THROWS_WITH_AS(
-      own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
+      (void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
       doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);
 }
 
