@@ -106,8 +106,7 @@ std::string nccl_memory_line(std::size_t taken_bytes) {
   if (taken_bytes > runtime::cuda_reserve_bytes) {
     line += fmt::format(
         "; warning: only {} are kept free for it and the driver: where memory runs out, lower --device-memory, or "
-        "give "
-        "NCCL fewer or smaller buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
+        "give NCCL fewer or smaller buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
         runtime::format_bytes(runtime::cuda_reserve_bytes));
   }
   return line;

@@ -1,6 +1,8 @@
 #include "models/run_layers.hpp"
 
 #include "models/memory_layout.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
+#include "runtime/cuda_build.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 
@@ -122,6 +124,9 @@ void run_each_layer(const Architecture& architecture, const Precision& precision
       }
       input_bytes = samples * layer.output_elements(shape.positions) * size_of(precision.compute);
     }
+  }
+  if constexpr (runtime::with_cuda) {
+    if (stream.device().kind() == runtime::DeviceKind::cuda) cuda::release_stream_workspace(stream);
   }
 }
 

@@ -117,13 +117,8 @@ std::string attention_library_obstacle() { return cuda::cudnn_obstacle(); }
 
 std::vector<std::byte> measure_attention(runtime::StreamView stream, const std::function<void()>& work) {
   const auto library = cuda::gpus<Library>().hold(stream);
-  struct Measuring {
-    explicit Measuring(bool& flag) : on(flag) { on = true; }
-    ~Measuring() { on = false; }
-    bool& on;
-  };
   {
-    const Measuring measuring(library->measures);
+    const cuda::Measuring measuring(library->measures);
     work();
     stream.synchronize();
   }

@@ -290,13 +290,8 @@ ProductLibrary product_library(runtime::StreamView stream) {
 
 ProductChoices measure_products(runtime::StreamView stream, const std::function<void()>& work) {
   const auto library = hold_library(stream);
-  struct Measuring {
-    explicit Measuring(bool& flag) : on(flag) { on = true; }
-    ~Measuring() { on = false; }
-    bool& on;
-  };
   {
-    const Measuring measuring(library->measures);
+    const cuda::Measuring measuring(library->measures);
     work();
     stream.synchronize();
   }

@@ -49,4 +49,16 @@ template <typename Kept>
   return all;
 }
 
+/// Raises a flag of what is kept, for as long as it lives.
+class Measuring {
+ public:
+  explicit Measuring(bool& flag) : flag_(&flag) { *flag_ = true; }
+  ~Measuring() { *flag_ = false; }
+  Measuring(const Measuring&) = delete;
+  Measuring& operator=(const Measuring&) = delete;
+
+ private:
+  bool* flag_;
+};
+
 }  // namespace ranvier::models::cuda

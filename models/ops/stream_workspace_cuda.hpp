@@ -19,7 +19,7 @@ inline constexpr std::size_t stream_sums_floats = std::size_t{1} << 18;       //
 /// [stream_sums_floats] that are no part of it: sums which come out of a product that uses all of it.
 [[nodiscard]] float* stream_sums(runtime::StreamView stream);
 
-/// Frees the workspace of a stream that is not used again, whose work is done.
+/// Frees the workspace of a stream whose work is done; if it is used again it gets another.
 void release_stream_workspace(runtime::StreamView stream);
 
 }  // namespace ranvier::models::cuda
