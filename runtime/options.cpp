@@ -53,6 +53,30 @@ std::string_view without_dashes(std::string_view name) {
   return name.substr(0, name.find('='));
 }
 
+/// The words of a name, between dashes or underscores.
+std::vector<std::string_view> words_of(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of("-_"), name.size());
+    if (end > 0) words.push_back(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return words;
+}
+
+/// How many words of one name the other has.
+std::size_t shared_words(const std::vector<std::string_view>& these, const std::vector<std::string_view>& those) {
+  return static_cast<std::size_t>(std::count_if(these.begin(), these.end(), [&](std::string_view word) {
+    return std::find(those.begin(), those.end(), word) != those.end();
+  }));
+}
+
+/// A value of a config file without the quotes around it, as other formats ask for them.
+std::string without_quotes(const std::string& value) {
+  const bool quoted = value.size() >= 2 && (value.front() == '"' || value.front() == '\'') && value.back() == value.front();
+  return quoted ? value.substr(1, value.size() - 2) : value;
+}
+
 /// Boost would refuse other lines, too, but it fills in placeholders of the line that it quotes, and goes on for ever
 /// where that is the one for the line itself (%invalid_line%).
 void expect_keys_and_values(const std::string& lines, const std::string& path) {
@@ -136,9 +160,11 @@ void OptionTable::read_file(const std::string& path) {
     for (const auto& found : parsed.options) {
       const bool known = std::any_of(options_.begin(), options_.end(),
                                      [&](const Declared& one) { return one.option.name == found.string_key; });
-      if (!known || found.string_key == "config")
-        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice(found.string_key));
-      set(found.string_key, found.value.at(0), fmt::format("{} in {}", found.string_key, path), false);
+      if (found.string_key == "config")
+        fail(ErrorCode::usage, "key 'config' in {}: a config file names no other: put all keys into one file", path);
+      if (!known)
+        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
+      set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path), false);
     }
   } catch (const po::error& error) {
     fail(ErrorCode::usage, "--config {}: {}", path, error.what());
@@ -161,6 +187,14 @@ std::string OptionTable::advice(std::string_view unknown) const {
   const auto nearest = nearest_name(without_dashes(unknown), names);
   if (!nearest) return "--help lists those that there are";
   return fmt::format("did you mean {}{}?", unknown.starts_with("-") ? "--" : "", *nearest);
+}
+
+std::string OptionTable::advice_for_key(std::string_view unknown) const {
+  const std::string_view bare = without_dashes(unknown);
+  const bool only_dashes = bare != unknown && std::any_of(options_.begin(), options_.end(), [&](const Declared& one) {
+    return one.option.name == bare;
+  });
+  return only_dashes ? fmt::format("keys have no dashes before them: write {} = …", bare) : advice(bare);
 }
 
 const OptionTable::Declared& OptionTable::at(std::string_view name) const {
@@ -250,8 +284,9 @@ std::string bytes_text(std::size_t bytes) {
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   constexpr std::size_t longest_name = 100;  // what is longer is near to nothing, and would take much to compare
   if (name.size() > longest_name) return {};
+  // What was mistyped in one place; a short name with two other letters is another name.
   std::optional<std::string> nearest;
-  std::size_t fewest = std::max<std::size_t>(2, name.size() / 3) + 1;
+  std::size_t fewest = std::max<std::size_t>(1, name.size() / 4) + 1;
   for (const auto& candidate : candidates) {
     const std::size_t edits = edit_distance(name, candidate);
     if (edits >= fewest) continue;
@@ -259,9 +294,17 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
     nearest = candidate;
   }
   if (nearest) return nearest;
-  for (const auto& candidate : candidates)  // a word of it, as in --rate for --learning-rate
-    if (name.size() >= 2 && candidate.find(name) != std::string::npos) return candidate;
-  return {};
+  // All words of one are in the other, as with --num-layers and --layers, --rate and --learning-rate.
+  const std::vector<std::string_view> words = words_of(name);
+  std::size_t most = 0;
+  for (const auto& candidate : candidates) {
+    const auto others = words_of(candidate);
+    const std::size_t shared = shared_words(words, others);
+    if (shared <= most || (shared < words.size() && shared < others.size())) continue;
+    most = shared;
+    nearest = candidate;
+  }
+  return nearest;
 }
 
 OptionBinding text(std::string& field) {

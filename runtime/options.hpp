@@ -86,6 +86,7 @@ class OptionTable {
   void read_file(const std::string& path);
   void set(std::string_view name, std::string text, std::string origin, bool wins);
   [[nodiscard]] std::string advice(std::string_view unknown) const;
+  [[nodiscard]] std::string advice_for_key(std::string_view unknown) const;
   [[nodiscard]] const Declared& at(std::string_view name) const;
 
   std::vector<Declared> options_;
@@ -101,7 +102,8 @@ class OptionTable {
 /// The inverse: the largest unit that divides.
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
-/// The candidate with the fewest edits (insert, delete, replace, swap neighbours) from `name`, if near.
+/// The candidate that somebody who wrote `name` meant: with the fewest edits (insert, delete, replace, swap
+/// neighbours) where they are few, or else one whose words are all in `name`, or the other way round.
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view name,
                                                       const std::vector<std::string>& candidates);
 
@@ -116,7 +118,9 @@ template <std::integral T>
               field = value;
               return {};
             }
-            if (high == std::numeric_limits<T>::max()) return fmt::format("a whole number, at least {}", low);
+            // The bound of the type is worth a word to those alone who went beyond it.
+            if (high == std::numeric_limits<T>::max() && error != std::errc::result_out_of_range)
+              return fmt::format("a whole number, at least {}", low);
             return fmt::format("a whole number from {} to {}", low, high);
           },
           .write = [&field] { return fmt::format("{}", field); }};
@@ -135,7 +139,8 @@ template <std::floating_point T>
               field = value;
               return {};
             }
-            if (high == std::numeric_limits<T>::max()) return fmt::format("a number, at least {}", low);
+            if (high == std::numeric_limits<T>::max() && error != std::errc::result_out_of_range)
+              return fmt::format("a number, at least {}", low);
             return fmt::format("a number from {} to {}{}", low, high, high_excluded ? " (excluded)" : "");
           },
           .write = [&field] { return fmt::format("{:.12g}", field); }};

@@ -122,6 +122,8 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   };
   CHECK(says(refused("stesp = 4\n"), "unknown key 'stesp' in"));
   CHECK(says(refused("stesp = 4\n"), "did you mean steps?"));
+  CHECK(says(refused("--steps = 4\n"), "keys have no dashes before them: write steps = …"));
+  CHECK(says(refused("config = other.conf\n"), "a config file names no other"));
   CHECK(says(refused("steps 4\n"), "key = value"));
   CHECK(says(refused("# none\nsteps = 4\n %invalid_line% # nor here\n"), "line 3 is '%invalid_line%'"));
   CHECK(says(refused("steps = x\n"), "steps in"));
@@ -174,5 +176,9 @@ TEST_CASE("the nearest name is the one with the fewest edits, if near at all") {
   CHECK(nearest_name("hiden", names) == "hidden");
   CHECK(nearest_name("alyers", names) == "layers");
   CHECK_FALSE(nearest_name("zzzzzzz", names).has_value());
+  CHECK(nearest_name("num-layers", names) == "layers");
+  CHECK(nearest_name("hidden_size", names) == "hidden");
+  CHECK(nearest_name("save-every", {"sample-every", "eval-every", "save"}) == "save");
+  CHECK_FALSE(nearest_name("resume", {"reuse", "recompute", "seed"}).has_value());
   CHECK_FALSE(nearest_name("", {}).has_value());
 }
