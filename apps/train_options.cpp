@@ -2,6 +2,7 @@
 
 #include "apps/collectives_choice.hpp"
 #include "apps/tokenize_options.hpp"
+#include "apps/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/weights/gpt_config.hpp"
@@ -538,6 +539,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   check_products(options.device, options.precision);
   options.model.gpt.precision = options.precision.types;
   resolve_tiers(options.tiers, options.batch.recompute.mode != Recompute::Mode::off, table);
+  options.run.notes = unused_flags(options, table);
   return options;
 }
 

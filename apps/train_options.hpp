@@ -137,6 +137,7 @@ struct RunOptions {
   std::string metrics;
   std::string trace;
   std::string config;
+  std::vector<std::string> notes;  ///< to say at the start: unused_flags()
 };
 
 struct TrainOptions {

@@ -346,3 +346,23 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   CHECK(parse({"--data", "a.bin:0.7,b.txt:0.3"}).data.tokenizer == Tokenizer::bytes);
   CHECK(parse({"--data", "a", "--token-format", "megatron"}).data.format == models::TokenFormat::megatron);
 }
+
+TEST_CASE("flags that were given and change nothing are said, with why") {
+  const auto notes = [](std::vector<const char*> arguments, int ranks = 4) {
+    arguments.insert(arguments.end(), {"--data", "text.txt"});
+    return parse(arguments, ranks).run.notes;
+  };
+  CHECK(notes({"--shard", "zero3", "--prefetch", "1", "--lr-decay", "linear", "--min-learning-rate", "1e-5"}).empty());
+  CHECK(notes({"--lr-decay", "constant", "--min-learning-rate", "1e-5"}) ==
+        std::vector<std::string>{"--min-learning-rate 1e-05 has no effect with --lr-decay constant"});
+  CHECK(notes({"--sample-prompt", "Once", "--sample-tokens", "9"}) ==
+        std::vector<std::string>{"--sample-prompt Once has no effect without --sample-every",
+                                 "--sample-tokens 9 has no effect without --sample-every"});
+  CHECK(notes({"--steps", "10", "--warmup-steps", "40", "--learning-rate", "0.004"}) ==
+        std::vector<std::string>{
+            "--warmup-steps 40 goes beyond --steps 10: the learning rate rises to 0.001, not to 0.004"});
+  CHECK(notes({"--shard", "zero3"}, 1).size() == 1);
+  CHECK(notes({"--prefetch", "1"}).size() == 1);
+  CHECK(notes({"--prefetch", "1", "--parameter-tier", "host"}).empty());
+  CHECK(notes({"--cuda-graphs", "off", "--p2p", "staged"}).size() == 2);
+}
