@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace ranvier::actors {
@@ -23,6 +25,29 @@ bool uses(const collectives::ShardFlow& flow, Collective collective, TeamKind te
   return std::ranges::any_of(std::array{&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch,
                                         &flow.reduce_batch, &flow.gather_gradient, &flow.refresh},
                              [&](const auto* hops) { return std::ranges::any_of(*hops, is_it); });
+}
+
+/// Whether one node's ranks stand for those of any other in what these teams do: rows of a team are on nodes of
+/// their own, all nodes have equally many ranks, and all algorithms treat the rows of a topology alike.
+bool nodes_do_the_same(std::span<const Team> teams, std::span<const int> node_of) {
+  std::map<int, int> ranks_of;
+  for (const int node : node_of) ++ranks_of[node];
+  for (const auto& [node, ranks] : ranks_of) {
+    if (ranks != ranks_of.begin()->second) return false;
+  }
+  for (const Team& team : teams) {
+    const collectives::Topology& t = team.topology;
+    if (t.inner != teams[0].topology.inner || t.outer != teams[0].topology.outer) return false;
+    std::set<int> nodes;
+    for (int o = 0; o < t.outer; ++o) {
+      for (int i = 0; i < t.inner; ++i) {
+        if (!t.same_node(t.rank(i, o), t.rank(0, o))) return false;
+      }
+      nodes.insert(t.node_of[static_cast<std::size_t>(t.rank(0, o))]);
+    }
+    if (std::ssize(nodes) != t.outer) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -45,15 +70,27 @@ double seconds_together(std::span<const Team> teams, std::span<const int> node_o
                         const collectives::Links& links) {
   expect(!teams.empty(), "there is no team");
   const int chunks = cut.chunks(teams[0].topology.ranks(), std::span(&elements, 1), dtype);
-  // One plan over the column, of what each rank does in the plan of its team.
+  // One plan over the column, of what each rank does in the plan of its team; where all nodes do the same, of the
+  // ranks of one node, so that it does not grow with the square of the column.
   Plan joint{.name = std::string(algorithm.name), .elements = elements, .ranks = {}};
   joint.ranks.resize(node_of.size());
+  const bool alike = nodes_do_the_same(teams, node_of);
+  const int last_node = teams[0].topology.node_of.back();
   for (const Team& team : teams) {
-    Plan plan = algorithm.plan(team.topology, elements, chunks, chunks - 1);  // no chunk is larger than the last
-    for (std::size_t member = 0; member < team.members.size(); ++member) {
-      auto& steps = joint.ranks[static_cast<std::size_t>(team.members[member])] = std::move(plan.ranks[member]);
+    const auto add = [&](std::size_t member, std::vector<collectives::Step> steps) {
       for (collectives::Step& step : steps) {
         for (auto& operation : step) operation.peer = team.members[static_cast<std::size_t>(operation.peer)];
+      }
+      joint.ranks[static_cast<std::size_t>(team.members[member])] = std::move(steps);
+    };
+    const int last = chunks - 1;  // no chunk is larger
+    Plan whole = alike ? Plan() : algorithm.plan(team.topology, elements, chunks, last);
+    for (std::size_t member = 0; member < team.members.size(); ++member) {
+      if (!alike) {
+        add(member, std::move(whole.ranks[member]));
+      } else if (node_of[static_cast<std::size_t>(team.members[member])] == last_node) {
+        const auto rank = static_cast<int>(member);
+        add(member, std::move(algorithm.plan(team.topology, elements, chunks, last, rank).ranks[member]));
       }
     }
   }

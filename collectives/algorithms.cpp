@@ -58,7 +58,7 @@ std::vector<Script> Algorithm::scripts(const Topology& topology, std::size_t ele
     const Range slice = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk);
     const auto [found, is_new] = known.try_emplace(slice.count, slice.begin, made.size());
     const auto& [begin, index] = found->second;
-    made.push_back(is_new ? script_of(plan(topology, elements, chunks, chunk), rank)
+    made.push_back(is_new ? script_of(plan(topology, elements, chunks, chunk, rank), rank)
                           : shifted(made[index], slice.begin - begin));
   }
   return made;

@@ -18,11 +18,15 @@ enum class Collective { all_gather, reduce_scatter, all_reduce };
 
 struct Algorithm {
   std::string_view name;  ///< "ho-ring"
-  Plan (*plan)(const Topology&, std::size_t elements, int chunks, int chunk);
+  Plan (*make)(const Topology&, std::size_t elements, int chunks, int chunk, int only);
 
+  [[nodiscard]] Plan plan(const Topology& topology, std::size_t elements, int chunks, int chunk,
+                          int only = every_rank) const {
+    return make(topology, elements, chunks, chunk, only);
+  }
   /// All chunks' plans.
   [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
-  /// The part of `rank` in each of them.
+  /// The part of `rank` in each of them, made without the others': O(P) of time and memory for most algorithms.
   [[nodiscard]] std::vector<Script> scripts(const Topology& topology, std::size_t elements, int chunks,
                                             int rank) const;
 };

@@ -24,41 +24,48 @@ struct Load {
   [[nodiscard]] double bytes() const { return std::max(bytes_out, bytes_in); }
 };
 
-/// Indices of ranks come first, then those of nodes; both once for each class.
+constexpr std::size_t classes = 2;  // of links: inside nodes, between them
+
 struct Estimate {
   double total = 0;          ///< all steps after one another
-  std::vector<double> busy;  ///< by rank or node and class
+  std::vector<double> busy;  ///< by rank that does something, then by node of such ranks, and class
 };
 
 Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& conditions) {
-  const std::array<const Link*, 2> links = {&conditions.links.intra_node, &conditions.links.inter_node};
-  const auto ranks = static_cast<std::size_t>(topology.ranks());
+  const std::array<const Link*, classes> links = {&conditions.links.intra_node, &conditions.links.inter_node};
+  std::vector<std::size_t> acting;
   std::map<int, std::size_t> node_index;
-  for (const int node : topology.node_of) node_index.emplace(node, node_index.size());
   std::size_t steps = 0;
-  for (const auto& of_rank : plan.ranks) steps = std::max(steps, of_rank.size());
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (plan.ranks[rank].empty()) continue;
+    acting.push_back(rank);
+    node_index.emplace(topology.node_of.at(rank), node_index.size());
+    steps = std::max(steps, plan.ranks[rank].size());
+  }
 
   Estimate result;
-  result.busy.resize(links.size() * (ranks + node_index.size()));
+  result.busy.resize(classes * (acting.size() + node_index.size()));
+  std::vector<Load> loads;
   for (std::size_t s = 0; s < steps; ++s) {
-    std::vector<Load> loads(result.busy.size());
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (s >= plan.ranks.at(rank).size()) continue;
-      for (const auto& [action, peer, range] : plan.ranks[rank][s]) {
+    loads.assign(result.busy.size(), {});
+    for (std::size_t a = 0; a < acting.size(); ++a) {
+      const std::size_t rank = acting[a];
+      if (s >= plan.ranks[rank].size()) continue;
+      const Step& step = plan.ranks[rank][s];
+      const std::size_t node = acting.size() + node_index.at(topology.node_of[rank]);
+      for (const auto& [action, peer, range] : step) {
         const std::size_t link = topology.same_node(static_cast<int>(rank), peer) ? 0 : 1;
         const auto bytes = static_cast<double>(range.count * conditions.element_bytes);
-        for (const std::size_t place : {rank, ranks + node_index.at(topology.node_of[rank])}) {
-          loads[place * links.size() + link].count(action, bytes);
-        }
+        for (const std::size_t place : {a, node}) loads[place * classes + link].count(action, bytes);
       }
     }
     double longest = 0;
     for (std::size_t i = 0; i < loads.size(); ++i) {
-      const Link& link = *links[i % links.size()];
+      const Link& link = *links[i % classes];
       if (loads[i].messages() == 0) continue;
       expect(link.measured(), "{}: {} links, over which it goes, were not measured", plan.name,
-             i % links.size() == 0 ? "intra_node" : "inter_node");
-      const bool of_rank = i / links.size() < ranks;
+             i % classes == 0 ? "intra_node" : "inter_node");
+      const bool of_rank = i / classes < acting.size();
       const double time =
           of_rank ? link.latency_seconds * loads[i].messages() + loads[i].bytes() / link.bytes_per_second
                   : link.latency_seconds + loads[i].bytes() / link.node_bytes_per_second;

@@ -18,10 +18,10 @@
 namespace ranvier::collectives {
 
 [[nodiscard]] Plan hierarchical_all_gather(const Topology& topology, std::size_t elements, int chunks = 1,
-                                           int chunk = 0);
+                                           int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan hierarchical_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
-                                               int chunk = 0);
+                                               int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan hierarchical_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1,
-                                           int chunk = 0);
+                                           int chunk = 0, int only = every_rank);
 
 }  // namespace ranvier::collectives

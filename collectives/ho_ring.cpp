@@ -16,7 +16,7 @@ namespace {
 /// lanes, the ways across begin a step later, so that a rank sends each element inside before it sends it across:
 /// backwards, the sums of two sides then reach it in one order, whatever the lane and the chunk.
 Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int lanes,
-            bool backwards) {
+            bool backwards, int only) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   const int inner = topology.inner, outer = topology.outer;
   const int hops = std::max(1, inner - 1), lag = lanes - 1, parts = lanes * hops;
@@ -40,6 +40,7 @@ Plan gather(std::string_view name, const Topology& topology, std::size_t element
   for (int i = 0; i < inner; ++i) {
     for (int o = 0; o < outer; ++o) {
       const int rank = topology.rank(i, o);
+      if (only != every_rank && rank != only) continue;
       const auto inside = [&](int distance) { return topology.rank(wrap(i + distance, inner), o); };
       const auto across = [&](int distance) { return topology.rank(i, wrap(o + distance, outer)); };
       for (int s = 0; s < steps; ++s) {
@@ -64,19 +65,19 @@ Plan gather(std::string_view name, const Topology& topology, std::size_t element
 
 }  // namespace
 
-Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk) {
-  return gather("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false);
+Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
+  return gather("HO-Ring all-gather", topology, elements, chunks, chunk, 1, false, only);
 }
 
-Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   const int lanes = topology.inner > 1 && topology.outer > 1 ? 2 : 1;
-  return mirrored(gather("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true));
+  return mirrored(gather("HO-Ring reduce-scatter", topology, elements, chunks, chunk, lanes, true, only));
 }
 
-Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   Plan plan = empty_plan("HO-Ring all-reduce", topology, elements, chunks, chunk);
-  append(plan, ho_ring_reduce_scatter(topology, elements, chunks, chunk));
-  append(plan, ho_ring_all_gather(topology, elements, chunks, chunk));
+  append(plan, ho_ring_reduce_scatter(topology, elements, chunks, chunk, only));
+  append(plan, ho_ring_all_gather(topology, elements, chunks, chunk, only));
   return plan;
 }
 

@@ -22,11 +22,11 @@
 
 namespace ranvier::collectives {
 
-[[nodiscard]] Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1,
-                                      int chunk = 0);
+[[nodiscard]] Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                                      int only = every_rank);
 [[nodiscard]] Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
-                                          int chunk = 0);
-[[nodiscard]] Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1,
-                                      int chunk = 0);
+                                          int chunk = 0, int only = every_rank);
+[[nodiscard]] Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                                      int only = every_rank);
 
 }  // namespace ranvier::collectives

@@ -39,6 +39,10 @@ struct Operation {
 /// The operations of a step run at the same time; a rank's next step begins when all of them are done.
 using Step = std::vector<Operation>;
 
+/// Where a function that makes plans asks whose steps are wanted: all. Those of one rank take P times less to make, and
+/// the others of that plan have none; only a plan of all can be checked.
+inline constexpr int every_rank = -1;
+
 struct Plan {
   std::string name;
   std::size_t elements = 0;

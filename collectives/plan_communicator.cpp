@@ -83,7 +83,7 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
     // Slices of a piece are of two lengths, which those of the first and of the last chunk are; but runs cut each
     // chunk's slices elsewhere.
     for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
-      const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk);
+      const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk, me);
       const auto in_flight =
           std::make_shared<const std::vector<Script>>(std::min(chunks, choice.depth), script_of(plan, me));
       found->second = std::max(

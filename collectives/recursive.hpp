@@ -20,10 +20,10 @@
 namespace ranvier::collectives {
 
 [[nodiscard]] Plan recursive_all_gather(const Topology& topology, std::size_t elements, int chunks = 1,
-                                        int chunk = 0);
+                                        int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan recursive_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
-                                            int chunk = 0);
+                                            int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan recursive_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1,
-                                        int chunk = 0);
+                                        int chunk = 0, int only = every_rank);
 
 }  // namespace ranvier::collectives

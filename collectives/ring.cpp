@@ -6,7 +6,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk,
+Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int only,
             bool backwards) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   Circle all;
@@ -14,24 +14,24 @@ Plan gather(std::string_view name, const Topology& topology, std::size_t element
     all.members.push_back(rank);
     all.blocks.push_back(block_of_pieces(plan, plan.piece(rank), 1, chunks, chunk));
   }
-  gather_round_ring(plan, all, backwards);
+  gather_round_ring(plan, all, only, backwards);
   return plan;
 }
 
 }  // namespace
 
-Plan ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk) {
-  return mirrored(gather("ring reduce-scatter", topology, elements, chunks, chunk, true));
+Plan ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
+  return mirrored(gather("ring reduce-scatter", topology, elements, chunks, chunk, only, true));
 }
 
-Plan ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk) {
-  return gather("ring all-gather", topology, elements, chunks, chunk, false);
+Plan ring_all_gather(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
+  return gather("ring all-gather", topology, elements, chunks, chunk, only, false);
 }
 
-Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk) {
+Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
   Plan plan = empty_plan("ring all-reduce", topology, elements, chunks, chunk);
-  append(plan, ring_reduce_scatter(topology, elements, chunks, chunk));
-  append(plan, ring_all_gather(topology, elements, chunks, chunk));
+  append(plan, ring_reduce_scatter(topology, elements, chunks, chunk, only));
+  append(plan, ring_all_gather(topology, elements, chunks, chunk, only));
   return plan;
 }
 

@@ -15,9 +15,11 @@
 namespace ranvier::collectives {
 
 [[nodiscard]] Plan ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
-                                       int chunk = 0);
-[[nodiscard]] Plan ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0);
-[[nodiscard]] Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0);
+                                       int chunk = 0, int only = every_rank);
+[[nodiscard]] Plan ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                                   int only = every_rank);
+[[nodiscard]] Plan ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                                   int only = every_rank);
 
 /// Rank r owns piece r.
 [[nodiscard]] Plan ring_reduce_scatter(int ranks, std::size_t elements, int chunks = 1, int chunk = 0);

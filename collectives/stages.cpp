@@ -36,15 +36,18 @@ Block run_of_blocks(const Circle& circle, int first, int count) {
   return runs;
 }
 
+bool wanted(int only, int rank) { return only == every_rank || only == rank; }
+
 bool is_empty(const Circle& circle) { return circle.blocks.front().empty(); }
 
 }  // namespace
 
-void gather_round_ring(Plan& plan, const Circle& circle, bool backwards) {
+void gather_round_ring(Plan& plan, const Circle& circle, int only, bool backwards) {
   if (is_empty(circle)) return;
   const auto members = static_cast<int>(circle.members.size());
   const int forward = backwards ? members - 1 : 1;
   for (int me = 0; me < members; ++me) {
+    if (!wanted(only, circle.members[me])) continue;
     const int next = (me + forward) % members, previous = (me + members - forward) % members;
     for (int hop = 0; hop < members - 1; ++hop) {
       const int mine = (me + (members - forward) * hop) % members;
@@ -57,12 +60,13 @@ void gather_round_ring(Plan& plan, const Circle& circle, bool backwards) {
   }
 }
 
-void gather_by_doubling(Plan& plan, const Circle& circle) {
+void gather_by_doubling(Plan& plan, const Circle& circle, int only) {
   if (is_empty(circle)) return;
   const auto members = static_cast<int>(circle.members.size());
   for (int distance = 1; distance < members; distance *= 2) {
     const int count = std::min(distance, members - distance);
     for (int me = 0; me < members; ++me) {
+      if (!wanted(only, circle.members[me])) continue;
       Step step;
       add_operations(step, Action::receive, circle.members[(me + distance) % members],
                      run_of_blocks(circle, me + distance, count));
@@ -106,24 +110,27 @@ Block block_of_pieces(const Plan& plan, int first, int count, int chunks, int ch
 }
 
 Plan gather_across_then_inside(std::string_view name, const Topology& topology, std::size_t elements, int chunks,
-                               int chunk, const std::function<void(Plan&, const Circle&)>& gather) {
+                               int chunk, int only,
+                               const std::function<void(Plan&, const Circle&, int only)>& gather) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   for (int i = 0; i < topology.inner; ++i) {
+    if (only != every_rank && only % topology.inner != i) continue;
     Circle across;
     for (int o = 0; o < topology.outer; ++o) {
       const int rank = topology.rank(i, o);
       across.members.push_back(rank);
       across.blocks.push_back(block_of_pieces(plan, plan.piece(rank), 1, chunks, chunk));
     }
-    gather(plan, across);
+    gather(plan, across, only);
   }
   for (int o = 0; o < topology.outer; ++o) {
+    if (only != every_rank && only / topology.inner != o) continue;
     Circle inside;
     for (int i = 0; i < topology.inner; ++i) {
       inside.members.push_back(topology.rank(i, o));
       inside.blocks.push_back(block_of_pieces(plan, i * topology.outer, topology.outer, chunks, chunk));
     }
-    gather(plan, inside);
+    gather(plan, inside, only);
   }
   return plan;
 }

@@ -26,12 +26,13 @@ struct Circle {
   std::vector<Block> blocks;
 };
 
-/// Blocks travel once round, to the next member or, backwards, to the one before. Steps: members - 1.
-void gather_round_ring(Plan& plan, const Circle& circle, bool backwards = false);
+/// Blocks travel once round, to the next member or, backwards, to the one before. Steps: members - 1. `only` as in
+/// every_rank.
+void gather_round_ring(Plan& plan, const Circle& circle, int only, bool backwards = false);
 
 /// Each member's run of blocks doubles in every step, from the member as far ahead (Bruck; blocks stay where they
 /// belong, so there is nothing to rotate afterwards). Any number of members. Steps: ⌈log2 members⌉.
-void gather_by_doubling(Plan& plan, const Circle& circle);
+void gather_by_doubling(Plan& plan, const Circle& circle, int only);
 
 /// A plan without steps, whose pieces are those of the topology.
 [[nodiscard]] Plan empty_plan(std::string_view name, const Topology& topology, std::size_t elements, int chunks,
@@ -42,8 +43,8 @@ void gather_by_doubling(Plan& plan, const Circle& circle);
 
 /// All-gather across the rows and then inside them, both by `gather`.
 [[nodiscard]] Plan gather_across_then_inside(std::string_view name, const Topology& topology, std::size_t elements,
-                                             int chunks, int chunk,
-                                             const std::function<void(Plan&, const Circle&)>& gather);
+                                             int chunks, int chunk, int only,
+                                             const std::function<void(Plan&, const Circle&, int only)>& gather);
 
 /// The reduce-scatter that is this all-gather backwards. No step of the gather sends a range twice.
 [[nodiscard]] Plan mirrored(Plan all_gather);

@@ -13,6 +13,7 @@
 
 namespace ranvier::collectives {
 
-[[nodiscard]] Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0);
+[[nodiscard]] Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
+                                    int only = every_rank);
 
 }  // namespace ranvier::collectives

@@ -119,3 +119,25 @@ TEST_CASE("the choice is the plan with the least time, the first of equals") {
   CHECK(choose(Collective::all_gather, topology, 80'000'000, {.links = even}).name == "ho-ring");
   CHECK_THROWS_AS((void)choose(std::span<const Plan>(), topology, {}), ranvier::Error);
 }
+
+TEST_CASE("where all nodes do the same, the ranks of the last one cost what all ranks do") {
+  const Conditions conditions{.links = {{2e-6, 6e9, 12e9}, {2e-5, 1.25e9, 1.25e9}}, .chunks = 2, .depth = 2};
+  for (const auto& [inner, outer] : {std::pair{1, 5}, {2, 3}, {3, 4}, {8, 2}, {4, 8}, {6, 1}}) {
+    const Topology topology = Topology::regular(inner, outer);
+    for (const Collective collective :
+         {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+      for (const Algorithm& each : algorithms(collective)) {
+        CAPTURE(each.name);
+        CAPTURE(inner);
+        CAPTURE(outer);
+        const std::size_t elements = 840u * static_cast<std::size_t>(topology.ranks());
+        const Plan whole = each.plan(topology, elements, 2, 1);
+        Plan of_node = whole;
+        for (int rank = 0; rank < inner * (outer - 1); ++rank)
+          of_node.ranks[static_cast<std::size_t>(rank)].clear();
+        CHECK(seconds(of_node, topology, conditions) ==
+              Approx(seconds(whole, topology, conditions)).epsilon(1e-12));
+      }
+    }
+  }
+}
