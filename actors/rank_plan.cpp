@@ -19,15 +19,14 @@ void check_batch(const TrainerOptions& options) {
 /// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
 std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
+  std::vector<std::size_t> fronts(states.all().size(), stage.layers());
+  for (const models::Stage::UnitUse& use : stage.uses()) fronts[use.unit] = std::min(fronts[use.unit], use.layer);
   std::vector<ChunkUnit> units;
   for (std::size_t u = 0; u < states.all().size(); ++u) {
     const UnitState& state = states.all()[u];
     ChunkUnit& unit = units.emplace_back();
-    unit.front = stage.layers();
+    unit.front = fronts[u];
     unit.tied = partners[u].has_value();
-    for (const models::Stage::UnitUse& use : stage.uses()) {
-      if (use.unit == u) unit.front = std::min(unit.front, use.layer);
-    }
     for (std::size_t b = 0; b < state.cut.buckets(); ++b) {
       unit.bucket_bytes.push_back(state.cut.elements({0, state.elements}, b) *
                                   runtime::size_of(states.precision().gradient));
@@ -102,13 +101,19 @@ std::vector<models::LayerRange> stage_layers(const models::Architecture& archite
   return models::balance(costs, g_inter);
 }
 
-bool uses_unit(const models::Architecture& architecture, models::LayerRange layers, const std::string& name) {
-  for (std::size_t l = layers.begin; l < layers.end; ++l) {
-    for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
-      if (unit.name == name) return true;
+std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::Architecture& architecture,
+                                                                  const std::vector<models::LayerRange>& stages) {
+  std::unordered_map<std::string, std::vector<int>> stages_of;
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const models::LayerRange& layers = stages[static_cast<std::size_t>(stage)];
+    for (std::size_t l = layers.begin; l < layers.end; ++l) {
+      for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+        std::vector<int>& known = stages_of[unit.name];
+        if (known.empty() || known.back() != stage) known.push_back(stage);
+      }
     }
   }
-  return false;
+  return stages_of;
 }
 
 bool every_step_counts(const TrainerOptions& options) {
@@ -213,13 +218,12 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
   plan.sync_options.every_step_counts = every_step_counts(options);
   plan.sync_options.prefetch = options.prefetch;
+  const auto stages_of = stages_of_units(architecture, stages);
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;
     std::size_t uses = unit.gradients.size();
-    for (int s = 0; s < options.grid.g_inter; ++s) {
-      if (s == plan.position.stage || !uses_unit(architecture, stages[static_cast<std::size_t>(s)], unit.spec->name)) {
-        continue;
-      }
+    for (const int s : stages_of.at(unit.spec->name)) {
+      if (s == plan.position.stage) continue;
       ++uses;
       partner = plan.pipeline[static_cast<std::size_t>(s)];
     }

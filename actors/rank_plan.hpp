@@ -23,6 +23,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace ranvier::actors {
@@ -128,8 +130,8 @@ struct ColumnShape {
 /// The slice of layers of every stage, balanced by their cost.
 [[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter);
 
-/// Whether one of these layers declares a unit of that name.
-[[nodiscard]] bool uses_unit(const models::Architecture& architecture, models::LayerRange layers,
-                             const std::string& name);
+/// The stages whose layers declare each unit, by its name; in order, each once.
+[[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(
+    const models::Architecture& architecture, const std::vector<models::LayerRange>& stages);
 
 }  // namespace ranvier::actors

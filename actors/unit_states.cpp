@@ -3,6 +3,8 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 namespace ranvier::actors {
 
@@ -22,12 +24,14 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return plan.add({kind, MemorySpace::device, name, bytes, slots});
   };
+  std::unordered_map<std::string_view, std::size_t> global_index;
+  for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
+  std::vector<std::size_t> uses(stage.units().size());
+  for (const models::Stage::UnitUse& use : stage.uses()) ++uses[use.unit];
   for (std::size_t u = 0; u < stage.units().size(); ++u) {
     UnitState state;
     state.spec = &stage.units()[u];
-    const auto global = std::find_if(architecture_units.begin(), architecture_units.end(),
-                                     [&](const models::UnitSpec& unit) { return unit.name == state.spec->name; });
-    state.global_index = static_cast<std::size_t>(global - architecture_units.begin());
+    state.global_index = global_index.at(state.spec->name);
     state.elements = padded_elements(*state.spec, layout.ranks());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     state.optimizer = range(sharding.optimizer);
@@ -48,10 +52,7 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
         state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
       }
     }
-    const auto uses = std::count_if(stage.uses().begin(), stage.uses().end(),
-                                    [&](const models::Stage::UnitUse& use) { return use.unit == u; });
-    state.gradients.assign(static_cast<std::size_t>(uses),
-                           {.range = range(sharding.gradients), .dtype = precision.gradient});
+    state.gradients.assign(uses[u], {.range = range(sharding.gradients), .dtype = precision.gradient});
 
     const std::string& name = state.spec->name;
     Places places;

@@ -19,12 +19,11 @@ WeightCollector::WeightCollector(runtime::Transport& transport, Trainer& trainer
                                  const models::Architecture& architecture, const runtime::GridShape& grid)
     : transport_(&transport), trainer_(&trainer), units_(architecture.units()), piece_(piece_elements) {
   const runtime::Grid ranks(grid, grid.ranks());
-  const auto stages = stage_layers(architecture, grid.g_inter);
+  const auto stages_of = stages_of_units(architecture, stage_layers(architecture, grid.g_inter));
   const collectives::ShardLayout& layout = trainer.plan().column->layout;
   const collectives::Sharding& sharding = trainer.plan().column->sharding;
   for (const models::UnitSpec& unit : units_) {
-    int stage = 0;
-    while (!uses_unit(architecture, stages[static_cast<std::size_t>(stage)], unit.name)) ++stage;
+    const int stage = stages_of.at(unit.name).front();
     std::vector<bool> has_owner(static_cast<std::size_t>(layout.pieces(sharding.optimizer)), false);
     std::vector<Owned> pieces;
     for (int row = 0; row < grid.g_data; ++row) {

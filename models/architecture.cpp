@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 
 namespace ranvier::models {
 
 std::vector<UnitSpec> Architecture::units() const {
   std::vector<UnitSpec> units;
+  std::unordered_map<std::string, std::size_t> places;
   for (const auto& layer : layers) {
     for (const UnitSpec& unit : layer->units()) {
-      const auto known =
-          std::find_if(units.begin(), units.end(), [&](const UnitSpec& other) { return other.name == unit.name; });
-      if (known == units.end()) {
+      const auto [known, is_new] = places.try_emplace(unit.name, units.size());
+      if (is_new) {
         units.push_back(unit);
       } else {
-        expect(*known == unit, "layer {} declares unit {} unlike an earlier layer", layer->name(), unit.name);
+        expect(units[known->second] == unit, "layer {} declares unit {} unlike an earlier layer", layer->name(),
+               unit.name);
       }
     }
   }
@@ -55,10 +57,14 @@ std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {
   for (std::size_t end = 1; end <= layers; ++end) bound[end] = cost(0, end);
   for (int stage = 1; stage < stages; ++stage) {
     std::vector<double> next(layers + 1, std::numeric_limits<double>::infinity());
+    // The bound rises with the last slice's begin and its cost falls: the least of the larger one is where they cross,
+    // on one side or the other, and that moves on with the end.
+    auto crossing = static_cast<std::size_t>(stage);
     for (std::size_t end = static_cast<std::size_t>(stage) + 1; end <= layers; ++end) {
-      for (auto begin = static_cast<std::size_t>(stage); begin < end; ++begin) {
-        next[end] = std::min(next[end], std::max(bound[begin], cost(begin, end)));
-      }
+      while (crossing + 1 < end && bound[crossing] < cost(crossing, end)) ++crossing;
+      next[end] = std::max(bound[crossing], cost(crossing, end));
+      if (crossing > static_cast<std::size_t>(stage))
+        next[end] = std::min(next[end], std::max(bound[crossing - 1], cost(crossing - 1, end)));
     }
     bound = std::move(next);
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <initializer_list>
+#include <string>
+#include <unordered_map>
 
 namespace ranvier::models {
 
@@ -64,6 +66,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   const int samples = options.capacity.samples;
   const int positions = options.capacity.positions;
 
+  std::unordered_map<std::string, std::size_t> places;  // of units, by name
   for (std::size_t l = begin; l < end; ++l) {
     Layer& layer = *architecture.layers[l];
     LayerPlace place;
@@ -72,11 +75,10 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
     place.output_bytes = aligned(layer.output_elements(positions) * element * static_cast<std::size_t>(samples));
     const auto layer_units = layer.units();
     for (std::size_t u = 0; u < layer_units.size(); ++u) {
-      auto known = std::find_if(units_.begin(), units_.end(),
-                                [&](const UnitSpec& unit) { return unit.name == layer_units[u].name; });
-      if (known == units_.end()) known = units_.insert(units_.end(), layer_units[u]);
+      const auto [known, is_new] = places.try_emplace(layer_units[u].name, units_.size());
+      if (is_new) units_.push_back(layer_units[u]);
       place.uses.push_back(uses_.size());
-      uses_.push_back({l - begin, u, static_cast<std::size_t>(known - units_.begin())});
+      uses_.push_back({l - begin, u, known->second});
     }
     add_parts(place);
     layers_.push_back(std::move(place));
