@@ -80,8 +80,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
     Job job;
     together(*session, [&] { job = build(options); });
-    Run(*session, options, std::move(job)).execute();
-    return EXIT_SUCCESS;
+    return Run(*session, options, std::move(job)).execute() ? EXIT_SUCCESS : EXIT_FAILURE;
   } catch (const FailedTogether& failure) {
     if (failure.error) fmt::print(stderr, "{}: error: {}\n", program, failure.error->what());
     return EXIT_FAILURE;

@@ -26,6 +26,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -114,6 +115,12 @@ int device_threads(const TrainOptions& options, const runtime::MpiSession& sessi
   return std::max(1, cores / session.local_ranks());
 }
 
+/// Ranks of one node share its memory as they share its cores.
+std::size_t share_of_memory(const runtime::MpiSession& session) {
+  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / static_cast<std::size_t>(session.local_ranks());
+}
+
 std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int threads,
                                              const runtime::MpiSession& session) {
   if constexpr (runtime::with_cuda) {
@@ -124,11 +131,8 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
       return runtime::make_cuda_device(gpu);
     }
   }
-  // Ranks of one node share its memory as they share its cores.
-  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  const std::size_t share = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) /
-                            static_cast<std::size_t>(session.local_ranks());
-  const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes.value_or(share)};
+  const runtime::CpuDeviceOptions cpu{.threads = threads,
+                                      .budget_bytes = options.device.memory_bytes.value_or(share_of_memory(session))};
   return options.device.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
 }
 
@@ -203,7 +207,7 @@ Run::~Run() {
   if (nccl_) nccl_->close();
 }
 
-void Run::execute() {
+bool Run::execute() {
   together(session_, [&] { plan(); });
   // The rank with the least memory decides: units are gathered in the same order and into the same places everywhere.
   const auto prefetch = static_cast<int>(session_.smallest(trainer_options_.prefetch));
@@ -219,7 +223,7 @@ void Run::execute() {
     }
     std::fflush(stdout);
   }
-  if (options_.run.request == Request::dry_run) return;
+  if (options_.run.request == Request::dry_run) return say_verdict();
   together(session_, [&] { make_devices(); });
   choose_collectives();
   choose_kernels();
@@ -235,6 +239,7 @@ void Run::execute() {
   }
   train();
   conclude();
+  return true;
 }
 
 void Run::plan() {
@@ -304,12 +309,27 @@ void Run::plan_samples() {
   trainer_options_.sample = std::move(sample);
 }
 
-void Run::plan_stages() {
-  stages_.clear();
-  for (int stage = 0; stage < options_.grid.shape.g_inter; ++stage) {
-    stages_.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer_options_,
-                                        stage * options_.grid.shape.g_data));
-  }
+void Run::plan_stages() { stages_ = apps::plan_stages(job_.architecture, job_.sample, trainer_options_); }
+
+Room Run::room() const {
+  Room room{.device_bytes = options_.device.memory_bytes,
+            .host_bytes = std::nullopt,
+            .disk_bytes = std::nullopt,
+            .device_is_host = options_.device.device != DeviceChoice::cuda,
+            .may_change_prefetch = !options_.shard.prefetch};
+  const bool imagined = options_.grid.ranks != session_.ranks();
+  if (!imagined && room.device_is_host && !room.device_bytes) room.device_bytes = share_of_memory(session_);
+  // Ranks may be given different budgets: the smallest decides.
+  constexpr long long unknown = std::numeric_limits<long long>::max();
+  const long long least = session_.smallest(room.device_bytes ? static_cast<long long>(*room.device_bytes) : unknown);
+  if (least != unknown) room.device_bytes = static_cast<std::size_t>(least);
+  return room;
+}
+
+bool Run::say_verdict() const {
+  const Verdict verdict = apps::verdict(job_.architecture, job_.sample, trainer_options_, stages_, room());
+  if (speaks_) fmt::print("\n{}", verdict.text);
+  return session_.smallest(verdict.fits ? 1 : 0) == 1;
 }
 
 void Run::make_devices() {

@@ -5,6 +5,7 @@
 #include "actors/reporter.hpp"
 #include "actors/weight_collector.hpp"
 #include "apps/collectives_choice.hpp"
+#include "apps/fit.hpp"
 #include "apps/launch.hpp"
 #include "apps/report.hpp"
 #include "collectives/nccl_column.hpp"
@@ -26,13 +27,18 @@ class Run {
   ~Run();
 
   /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what
-  /// goes wrong before training, and Error on the rank where training fails.
-  void execute();
+  /// goes wrong before training, and Error on the rank where training fails. False: a dry run of a job that does not
+  /// fit.
+  [[nodiscard]] bool execute();
 
  private:
   void plan();
   void plan_samples();
   void plan_stages();
+  /// What the ranks of this job have, as far as this one knows.
+  [[nodiscard]] Room room() const;
+  /// Of a dry run, for all ranks: whether it fits.
+  [[nodiscard]] bool say_verdict() const;
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();

@@ -1,0 +1,96 @@
+#include "apps/fit.hpp"
+
+#include "models/gpt.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using apps::Room;
+using apps::Verdict;
+using runtime::MemorySpace;
+
+namespace {
+
+struct Job {
+  models::Architecture architecture;
+  models::SampleBytes sample{256 * 4, 256 * 4};
+  actors::TrainerOptions options;
+
+  explicit Job(runtime::GridShape grid) {
+    models::GptOptions gpt{.layers = 12, .hidden = 256, .heads = 4, .vocab_size = 512, .sequence_length = 256};
+    gpt.precision = {runtime::DType::bf16, runtime::DType::f32};
+    architecture = models::make_gpt(gpt);
+    options.grid = grid;
+    options.batch_size = 16;
+    options.microbatch_size = 4;
+    options.precision = gpt.precision;
+  }
+
+  [[nodiscard]] std::size_t device_bytes() const {
+    std::size_t most = 0;
+    for (const auto& stage : apps::plan_stages(architecture, sample, options))
+      most = std::max(most, stage.memory.bytes(MemorySpace::device));
+    return most;
+  }
+  [[nodiscard]] Verdict in(const Room& room) const {
+    return apps::verdict(architecture, sample, options, apps::plan_stages(architecture, sample, options), room);
+  }
+};
+
+bool says(const Verdict& verdict, std::string_view words) { return verdict.text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
+  const Job job({2, 2});
+  const Verdict exactly = job.in({.device_bytes = job.device_bytes()});
+  CHECK(exactly.fits);
+  CHECK(says(exactly, "fits"));
+  CHECK_FALSE(says(exactly, "would fit"));
+  const Verdict short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
+  CHECK_FALSE(short_of_one.fits);
+  CHECK(says(short_of_one, "does not fit"));
+}
+
+TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
+  const Verdict verdict = Job({1, 2}).in({});
+  CHECK(verdict.fits);
+  CHECK(says(verdict, "--device-memory says"));
+}
+
+TEST_CASE("flags that make a job fit were planned with: given, they do") {
+  Job job({1, 4});
+  const std::size_t room = job.device_bytes() * 3 / 5;
+  const Verdict verdict = job.in({.device_bytes = room});
+  CHECK_FALSE(verdict.fits);
+  CHECK(says(verdict, "would fit with any of these"));
+  REQUIRE(says(verdict, "--shard zero3"));
+  job.options.sharding = collectives::parse_sharding("zero3");
+  CHECK(job.in({.device_bytes = room}).fits);
+}
+
+TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
+  Job job({1, 2});
+  const std::size_t all = job.device_bytes();
+  const Verdict together = job.in({.device_bytes = all / 8});
+  CHECK_FALSE(together.fits);
+  CHECK(says(together, "these together"));
+  const Verdict never = job.in({.device_bytes = 4096});
+  CHECK(says(never, "still does not fit"));
+  CHECK(says(never, "--g-inter"));
+}
+
+TEST_CASE("host memory and disks count as devices do, summed over the ranks of a node") {
+  Job job({1, 2});
+  job.options.tiers.optimizer = actors::TierKind::host;
+  const auto stages = apps::plan_stages(job.architecture, job.sample, job.options);
+  const std::size_t host =
+      2 * (stages[0].memory.bytes(MemorySpace::host) + stages[0].memory.bytes(MemorySpace::pinned));
+  CHECK(job.in({.host_bytes = host}).fits);
+  CHECK_FALSE(job.in({.host_bytes = host - 1}).fits);
+  CHECK_FALSE(job.in({.host_bytes = host, .device_is_host = true}).fits);
+  job.options.node_of = {0, 1};  // a node each
+  CHECK(job.in({.host_bytes = host / 2}).fits);
+}
