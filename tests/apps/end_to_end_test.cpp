@@ -373,12 +373,14 @@ TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by 
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--trace", trace}), 20s);
+  const Outcome outcome =
+      run(4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}), 20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   const std::string events = read_file(trace);
   CHECK(events.find("traceEvents") != std::string::npos);
-  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer"}) {
+  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
+                           "\"validation 2\"", "validation forward", "\"sampling 4\"", "sampling forward"}) {
     INFO(span);
     CHECK(events.find(span) != std::string::npos);
   }
