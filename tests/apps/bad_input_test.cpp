@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -254,6 +255,17 @@ TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
   replace(damaged, "\"data_offsets\":[" + end + ",",
           "\"data_offsets\":[" + std::to_string(std::stol(end) - 4) + ",");
   check_weights_refused(weights_file(damaged, data_bytes()), {});
+}
+
+TEST_CASE_FIXTURE(WeightsFixture, "weights that are no numbers are refused by tensor, not blamed on the training") {
+  std::string damaged = valid;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string first = "\"ln_f.bias\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[";
+  const auto at = header().find(first);
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = std::stoul(header().substr(at + first.size()));
+  std::memcpy(damaged.data() + sizeof(std::uint64_t) + header().size() + begin + 4, &nan, sizeof nan);
+  check_weights_refused(damaged, {"tensor 'ln_f.bias' has nan at element 1", "damaged"});
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "weights of another shape or type are refused") {
