@@ -5,6 +5,7 @@
 #include "apps/agreement.hpp"
 #include "apps/attention_choice.hpp"
 #include "apps/job_memory.hpp"
+#include "apps/output_files.hpp"
 #include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
@@ -19,6 +20,7 @@
 #include "runtime/cuda_build.hpp"
 #include "runtime/cuda_memory.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/log_file.hpp"
 
 #include <fmt/ranges.h>
 
@@ -132,18 +134,6 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
   return options.device.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
 }
 
-/// A path without an extension, or of a folder, means that folder's model.safetensors.
-std::filesystem::path weights_path(const std::string& given) {
-  const std::filesystem::path path(given);
-  return path.has_extension() && !std::filesystem::is_directory(path) ? path : path / "model.safetensors";
-}
-
-void make_folder_of(const std::filesystem::path& file, const char* flag) {
-  std::error_code failed;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
-  if (failed) fail(ErrorCode::io, "{} {}: its folder cannot be made: {}", flag, file.string(), failed.message());
-}
-
 runtime::Duration timeout_of(const TrainOptions& options) {
   return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(options.run.timeout_seconds));
 }
@@ -159,6 +149,16 @@ std::string products_line(const models::ChosenProducts& chosen, const std::strin
   if (!chosen.instead.empty())
     line += fmt::format(", and this is {} with {}", chosen.choices.of.gpu, chosen.choices.of.version);
   return line + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
+}
+
+std::vector<models::TensorToStore> saved_tensors(const Job& job) {
+  return models::tensors_of(job.architecture.units(), runtime::DType::f32);
+}
+
+SavedWeights::Beside saved_beside(const Job& job) {
+  SavedWeights::Beside beside;
+  if (!job.config.empty()) beside["config.json"] = job.config;
+  return beside;
 }
 
 /// Ranks that this one exchanges messages with, whoever begins.
@@ -225,6 +225,10 @@ void Run::execute() {
   choose_kernels();
   load_kernels();
   together(session_, [&] { build(); });
+  together(session_, [&] {  // what keeps states in files has taken its space
+    if (speaks_ && !options_.run.save.empty())
+      check_space(options_.run.save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
+  });
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
@@ -461,13 +465,7 @@ void Run::adopt_attention(runtime::StreamView stream, std::vector<std::byte> cho
 
 void Run::build() {
   const RunOptions& run = options_.run;
-  if (speaks_) {
-    if (!run.save.empty()) {
-      make_folder_of(weights_path(run.save), "--save");
-      runtime::check_writable(weights_path(run.save), "--save");
-    }
-    if (!run.trace.empty()) runtime::check_writable(run.trace, "--trace");
-  }
+  if (speaks_) prepare_outputs(options_);
   actors::WeightSource weights = [seed = run.seed](const models::UnitSpec& unit, std::size_t begin,
                                                    std::span<float> out) {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
@@ -516,9 +514,8 @@ void Run::make_reporter() {
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
           .peak_flops = 0,
           .shows_loss_scale = trainer_options_.loss_scale.dynamic,
-          .bytes_per_token = job_.bytes_per_token,
-          .metrics_path = options_.run.metrics},
-      trainer_->plan().memory);
+          .bytes_per_token = job_.bytes_per_token},
+      trainer_->plan().memory, open_metrics(options_));
 }
 
 void Run::train() {
@@ -588,31 +585,21 @@ void Run::save() {
   trained_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
   if (options_.run.save.empty()) return collect();
-  if (speaks_) {
-    writer_.emplace(weights_path(options_.run.save),
-                    models::tensors_of(job_.architecture.units(), runtime::DType::f32));
-  }
   collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
-  collector_->run(
-      [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
-        write([this, &unit, begin, values] {
-          models::write_unit(*writer_, unit, begin, begin + values.size(), values.data());
-        }, std::move(stored));
-      },
-      [this] {
-        if (!writer_) return collect();
-        write([this] { commit_weights(); }, [this] { collect(); });
-      });
-}
-
-void Run::commit_weights() {
-  writer_->commit();
-  // Beside weights of another name it could be taken for that of other weights.
-  const auto path = weights_path(options_.run.save);
-  if (job_.config.empty() || path.filename() != "model.safetensors") return;
-  runtime::AtomicFile file(path.parent_path() / "config.json");
-  file.append(job_.config.data(), job_.config.size());
-  file.commit();
+  const auto collect_weights = [this] {
+    collector_->run(
+        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
+          write([this, &unit, begin, values] { weights_->put(unit, begin, values); }, std::move(stored));
+        },
+        [this] {
+          if (!weights_) return collect();
+          write([this] { weights_->commit(); }, [this] { collect(); });
+        });
+  };
+  if (!speaks_) return collect_weights();
+  write([this] {
+    weights_.emplace(options_.run.save, saved_tensors(job_), saved_beside(job_), timeout_of(options_));
+  }, collect_weights);
 }
 
 void Run::collect() {
@@ -631,17 +618,22 @@ void Run::collect() {
                  });
 }
 
-void Run::write_trace(const std::vector<std::string>& events) const {
-  runtime::AtomicFile file(options_.run.trace);
-  std::string text = "{\"traceEvents\":[\n";
-  for (const std::string& rank : events) {
-    if (rank.empty()) continue;
-    if (text.back() != '\n') text += ",\n";
-    text += rank;
+/// A picture of the run is not worth the run: the weights are saved, and the end says what is missing.
+void Run::write_trace(const std::vector<std::string>& events) {
+  try {
+    runtime::AtomicFile file(options_.run.trace);
+    std::string text = "{\"traceEvents\":[\n";
+    for (const std::string& rank : events) {
+      if (rank.empty()) continue;
+      if (text.back() != '\n') text += ",\n";
+      text += rank;
+    }
+    text += "\n]}\n";
+    file.append(text.data(), text.size());
+    file.commit();
+  } catch (const Error& error) {
+    lost_trace_ = error.what();
   }
-  text += "\n]}\n";
-  file.append(text.data(), text.size());
-  file.commit();
 }
 
 void Run::conclude() const {
@@ -668,7 +660,13 @@ void Run::conclude() const {
   }
   if (!run.save.empty()) fmt::print("weights: {}\n", weights_path(run.save).string());
   if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
-  if (!run.trace.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
+  if (!run.trace.empty() && lost_trace_.empty())
+    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
+  std::fflush(stdout);
+  if (const std::string lost = reporter_->lost_metrics(); !lost.empty())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
+  if (!lost_trace_.empty())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: --trace {} was not written: {}\n", run.trace, lost_trace_));
 }
 
 std::string describe_rank(const TrainOptions& options, int rank) {

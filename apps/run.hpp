@@ -7,8 +7,8 @@
 #include "apps/collectives_choice.hpp"
 #include "apps/launch.hpp"
 #include "apps/report.hpp"
+#include "apps/saved_weights.hpp"
 #include "collectives/nccl_column.hpp"
-#include "models/weights/safetensors_writer.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
 #include "runtime/staged_transport.hpp"
@@ -55,10 +55,9 @@ class Run {
   [[nodiscard]] runtime::Transport& transport_of_actors();
   void train();
   void save();
-  void commit_weights();
   void collect();
   void conclude() const;
-  void write_trace(const std::vector<std::string>& events) const;
+  void write_trace(const std::vector<std::string>& events);
   /// Hands `what` to the files' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
   /// Which collectives wait for whom, in words; empty if none does.
@@ -86,11 +85,12 @@ class Run {
   std::size_t free_before_nccl_ = 0;               // of the GPU's memory
   std::optional<actors::Trainer> trainer_;
   std::optional<actors::Reporter> reporter_;
-  std::optional<models::SafetensorsWriter> writer_;
+  std::optional<SavedWeights> weights_;
   std::optional<actors::WeightCollector> collector_;
   std::unique_ptr<runtime::Stream> files_;  // ends before what it writes with
   int writes_ = 0;                          // under way
   std::uint64_t progress_ = 0;              // steps and writes
+  std::string lost_trace_;                  // why the trace was not written; empty: it was
   std::vector<RankTotals> totals_;
   std::chrono::steady_clock::time_point started_;
   double trained_seconds_ = 0;

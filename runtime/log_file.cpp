@@ -93,7 +93,7 @@ std::string LogFile::loss() const {
 }
 
 StandardOutput::StandardOutput() : log_("the standard output", STDOUT_FILENO), before_(stdout) {
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::fflush(before_);
   through_ = ::fopencookie(&log_, "w", {.read = nullptr, .write = write_through, .seek = nullptr, .close = nullptr});
   if (through_ == nullptr) fail(ErrorCode::io, "the standard output cannot be opened: {}", std::strerror(errno));

@@ -288,6 +288,14 @@ TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before trai
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is written") {
+  const std::string log = file("log"), before = read_file(text);
+  check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"}, {"--metrics " + log, "--trace"});
+  CHECK_FALSE(std::filesystem::exists(log));
+  check_refused(2, {"--metrics", text}, {"--metrics " + text, "--data " + text});
+  CHECK(read_file(text) == before);
+}
+
 TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and what would help") {
   const Outcome outcome = run(2, small_run(text, {"--device-memory", "100KiB"}), limit);
   ::check_refused(outcome, {});
