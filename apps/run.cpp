@@ -10,6 +10,7 @@
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
+#include "apps/stop_signals.hpp"
 #include "models/initialize.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/product_choice_file.hpp"
@@ -532,14 +533,22 @@ void Run::train() {
        .under_way = [this] { return under_way(); },
        .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
        .heartbeat = [this] { return loop_.heartbeat(); }});
-  loop_.on_signals([this](int) { trainer_->request_stop(); });
+  const StopSignals signals(loop_, transport_,
+                            {.request_stop = [this] { trainer_->request_stop(); },
+                             .expected = [this] { return expected_end(); },
+                             .waits_for = [&watchdog] { return watchdog.waits_for(); },
+                             .describe = [this](int rank) { return describe_rank(options_, rank); },
+                             .say = runtime::say_on_stderr,
+                             .end = [](int status) { std::_Exit(status); }});
   session_.barrier();
   trainer_->trace().restart();
   if (reporter_) reporter_->start();
+  step_clock_.start();
   started_ = std::chrono::steady_clock::now();
   trainer_->start({.step =
                        [this](const actors::StepResult& result) {
                          ++progress_;
+                         step_clock_.done(result.step);
                          report([this, result] { reporter_->step(result); });
                        },
                    .evaluation =
@@ -557,6 +566,14 @@ void Run::train() {
                    .done = [this] { save(); }});
   loop_.run();
   files_->synchronize();
+}
+
+std::string Run::expected_end() const {
+  const std::string& save = options_.run.save;
+  const std::string saves = save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
+  if (saving_) return fmt::format("the training is over, and the run {}", save.empty() ? "ends" : saves);
+  const StepClock::Expectation step = step_clock_.expectation();
+  return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
 }
 
 std::string Run::under_way() const {
@@ -584,6 +601,7 @@ void Run::write(std::function<void()> what, runtime::Handler done) {
 void Run::save() {
   trained_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
+  saving_ = true;
   if (options_.run.save.empty()) return collect();
   collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
   const auto collect_weights = [this] {

@@ -8,11 +8,13 @@
 #include "apps/launch.hpp"
 #include "apps/report.hpp"
 #include "apps/saved_weights.hpp"
+#include "apps/step_clock.hpp"
 #include "collectives/nccl_column.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
 #include "runtime/staged_transport.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -54,6 +56,8 @@ class Run {
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
   void train();
+  /// On any thread: when the run will have ended if it is asked to now, and what it saves.
+  [[nodiscard]] std::string expected_end() const;
   void save();
   void collect();
   void conclude() const;
@@ -90,6 +94,8 @@ class Run {
   std::unique_ptr<runtime::Stream> files_;  // ends before what it writes with
   int writes_ = 0;                          // under way
   std::uint64_t progress_ = 0;              // steps and writes
+  StepClock step_clock_;
+  std::atomic<bool> saving_ = false;
   std::string lost_trace_;                  // why the trace was not written; empty: it was
   std::vector<RankTotals> totals_;
   std::chrono::steady_clock::time_point started_;
