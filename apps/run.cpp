@@ -4,6 +4,7 @@
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
 #include "apps/attention_choice.hpp"
+#include "apps/host_memory.hpp"
 #include "apps/job_memory.hpp"
 #include "apps/output_files.hpp"
 #include "apps/peak_flops.hpp"
@@ -22,6 +23,7 @@
 #include "runtime/cuda_memory.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/log_file.hpp"
+#include "runtime/memory_limit.hpp"
 
 #include <fmt/ranges.h>
 
@@ -127,11 +129,7 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
       return runtime::make_cuda_device(gpu);
     }
   }
-  // Ranks of one node share its memory as they share its cores.
-  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  const std::size_t share = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) /
-                            static_cast<std::size_t>(session.local_ranks());
-  const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes.value_or(share)};
+  const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes};
   return options.device.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
 }
 
@@ -221,6 +219,7 @@ void Run::execute() {
     std::fflush(stdout);
   }
   if (options_.run.request == Request::dry_run) return;
+  check_memory();
   together(session_, [&] { make_devices(); });
   choose_collectives();
   choose_kernels();
@@ -315,6 +314,19 @@ void Run::plan_stages() {
     stages_.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer_options_,
                                         stage * options_.grid.shape.g_data));
   }
+}
+
+void Run::check_memory() {
+  const int stage = runtime::Grid(options_.grid.shape, options_.grid.ranks).position(session_.rank()).stage;
+  const runtime::MemoryPlan& plan = stages_[static_cast<std::size_t>(stage)].memory;
+  const std::vector<long long> all = session_.all(static_cast<long long>(host_bytes(options_, plan)));
+  std::size_t needed = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (session_.nodes()[rank] == session_.nodes()[static_cast<std::size_t>(session_.rank())])
+      needed += static_cast<std::size_t>(all[rank]);
+  }
+  together(session_,
+           [&] { check_host_memory(options_, plan, needed, session_.local_ranks(), runtime::memory_limit()); });
 }
 
 void Run::make_devices() {

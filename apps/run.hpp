@@ -35,6 +35,8 @@ class Run {
   void plan();
   void plan_samples();
   void plan_stages();
+  /// Whether each machine has what its ranks plan to take of its memory.
+  void check_memory();
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
