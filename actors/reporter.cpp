@@ -1,17 +1,16 @@
 #include "actors/reporter.hpp"
 
 #include "models/text/utf8.hpp"
-#include "runtime/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
+#include <fmt/core.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
@@ -66,9 +65,10 @@ std::string format_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory)
+Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics)
     : options_(options),
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
+      metrics_(std::move(metrics)),
       terminal_(!options.quiet && on_a_terminal()) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
@@ -76,12 +76,6 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory)
   }
   for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::host, runtime::MemorySpace::nvme}) {
     memory_json_ += fmt::format(",\"{}\":{}", runtime::to_string(space), memory.bytes(space));
-  }
-  if (options_.metrics_path.empty()) return;
-  metrics_.reset(std::fopen(options_.metrics_path.c_str(), "w"));
-  if (!metrics_) {
-    fail(ErrorCode::io, "--metrics {}: {}: choose a path that can be written", options_.metrics_path,
-         std::strerror(errno));
   }
 }
 
@@ -179,11 +173,7 @@ void Reporter::finish() {
 
 void Reporter::write_held(const std::string& more) {
   if (held_.empty()) return;
-  held_ += more + "}\n";
-  const bool written = std::fwrite(held_.data(), 1, held_.size(), metrics_.get()) == held_.size();
-  if (!written || std::fflush(metrics_.get()) != 0) {
-    fail(ErrorCode::io, "--metrics {}: {}", options_.metrics_path, std::strerror(errno));
-  }
+  metrics_->write(held_ + more + "}\n");
   held_.clear();
 }
 

@@ -5,10 +5,10 @@
 
 #include "actors/trainer.hpp"
 #include "runtime/arena.hpp"
+#include "runtime/log_file.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,11 +26,10 @@ class Reporter {
     bool shows_loss_scale = false;
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
     bool quiet = false;         ///< metrics only
-    std::string metrics_path;   ///< empty: none
   };
 
-  /// Throws ErrorCode::io if the metrics file cannot be made.
-  Reporter(const Options& options, const runtime::MemoryPlan& memory);
+  /// `metrics` takes the JSON objects; may be null.
+  Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics);
   ~Reporter();
 
   void set_peak_flops(double peak_flops) { options_.peak_flops = peak_flops; }
@@ -47,13 +46,12 @@ class Reporter {
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
   /// Of the last steps, at most recent_steps of them.
   [[nodiscard]] double median_step_seconds() const;
+  /// Lines of metrics that were not written, in words; empty: all were.
+  [[nodiscard]] std::string lost_metrics() const { return metrics_ ? metrics_->loss() : std::string(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t recent_steps = 64;
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
 
   void write_held(const std::string& more = "");
   [[nodiscard]] std::string step_text(std::int64_t step) const;
@@ -63,7 +61,7 @@ class Reporter {
   Options options_;
   std::string memory_json_;
   std::size_t memory_bytes_;
-  std::unique_ptr<std::FILE, Close> metrics_;
+  std::unique_ptr<runtime::LogFile> metrics_;
   bool terminal_;
   bool bar_drawn_ = false;
   std::string held_;  // the step's JSON object but for its closing brace, in case something follows

@@ -192,6 +192,8 @@ std::vector<std::string> Trainer::running() const {
 void Trainer::begin_step() {
   if (step_ == options_.steps) return finish();
   ++step_;
+  trace_.set_activity(SpanKind::step, step_);
+  began_ = Trace::Clock::now();
   const auto& fault = options_.fault;
   const bool faulty = fault && fault->rank == plan_.rank && fault->step == step_;
   if (faulty && fault->kind == TrainerOptions::Fault::Kind::throws) {
@@ -268,8 +270,14 @@ void Trainer::conclude_step() {
   result.evaluation_follows =
       due(options_.eval_every) && ((validation_pass_ && options_.eval_batches > 0) || choice_scorer_);
   result.sample_follows = due(options_.sample.every);
+  trace_since_began(SpanKind::step);
   if (hooks_.step) hooks_.step(result);
   after_step(result);
+}
+
+void Trainer::trace_since_began(SpanKind kind) {
+  const auto now = Trace::Clock::now();
+  trace_.add(kind, Trace::Lane::steps, std::exchange(began_, now), now, static_cast<int>(step_));
 }
 
 runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
@@ -284,6 +292,7 @@ void Trainer::after_step(const StepResult& result) {
   if (stopped_early_) return finish();
   sample_follows_ = result.sample_follows;
   if (!result.evaluation_follows) return write_sample();
+  trace_.set_activity(SpanKind::validation, step_);
   evaluation_ = {.step = step_};
   if (!validation_pass_ || options_.eval_batches == 0) return score_choices();
   evaluation_.loss = 0;
@@ -329,14 +338,17 @@ void Trainer::score_choices() {
 }
 
 void Trainer::evaluated() {
+  trace_since_began(SpanKind::validation);
   if (hooks_.evaluation) hooks_.evaluation(evaluation_);
   write_sample();
 }
 
 void Trainer::write_sample() {
   if (!sample_follows_) return begin_step();
+  trace_.set_activity(SpanKind::sampling, step_);
   sample_writer_->run(step_, [this](std::optional<std::span<const std::int32_t>> tokens) {
     if (stops(!tokens)) return;
+    trace_since_began(SpanKind::sampling);
     if (hooks_.sample) hooks_.sample(step_, *tokens);
     begin_step();
   });

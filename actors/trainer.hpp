@@ -106,6 +106,8 @@ class Trainer {
   void score_choices();
   void evaluated();
   void write_sample();
+  /// One span for all that was done since the last call, or since the step began.
+  void trace_since_began(runtime::SpanKind kind);
   /// After an answer of all ranks; whether the job ends here.
   bool stops(bool wished);
 
@@ -150,6 +152,7 @@ class Trainer {
   int optimizing_ = 0;       // steps whose states are not all where they belong
   bool finished_ = false;    // all steps were decided; the last one's parameters may be under way
   runtime::Trace::Clock::time_point passes_done_;
+  runtime::Trace::Clock::time_point began_;  // the step, its validation, or the sample of text after it
   EvaluationResult evaluation_;
   bool sample_follows_ = false;
   std::vector<double> agreed_;

@@ -70,17 +70,38 @@ void Watchdog::listen(int peer) {
   });
 }
 
+std::optional<Transport::Pending> Watchdog::oldest_pending() const {
+  std::optional<Transport::Pending> oldest;
+  for (const Transport::Pending& operation : pending()) {
+    if (stands(operation)) continue;
+    if (!oldest || operation.since < oldest->since) oldest = operation;
+  }
+  return oldest;
+}
+
 Watchdog::Answer Watchdog::own_state() const {
   const std::uint64_t progress = options_.progress();
   if (options_.computing()) return {State::computing, -1, progress};
-  const Transport::Pending* oldest = nullptr;
-  const auto all = pending();
-  for (const Transport::Pending& operation : all) {
-    if (stands(operation)) continue;
-    if (oldest == nullptr || operation.since < oldest->since) oldest = &operation;
-  }
-  if (oldest == nullptr) return {State::idle, -1, progress};
+  const auto oldest = oldest_pending();
+  if (!oldest) return {State::idle, -1, progress};
   return {State::waiting, oldest->peer, progress};
+}
+
+std::string Watchdog::waits_for() const {
+  const auto oldest = oldest_pending();
+  if (options_.computing()) return "is computing, or writing files";
+  return oldest ? wait_of(*oldest, options_.describe(oldest->peer)) : "has nothing to do and waits for nobody";
+}
+
+/// Time is counted in ticks, not by the clock: a process that was stopped and continued has not hung.
+void Watchdog::judge_itself(Duration period) {
+  const Answer state = own_state();
+  const bool idle = state.state == State::idle && state.progress == progress_;
+  progress_ = state.progress;
+  idle_ = idle ? idle_ + period : Duration{};
+  if (idle_ < options_.timeout) return;
+  fail(ErrorCode::transport, "{} stands still: it {}, and nothing has moved for {:.1f} s (--timeout {:g})",
+       options_.describe(transport_->rank()), waits_for(), seconds(idle_), seconds(options_.timeout));
 }
 
 std::vector<Transport::Pending> Watchdog::pending() const {
@@ -122,6 +143,7 @@ void Watchdog::tick() {
   }
   const Duration period = std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20),
                                                std::chrono::seconds(1));
+  if (peers_.empty()) judge_itself(period);
   loop_->after(period, [this, alive = alive_] {
     if (*alive) tick();
   });
@@ -139,18 +161,21 @@ void Watchdog::ask(int peer) {
   transport_->send(peer, question_tag, runtime::ConstBytes(&question, 1), [] {});
 }
 
+std::string Watchdog::wait_of(const Transport::Pending& pending, const std::string& peer) const {
+  const std::string under_way = options_.under_way ? options_.under_way() : std::string();
+  return fmt::format("{} {} {} {} for {:.1f} s, tag '{}'{}{}",
+                     pending.receives ? "has waited for" : "could not deliver", phrase(pending.tag),
+                     pending.receives ? "from" : "to", peer, seconds(loop_->now() - pending.since),
+                     runtime::to_string(pending.tag), under_way.empty() ? "" : ", in ", under_way);
+}
+
 void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   Peer& state = *peers_.at(peer);
   const Duration since_question = loop_->now() - state.asked_at;
   const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
                                               std::chrono::seconds(5));
-  const double waited = seconds(loop_->now() - oldest.since);
-  const std::string under_way = options_.under_way ? options_.under_way() : std::string();
   const std::string what =
-      fmt::format("{} {} {} {} for {:.1f} s, tag '{}'{}{}", options_.describe(transport_->rank()),
-                  oldest.receives ? "has waited for" : "could not deliver", phrase(oldest.tag),
-                  oldest.receives ? "from it" : "to it", waited, runtime::to_string(oldest.tag),
-                  under_way.empty() ? "" : ", in ", under_way);
+      fmt::format("{} {}", options_.describe(transport_->rank()), wait_of(oldest, "it"));
   if (state.answer_pending) {
     if (since_question < grace) return;
     fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what,

@@ -1,8 +1,9 @@
-// Nobody hangs for ever. Two watches, one for each way to hang:
+// Nobody hangs for ever. Three watches, one for each way to hang:
 //
 //   the peers: a message that is waited for longer than the timeout makes this rank ask its peer whether it
 //              lives. A peer that does not answer, or answers that it has nothing to do, is named in an Error.
 //              One that waits for somebody else is left to be judged by its own neighbours.
+//   itself:    a rank without peers that has neither work nor messages for longer than the timeout will never have.
 //   the loop:  a thread of its own sees the loop's heartbeat stop, reports, and ends the process.
 //
 // Loop thread only, but for the watching thread inside.
@@ -16,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,6 +44,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// What this rank does or waits for, after its name: "has waited for a piece in a collective from rank 1 for 2.0 s".
+  [[nodiscard]] std::string waits_for() const;
+
  private:
   enum class State : std::int32_t { idle, computing, waiting };
   struct Answer {
@@ -67,7 +72,12 @@ class Watchdog {
   void judge(int peer, const runtime::Transport::Pending& oldest);
   [[nodiscard]] std::vector<runtime::Transport::Pending> pending() const;
   [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
+  /// Of what is pending and has an end; none: nothing.
+  [[nodiscard]] std::optional<runtime::Transport::Pending> oldest_pending() const;
+  /// "has waited for a piece in a collective from PEER for 2.0 s, …".
+  [[nodiscard]] std::string wait_of(const runtime::Transport::Pending& pending, const std::string& peer) const;
   [[nodiscard]] Answer own_state() const;
+  void judge_itself(runtime::Duration period);
   void watch_loop();
 
   runtime::EventLoop* loop_;
@@ -77,6 +87,8 @@ class Watchdog {
   std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   runtime::Duration computed_at_{};  // the last tick that saw the device at work
+  runtime::Duration idle_{};         // time of ticks that saw nothing at work, nothing pending and no progress
+  std::uint64_t progress_ = 0;       // at the last tick
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -205,7 +205,8 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
                          : fmt::format("  {}\n", unknown);
   };
   result.text = result.fits ? "this job fits, as far as is known:\n" : "this job does not fit:\n";
-  line("the device of a rank", needs.device, room.device_bytes, "(--device-memory says what it has)");
+  line("the device of a rank", needs.device, room.device_bytes,
+       room.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
   line(room.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host, room.host_bytes,
        "");
   if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "");

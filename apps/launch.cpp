@@ -1,7 +1,9 @@
 #include "apps/launch.hpp"
 
 #include "apps/agreement.hpp"
+#include "apps/output_files.hpp"
 #include "apps/run.hpp"
+#include "runtime/log_file.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <algorithm>
@@ -42,6 +44,10 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   });
 }
 
+void say_error(const char* program, const std::string& what) {
+  runtime::say_on_stderr(fmt::format("{}: error: {}\n", program, what));
+}
+
 /// Prints what ended this rank's run and ends all others.
 [[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, const std::exception& error) {
   using namespace std::chrono_literals;
@@ -56,14 +62,14 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
     const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
-  fmt::print(stderr, "{}: error: {}{}\n", program,
-             about_peers ? "" : describe_rank(options, session.rank()) + ": ", error.what());
+  say_error(program, (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what());
   session.abort(EXIT_FAILURE);
 }
 
 }  // namespace
 
 int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
+  const runtime::StandardOutput output;
   std::optional<MpiSession> session;
   TrainOptions options;
   try {
@@ -78,15 +84,22 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     }
     // Reading weights may take one rank much longer than another.
     session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
+    together(*session, [&] {
+      if (session->rank() == 0) check_outputs(options);
+    });
     Job job;
     together(*session, [&] { job = build(options); });
-    return Run(*session, options, std::move(job)).execute() ? EXIT_SUCCESS : EXIT_FAILURE;
+    const bool fits = Run(*session, options, std::move(job)).execute();
+    std::fflush(stdout);
+    if (const std::string loss = output.loss(); !loss.empty())
+      runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
+    return fits ? EXIT_SUCCESS : EXIT_FAILURE;
   } catch (const FailedTogether& failure) {
-    if (failure.error) fmt::print(stderr, "{}: error: {}\n", program, failure.error->what());
+    if (failure.error) say_error(program, failure.error->what());
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
     if (session) end_all(program, *session, options, error);
-    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    say_error(program, error.what());
     return EXIT_FAILURE;
   }
 }

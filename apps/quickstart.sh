@@ -21,7 +21,7 @@ find . -path ./build -prune -o -path ./.git -prune -o -type f \
 train=(mpirun -n 4 --oversubscribe --bind-to none build/release/apps/ranvier-train
        --data "$out/corpus.txt" --layers 4 --hidden 256 --sequence-length 128
        --batch-size 32 --microbatch-size 4 --learning-rate 2e-3 --steps "$steps")
-"${train[@]}" --g-inter 2 --g-data 2 --validation-split 0.05 --save "$out" --metrics "$out/metrics.jsonl" \
+"${train[@]}" --g-inter 2 --g-data 2 --validation-split 0.05 --save "$out" --metrics "$out/metrics.jsonl" --overwrite \
   --trace "$out/trace.json"
 
 loss() { sed -n "$1"'s/.*"loss":\([0-9]*\.[0-9]\{1,3\}\).*/\1/p' "$out/metrics.jsonl"; }

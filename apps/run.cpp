@@ -4,11 +4,14 @@
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
 #include "apps/attention_choice.hpp"
+#include "apps/host_memory.hpp"
 #include "apps/job_memory.hpp"
+#include "apps/output_files.hpp"
 #include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
+#include "apps/stop_signals.hpp"
 #include "models/initialize.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/product_choice_file.hpp"
@@ -19,6 +22,8 @@
 #include "runtime/cuda_build.hpp"
 #include "runtime/cuda_memory.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/log_file.hpp"
+#include "runtime/memory_limit.hpp"
 
 #include <fmt/ranges.h>
 
@@ -33,7 +38,6 @@
 #include <thread>
 #include <utility>
 
-#include <unistd.h>
 
 namespace ranvier::apps {
 
@@ -115,12 +119,6 @@ int device_threads(const TrainOptions& options, const runtime::MpiSession& sessi
   return std::max(1, cores / session.local_ranks());
 }
 
-/// Ranks of one node share its memory as they share its cores.
-std::size_t share_of_memory(const runtime::MpiSession& session) {
-  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / static_cast<std::size_t>(session.local_ranks());
-}
-
 std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int threads,
                                              const runtime::MpiSession& session) {
   if constexpr (runtime::with_cuda) {
@@ -131,21 +129,8 @@ std::unique_ptr<runtime::Device> make_device(const TrainOptions& options, int th
       return runtime::make_cuda_device(gpu);
     }
   }
-  const runtime::CpuDeviceOptions cpu{.threads = threads,
-                                      .budget_bytes = options.device.memory_bytes.value_or(share_of_memory(session))};
+  const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.device.memory_bytes};
   return options.device.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
-}
-
-/// A path without an extension, or of a folder, means that folder's model.safetensors.
-std::filesystem::path weights_path(const std::string& given) {
-  const std::filesystem::path path(given);
-  return path.has_extension() && !std::filesystem::is_directory(path) ? path : path / "model.safetensors";
-}
-
-void make_folder_of(const std::filesystem::path& file, const char* flag) {
-  std::error_code failed;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
-  if (failed) fail(ErrorCode::io, "{} {}: its folder cannot be made: {}", flag, file.string(), failed.message());
 }
 
 runtime::Duration timeout_of(const TrainOptions& options) {
@@ -163,6 +148,16 @@ std::string products_line(const models::ChosenProducts& chosen, const std::strin
   if (!chosen.instead.empty())
     line += fmt::format(", and this is {} with {}", chosen.choices.of.gpu, chosen.choices.of.version);
   return line + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
+}
+
+std::vector<models::TensorToStore> saved_tensors(const Job& job) {
+  return models::tensors_of(job.architecture.units(), runtime::DType::f32);
+}
+
+SavedWeights::Beside saved_beside(const Job& job) {
+  SavedWeights::Beside beside;
+  if (!job.config.empty()) beside["config.json"] = job.config;
+  return beside;
 }
 
 /// Ranks that this one exchanges messages with, whoever begins.
@@ -224,11 +219,16 @@ bool Run::execute() {
     std::fflush(stdout);
   }
   if (options_.run.request == Request::dry_run) return say_verdict();
+  check_memory();
   together(session_, [&] { make_devices(); });
   choose_collectives();
   choose_kernels();
   load_kernels();
   together(session_, [&] { build(); });
+  together(session_, [&] {  // what keeps states in files has taken its space
+    if (speaks_ && !options_.run.save.empty())
+      check_space(options_.run.save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
+  });
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
@@ -312,24 +312,44 @@ void Run::plan_samples() {
 void Run::plan_stages() { stages_ = apps::plan_stages(job_.architecture, job_.sample, trainer_options_); }
 
 Room Run::room() const {
-  Room room{.device_bytes = options_.device.memory_bytes,
-            .host_bytes = std::nullopt,
-            .disk_bytes = std::nullopt,
-            .device_is_host = options_.device.device != DeviceChoice::cuda,
-            .may_change_prefetch = !options_.shard.prefetch};
+  // Ranks and machines may be given different amounts: the smallest decides.
+  const auto least = [this](std::optional<std::size_t> bytes) -> std::optional<std::size_t> {
+    constexpr long long unknown = std::numeric_limits<long long>::max();
+    const auto known = static_cast<long long>(std::min(bytes.value_or(unknown), std::size_t{unknown}));
+    const long long smallest = session_.smallest(known);
+    return smallest == unknown ? std::nullopt : std::optional(static_cast<std::size_t>(smallest));
+  };
   const bool imagined = options_.grid.ranks != session_.ranks();
-  if (!imagined && room.device_is_host && !room.device_bytes) room.device_bytes = share_of_memory(session_);
-  // Ranks may be given different budgets: the smallest decides.
-  constexpr long long unknown = std::numeric_limits<long long>::max();
-  const long long least = session_.smallest(room.device_bytes ? static_cast<long long>(*room.device_bytes) : unknown);
-  if (least != unknown) room.device_bytes = static_cast<std::size_t>(least);
-  return room;
+  std::optional<std::size_t> host, disk;
+  if (!imagined) {
+    host = runtime::memory_limit().bytes;
+    for (const auto& directory : nvme_directories(options_.tiers))
+      disk = disk.value_or(0) + runtime::free_bytes_beside(directory / "states");
+  }
+  return {.device_bytes = least(options_.device.memory_bytes),
+          .host_bytes = least(host),
+          .disk_bytes = least(disk),
+          .device_is_host = options_.device.device != DeviceChoice::cuda,
+          .may_change_prefetch = !options_.shard.prefetch};
 }
 
 bool Run::say_verdict() const {
   const Verdict verdict = apps::verdict(job_.architecture, job_.sample, trainer_options_, stages_, room());
   if (speaks_) fmt::print("\n{}", verdict.text);
   return session_.smallest(verdict.fits ? 1 : 0) == 1;
+}
+
+void Run::check_memory() {
+  const int stage = runtime::Grid(options_.grid.shape, options_.grid.ranks).position(session_.rank()).stage;
+  const runtime::MemoryPlan& plan = stages_[static_cast<std::size_t>(stage)].memory;
+  const std::vector<long long> all = session_.all(static_cast<long long>(host_bytes(options_, plan)));
+  std::size_t needed = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (session_.nodes()[rank] == session_.nodes()[static_cast<std::size_t>(session_.rank())])
+      needed += static_cast<std::size_t>(all[rank]);
+  }
+  together(session_,
+           [&] { check_host_memory(options_, plan, needed, session_.local_ranks(), runtime::memory_limit()); });
 }
 
 void Run::make_devices() {
@@ -481,13 +501,7 @@ void Run::adopt_attention(runtime::StreamView stream, std::vector<std::byte> cho
 
 void Run::build() {
   const RunOptions& run = options_.run;
-  if (speaks_) {
-    if (!run.save.empty()) {
-      make_folder_of(weights_path(run.save), "--save");
-      runtime::check_writable(weights_path(run.save), "--save");
-    }
-    if (!run.trace.empty()) runtime::check_writable(run.trace, "--trace");
-  }
+  if (speaks_) prepare_outputs(options_);
   actors::WeightSource weights = [seed = run.seed](const models::UnitSpec& unit, std::size_t begin,
                                                    std::span<float> out) {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
@@ -536,9 +550,8 @@ void Run::make_reporter() {
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
           .peak_flops = 0,
           .shows_loss_scale = trainer_options_.loss_scale.dynamic,
-          .bytes_per_token = job_.bytes_per_token,
-          .metrics_path = options_.run.metrics},
-      trainer_->plan().memory);
+          .bytes_per_token = job_.bytes_per_token},
+      trainer_->plan().memory, open_metrics(options_));
 }
 
 void Run::train() {
@@ -555,14 +568,22 @@ void Run::train() {
        .under_way = [this] { return under_way(); },
        .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
        .heartbeat = [this] { return loop_.heartbeat(); }});
-  loop_.on_signals([this](int) { trainer_->request_stop(); });
+  const StopSignals signals(loop_, transport_,
+                            {.request_stop = [this] { trainer_->request_stop(); },
+                             .expected = [this] { return expected_end(); },
+                             .waits_for = [&watchdog] { return watchdog.waits_for(); },
+                             .describe = [this](int rank) { return describe_rank(options_, rank); },
+                             .say = runtime::say_on_stderr,
+                             .end = [](int status) { std::_Exit(status); }});
   session_.barrier();
   trainer_->trace().restart();
   if (reporter_) reporter_->start();
+  step_clock_.start();
   started_ = std::chrono::steady_clock::now();
   trainer_->start({.step =
                        [this](const actors::StepResult& result) {
                          ++progress_;
+                         step_clock_.done(result.step);
                          report([this, result] { reporter_->step(result); });
                        },
                    .evaluation =
@@ -580,6 +601,14 @@ void Run::train() {
                    .done = [this] { save(); }});
   loop_.run();
   files_->synchronize();
+}
+
+std::string Run::expected_end() const {
+  const std::string& save = options_.run.save;
+  const std::string saves = save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
+  if (saving_) return fmt::format("the training is over, and the run {}", save.empty() ? "ends" : saves);
+  const StepClock::Expectation step = step_clock_.expectation();
+  return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
 }
 
 std::string Run::under_way() const {
@@ -607,32 +636,23 @@ void Run::write(std::function<void()> what, runtime::Handler done) {
 void Run::save() {
   trained_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
+  saving_ = true;
   if (options_.run.save.empty()) return collect();
-  if (speaks_) {
-    writer_.emplace(weights_path(options_.run.save),
-                    models::tensors_of(job_.architecture.units(), runtime::DType::f32));
-  }
   collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
-  collector_->run(
-      [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
-        write([this, &unit, begin, values] {
-          models::write_unit(*writer_, unit, begin, begin + values.size(), values.data());
-        }, std::move(stored));
-      },
-      [this] {
-        if (!writer_) return collect();
-        write([this] { commit_weights(); }, [this] { collect(); });
-      });
-}
-
-void Run::commit_weights() {
-  writer_->commit();
-  // Beside weights of another name it could be taken for that of other weights.
-  const auto path = weights_path(options_.run.save);
-  if (job_.config.empty() || path.filename() != "model.safetensors") return;
-  runtime::AtomicFile file(path.parent_path() / "config.json");
-  file.append(job_.config.data(), job_.config.size());
-  file.commit();
+  const auto collect_weights = [this] {
+    collector_->run(
+        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
+          write([this, &unit, begin, values] { weights_->put(unit, begin, values); }, std::move(stored));
+        },
+        [this] {
+          if (!weights_) return collect();
+          write([this] { weights_->commit(); }, [this] { collect(); });
+        });
+  };
+  if (!speaks_) return collect_weights();
+  write([this] {
+    weights_.emplace(options_.run.save, saved_tensors(job_), saved_beside(job_), timeout_of(options_));
+  }, collect_weights);
 }
 
 void Run::collect() {
@@ -651,17 +671,22 @@ void Run::collect() {
                  });
 }
 
-void Run::write_trace(const std::vector<std::string>& events) const {
-  runtime::AtomicFile file(options_.run.trace);
-  std::string text = "{\"traceEvents\":[\n";
-  for (const std::string& rank : events) {
-    if (rank.empty()) continue;
-    if (text.back() != '\n') text += ",\n";
-    text += rank;
+/// A picture of the run is not worth the run: the weights are saved, and the end says what is missing.
+void Run::write_trace(const std::vector<std::string>& events) {
+  try {
+    runtime::AtomicFile file(options_.run.trace);
+    std::string text = "{\"traceEvents\":[\n";
+    for (const std::string& rank : events) {
+      if (rank.empty()) continue;
+      if (text.back() != '\n') text += ",\n";
+      text += rank;
+    }
+    text += "\n]}\n";
+    file.append(text.data(), text.size());
+    file.commit();
+  } catch (const Error& error) {
+    lost_trace_ = error.what();
   }
-  text += "\n]}\n";
-  file.append(text.data(), text.size());
-  file.commit();
 }
 
 void Run::conclude() const {
@@ -688,7 +713,13 @@ void Run::conclude() const {
   }
   if (!run.save.empty()) fmt::print("weights: {}\n", weights_path(run.save).string());
   if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
-  if (!run.trace.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
+  if (!run.trace.empty() && lost_trace_.empty())
+    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", run.trace);
+  std::fflush(stdout);
+  if (const std::string lost = reporter_->lost_metrics(); !lost.empty())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
+  if (!lost_trace_.empty())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: --trace {} was not written: {}\n", run.trace, lost_trace_));
 }
 
 std::string describe_rank(const TrainOptions& options, int rank) {

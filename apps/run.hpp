@@ -8,12 +8,14 @@
 #include "apps/fit.hpp"
 #include "apps/launch.hpp"
 #include "apps/report.hpp"
+#include "apps/saved_weights.hpp"
+#include "apps/step_clock.hpp"
 #include "collectives/nccl_column.hpp"
-#include "models/weights/safetensors_writer.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
 #include "runtime/staged_transport.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -39,6 +41,8 @@ class Run {
   [[nodiscard]] Room room() const;
   /// Of a dry run, for all ranks: whether it fits.
   [[nodiscard]] bool say_verdict() const;
+  /// Whether each machine has what its ranks plan to take of its memory.
+  void check_memory();
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
@@ -60,11 +64,12 @@ class Run {
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
   void train();
+  /// On any thread: when the run will have ended if it is asked to now, and what it saves.
+  [[nodiscard]] std::string expected_end() const;
   void save();
-  void commit_weights();
   void collect();
   void conclude() const;
-  void write_trace(const std::vector<std::string>& events) const;
+  void write_trace(const std::vector<std::string>& events);
   /// Hands `what` to the files' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
   /// Which collectives wait for whom, in words; empty if none does.
@@ -92,11 +97,14 @@ class Run {
   std::size_t free_before_nccl_ = 0;               // of the GPU's memory
   std::optional<actors::Trainer> trainer_;
   std::optional<actors::Reporter> reporter_;
-  std::optional<models::SafetensorsWriter> writer_;
+  std::optional<SavedWeights> weights_;
   std::optional<actors::WeightCollector> collector_;
   std::unique_ptr<runtime::Stream> files_;  // ends before what it writes with
   int writes_ = 0;                          // under way
   std::uint64_t progress_ = 0;              // steps and writes
+  StepClock step_clock_;
+  std::atomic<bool> saving_ = false;
+  std::string lost_trace_;                  // why the trace was not written; empty: it was
   std::vector<RankTotals> totals_;
   std::chrono::steady_clock::time_point started_;
   double trained_seconds_ = 0;

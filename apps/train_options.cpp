@@ -329,8 +329,11 @@ OptionTable declare(Asked& asked) {
              text(run.init_from)});
   table.add({"save", "PATH", "where to write the weights at the end; into a folder, with the model's config.json",
              text(run.save)});
-  table.add({"metrics", "FILE", "where to write one JSON line per step", text(run.metrics)});
+  table.add({"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs",
+             text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
+  table.add({"overwrite", "", "begin --metrics anew, and let --save replace the weights of --init-from",
+             switch_on(run.overwrite)});
   table.add(
       {"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});

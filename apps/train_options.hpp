@@ -136,6 +136,7 @@ struct RunOptions {
   std::string save;
   std::string metrics;
   std::string trace;
+  bool overwrite = false;  ///< metrics begin anew, and weights may replace those of init_from
   std::string config;
   std::vector<std::string> notes;  ///< to say at the start: unused_flags()
 };

@@ -190,13 +190,13 @@ std::string MemoryPlan::table() const {
 namespace {
 
 /// What would make the largest part smaller.
-std::string remedy(const MemoryPlan& plan) {
+std::string remedy(const MemoryPlan& plan, DeviceKind device) {
   struct Part {
     MemoryKind kind;
     const char* name;
     const char* flags;
   };
-  constexpr Part parts[] = {
+  const Part parts[] = {
       {MemoryKind::parameters, "parameters",
        "--parameter-tier host, --shard zero3, a larger --g-inter or half --precision"},
       {MemoryKind::gradients, "gradients",
@@ -206,7 +206,8 @@ std::string remedy(const MemoryPlan& plan) {
        "a smaller --microbatch-size, --recompute auto, a smaller --pipeline-limit or half --precision"},
       {MemoryKind::messages, "buffers of messages", "a smaller --microbatch-size, --pipeline-limit or --prefetch"},
       {MemoryKind::workspace, "scratch of kernels",
-       "a smaller --microbatch-size, a larger --tile or, on a GPU, --attention ranvier"},
+       device == DeviceKind::cuda ? "a smaller --microbatch-size, a larger --tile or --attention ranvier"
+                                  : "a smaller --microbatch-size or a larger --tile"},
   };
   const auto bytes = [&](const Part& part) { return plan.bytes(MemorySpace::device, part.kind); };
   const Part& largest = *std::max_element(std::begin(parts), std::end(parts), [&](const Part& a, const Part& b) {
@@ -222,9 +223,10 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
   if (needed > free)
     fail(ErrorCode::memory,
-         "{}the plan needs {} of device memory and {} of the budget of {} is free: give more with --device-memory, or "
+         "the plan needs {} of device memory and {} of the budget of {} is free\n{}give more with --device-memory, or "
          "plan for less; {}",
-         plan.table(), format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), remedy(plan));
+         format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table(),
+         remedy(plan, device.kind()));
 
   std::array<std::byte*, spaces.size()> base{};
   for (std::size_t i = 0; i < allocated_spaces; ++i) {
@@ -234,7 +236,7 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
     try {
       buffers_.push_back(device.allocate(bytes, spaces[i]));
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::memory) fail(ErrorCode::memory, "{}{}", plan.table(), error.what());
+      if (error.code() == ErrorCode::memory) fail(ErrorCode::memory, "{}\n{}", error.what(), plan.table());
       throw;
     }
     base[i] = buffers_.back().data();

@@ -3,7 +3,6 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -22,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Timers and signals are looked after this often while sources are busy: asking the kernel each time round
-/// would cost more than asking MPI.
+/// Timers are looked after this often while sources are busy: asking the kernel each time round would cost more
+/// than asking MPI.
 constexpr Duration kernel_poll_interval = std::chrono::microseconds(20);
 
 /// A yield of this length gave a time slice to somebody who computes: no further one for a while.
@@ -62,8 +61,6 @@ struct AsioLoop::State {
   Duration next_sleep{};
   bool idle = false;
   Clock::time_point crowded_until{};
-  std::function<void(int)> signal_handler;
-  std::unique_ptr<boost::asio::signal_set> signals;
 
   /// Ends a rest, after `posted` or `stopped` was set under the lock.
   void wake() {
@@ -121,14 +118,14 @@ struct AsioLoop::State {
     next_sleep = std::min(2 * next_sleep, policy.sleep_longest);
   }
 
-  /// Until something was posted, or a timer or a signal came.
+  /// Until something was posted, or a timer came.
   void block() {
     blocked = true;
     if (!posted && !stopped) context.run_one_for(longest_block);
     blocked = false;
   }
 
-  /// Until something was posted, or for `time`. Timers and signals wait.
+  /// Until something was posted, or for `time`. Timers wait.
   void sleep(Duration time) {
     std::unique_lock lock(mutex);
     wake_up.wait_for(lock, time, [this] { return posted || stopped; });
@@ -187,22 +184,6 @@ void AsioLoop::stop(std::exception_ptr error) {
     state_->stopped = true;
   }
   state_->wake();
-}
-
-void AsioLoop::on_signals(std::function<void(int signal)> handler) {
-  State& state = *state_;
-  state.signal_handler = std::move(handler);
-  if (state.signals) return;
-  state.signals = std::make_unique<boost::asio::signal_set>(state.context, SIGINT, SIGTERM, SIGUSR1);
-  struct Wait {
-    State* state;
-    void operator()(const boost::system::error_code& code, int signal) const {
-      if (code) return;
-      state->signals->async_wait(*this);
-      state->signal_handler(signal);
-    }
-  };
-  state.signals->async_wait(Wait{&state});
 }
 
 std::uint64_t AsioLoop::heartbeat() const noexcept { return state_->rounds.load(std::memory_order_relaxed); }

@@ -34,9 +34,6 @@ class AsioLoop final : public EventLoop {
   /// May be called again afterwards.
   void run();
 
-  /// Calls `handler` on the loop for each SIGINT, SIGTERM and SIGUSR1 (which mpirun forwards) from now on.
-  void on_signals(std::function<void(int signal)> handler);
-
   /// Times the loop has gone round; counts on, several times a second, while no handler blocks. Any thread.
   [[nodiscard]] std::uint64_t heartbeat() const noexcept;
 

@@ -3,10 +3,18 @@
 #include "runtime/error.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ranvier::runtime {
 namespace {
@@ -30,16 +38,74 @@ fs::path target_of(const fs::path& path) {
   return error ? path : target;
 }
 
+constexpr std::string_view partial_end = ".partial";
+
+/// NAME.DIGITS.partial of `name`.
+bool is_partial_of(std::string_view file, std::string_view name) {
+  if (!file.starts_with(name) || !file.ends_with(partial_end)) return false;
+  file.remove_prefix(name.size());
+  if (file.size() <= partial_end.size() + 1 || file.front() != '.') return false;
+  const std::string_view digits = file.substr(1, file.size() - partial_end.size() - 1);
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_still(int file, const fs::path& name) {
+  struct stat mine {
+  }, there{};
+  return ::fstat(file, &mine) == 0 && ::lstat(name.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
+         mine.st_dev == there.st_dev;
+}
+
+/// Whoever writes a partial file holds its lock, so one that can be locked has nobody.
+void remove_leftovers(const fs::path& path) {
+  const std::string name = path.filename().string();
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder_of(path), ignored)) {
+    if (is_partial_of(entry.path().filename().string(), name)) found.push_back(entry.path());
+  }
+  for (const fs::path& leftover : found) {
+    const int file = ::open(leftover.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0) continue;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0 && is_still(file, leftover)) ::unlink(leftover.c_str());
+    ::close(file);
+  }
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path path) : path_(target_of(path)) {
+AtomicFile::AtomicFile(fs::path path, Retry retry) : path_(target_of(path)), retry_(std::move(retry)) {
   if (!is_device(path_)) {
     partial_ = path_;
-    partial_ += fmt::format(".{}.partial", ::getpid());
+    partial_ += fmt::format(".{}{}", ::getpid(), partial_end);
+    remove_leftovers(path_);
   }
+  while (file_ < 0) {
+    open();
+    const int error = errno;
+    if (file_ >= 0 || (retry_ && retry_(path_, error))) continue;
+    errno = error;
+    refuse("create", 0);
+  }
+}
+
+void AtomicFile::open() {
   const auto& name = partial_.empty() ? path_ : partial_;
-  file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) refuse("create", 0);
+  constexpr int attempts = 100;  // each lost to somebody who took the file for a leftover before it was locked
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    // Where nothing can be locked, nobody takes it for a leftover either.
+    if (file_ < 0 || partial_.empty() || ::flock(file_, LOCK_EX | LOCK_NB) != 0 || is_still(file_, name)) return;
+    ::close(std::exchange(file_, -1));
+    errno = EBUSY;
+  }
+}
+
+bool AtomicFile::may_retry() const {
+  const int error = errno;
+  const bool again = retry_ && (error == ENOSPC || error == EDQUOT) && retry_(path_, error);
+  errno = error;
+  return again;
 }
 
 AtomicFile::~AtomicFile() {
@@ -52,7 +118,7 @@ void AtomicFile::append(const void* data, std::size_t bytes) {
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
     const ssize_t count = ::write(file_, from, bytes);
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || may_retry())) continue;
     if (count <= 0) refuse("write", appended_);
     from += count;
     bytes -= static_cast<std::size_t>(count);
@@ -65,7 +131,7 @@ void AtomicFile::write_at(std::size_t offset, const void* data, std::size_t byte
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
     const ssize_t count = ::pwrite(file_, from, bytes, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || may_retry())) continue;
     if (count <= 0) refuse("write", offset);
     from += count;
     offset += static_cast<std::size_t>(count);
@@ -76,7 +142,7 @@ void AtomicFile::write_at(std::size_t offset, const void* data, std::size_t byte
 void AtomicFile::commit() {
   if (!partial_.empty()) {
     if (::fsync(file_) != 0) refuse("write", appended_);
-    if (::rename(partial_.c_str(), path_.c_str()) != 0) refuse("replace", appended_);
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) keep(errno);
   }
   ::close(file_);
   file_ = -1;
@@ -88,9 +154,25 @@ void AtomicFile::commit() {
   ::close(folder);
 }
 
+/// Under a name that no later writer takes for a leftover.
+void AtomicFile::keep(int error) {
+  fs::path kept = path_;
+  kept += fmt::format(".{}.whole", ::getpid());
+  if (::rename(partial_.c_str(), kept.c_str()) != 0) kept = partial_;
+  ::close(std::exchange(file_, -1));
+  fail(ErrorCode::io, "{}: cannot replace it: {}; the new file is whole and lies in {}: move it to where it belongs",
+       path_.string(), std::strerror(error), kept.string());
+}
+
 void AtomicFile::refuse(const char* what, std::size_t offset) const {
   fail(ErrorCode::io, "{}: cannot {} it, at offset {}: {}; check the folder's space and permissions",
        path_.string(), what, offset, std::strerror(errno));
+}
+
+std::size_t free_bytes_beside(const fs::path& path) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder_of(target_of(path)), unknown);
+  return unknown ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(space.available);
 }
 
 void check_writable(const fs::path& path, const char* flag) {

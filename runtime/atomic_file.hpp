@@ -1,17 +1,25 @@
 // A file that appears under its name only when it is complete and on disk: until commit(), and after any error
 // or crash, what was there before stays, so nobody ever takes half a file for a whole one. A path that is a
 // device or a pipe is written directly. One thread at a time.
+//
+// Until then it is NAME.PID.partial, locked. What a process leaves that was killed is removed by the next one that
+// writes the same file, wherever either of them ran.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 
 namespace ranvier::runtime {
 
 class AtomicFile {
  public:
-  /// Throws ErrorCode::io if the file cannot be made.
-  explicit AtomicFile(std::filesystem::path path);
+  /// Asked when the system refuses to make the file, or to let it grow on a full disk: whether to try again, after
+  /// whatever wait. `error` is errno.
+  using Retry = std::function<bool(const std::filesystem::path& path, int error)>;
+
+  /// Throws ErrorCode::io if the file cannot be made. Without `retry` every refusal is final.
+  explicit AtomicFile(std::filesystem::path path, Retry retry = nullptr);
   /// Removes what was not committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -24,19 +32,28 @@ class AtomicFile {
   /// pipe.
   void write_at(std::size_t offset, const void* data, std::size_t bytes);
 
-  /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses.
+  /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses: a whole file
+  /// that cannot have its name is kept beside it, and the message says where.
   void commit();
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
   [[noreturn]] void refuse(const char* what, std::size_t offset) const;
+  void open();
+  /// Whether what errno says is worth another try.
+  [[nodiscard]] bool may_retry() const;
+  [[noreturn]] void keep(int error);
 
   std::filesystem::path path_;
   std::filesystem::path partial_;  // empty: written directly
-  std::size_t appended_ = 0;       // bytes
+  Retry retry_;
+  std::size_t appended_ = 0;  // bytes
   int file_ = -1;
 };
+
+/// Bytes that may still be written in the folder of `path`, as its file system says; the largest number if it does not.
+[[nodiscard]] std::size_t free_bytes_beside(const std::filesystem::path& path);
 
 /// Throws ErrorCode::io unless a file can be made, or replaced, at `path`; the message names `flag`. What is
 /// there stays as it is.

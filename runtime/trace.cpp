@@ -10,7 +10,7 @@
 namespace ranvier::runtime {
 namespace {
 
-constexpr std::size_t lanes = 4;
+constexpr std::size_t lanes = 5;
 constexpr int rows_per_lane = 100;
 
 const char* to_string(Trace::Lane lane) noexcept {
@@ -23,6 +23,8 @@ const char* to_string(Trace::Lane lane) noexcept {
       return "loop";
     case Trace::Lane::files:
       return "files";
+    case Trace::Lane::steps:
+      return "steps";
   }
   return "?";
 }
@@ -31,8 +33,12 @@ std::string name_of(SpanKind kind, int index) {
   return index < 0 ? std::string(to_string(kind)) : fmt::format("{} {}", to_string(kind), index);
 }
 
-std::string name_of(const Trace::Span& span) { return name_of(span.kind, span.index); }
-
+/// "forward 3", of a validation "validation forward 3".
+std::string name_of(const Trace::Span& span) {
+  const std::string name = name_of(span.kind, span.index);
+  if (span.activity == SpanKind::step || span.lane == Trace::Lane::steps) return name;
+  return fmt::format("{} {}", to_string(span.activity), name);
+}
 
 }  // namespace
 
@@ -56,6 +62,12 @@ const char* to_string(SpanKind kind) noexcept {
       return "wait";
     case SpanKind::load:
       return "load";
+    case SpanKind::step:
+      return "step";
+    case SpanKind::validation:
+      return "validation";
+    case SpanKind::sampling:
+      return "sampling";
     case SpanKind::other:
       return "other";
   }
@@ -78,8 +90,8 @@ void Trace::record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::tim
   const auto since_start = [this](Clock::time_point time) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
   };
-  const Span span{kind, lane, index, since_start(begin), since_start(end)};
   const std::lock_guard lock(mutex_);
+  const Span span{kind, lane, index, since_start(begin), since_start(end), step_, activity_};
   auto& covered = covered_until_ns_[static_cast<std::size_t>(kind)];
   const std::int64_t begin_ns = std::max(span.begin_ns, covered);
   if (span.end_ns > begin_ns) {
@@ -92,6 +104,12 @@ void Trace::record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::tim
     ring_[next_] = span;
     next_ = (next_ + 1) % capacity_;
   }
+}
+
+void Trace::set_activity(SpanKind activity, std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  activity_ = activity;
+  step_ = static_cast<std::int32_t>(step);
 }
 
 void Trace::begin(StreamView stream, SpanKind kind, int index) {
@@ -147,10 +165,10 @@ std::string Trace::tail(std::size_t count) const {
   const auto all = spans();
   std::string text;
   for (std::size_t i = all.size() - std::min(count, all.size()); i < all.size(); ++i)
-    fmt::format_to(std::back_inserter(text), "{:12.6f} s  {:10.3f} ms  {:<11}  {}\n",
+    fmt::format_to(std::back_inserter(text), "{:12.6f} s  {:10.3f} ms  step {}  {:<11}  {}\n",
                    static_cast<double>(all[i].begin_ns) * 1e-9,
-                   static_cast<double>(all[i].end_ns - all[i].begin_ns) * 1e-6, to_string(all[i].lane),
-                   name_of(all[i]));
+                   static_cast<double>(all[i].end_ns - all[i].begin_ns) * 1e-6, all[i].step,
+                   to_string(all[i].lane), name_of(all[i]));
   return text;
 }
 
@@ -182,10 +200,11 @@ std::string Trace::chrome_events() const {
     }
     fmt::format_to(append,
                    ",\n"
-                   R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+                   R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+                   R"("args":{{"step":{}}}}})",
                    name_of(span), to_string(span.kind), rank_, thread,
                    static_cast<double>(span.begin_ns) * 1e-3,
-                   static_cast<double>(span.end_ns - span.begin_ns) * 1e-3);
+                   static_cast<double>(span.end_ns - span.begin_ns) * 1e-3, span.step);
   }
   return events;
 }

@@ -19,26 +19,46 @@
 
 namespace ranvier::runtime {
 
-enum class SpanKind : std::uint8_t { forward, backward, optimizer, gather, reduce, send, receive, wait, load, other };
-inline constexpr int span_kinds = 10;
+enum class SpanKind : std::uint8_t {
+  forward,
+  backward,
+  optimizer,
+  gather,
+  reduce,
+  send,
+  receive,
+  wait,
+  load,
+  step,        ///< all of one, until all ranks have agreed on it
+  validation,  ///< all of one
+  sampling,    ///< all of a sample of text
+  other
+};
+inline constexpr int span_kinds = 13;
 [[nodiscard]] const char* to_string(SpanKind kind) noexcept;
 
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
   /// Where a span is drawn: one row per lane.
-  enum class Lane : std::uint8_t { compute, communicate, loop, files };
+  enum class Lane : std::uint8_t { compute, communicate, loop, files, steps };
 
   struct Span {
     SpanKind kind = SpanKind::other;
     Lane lane = Lane::loop;
-    std::int32_t index = -1;  ///< microbatch or unit; -1: none
+    std::int32_t index = -1;  ///< microbatch or unit, step on the lane of steps; -1: none
     std::int64_t begin_ns = 0;
     std::int64_t end_ns = 0;
+    // What was under way when it was recorded:
+    std::int32_t step = 0;               ///< 0: none
+    SpanKind activity = SpanKind::step;  ///< or validation or sampling, which follow a step
   };
 
   /// Keeps the last `capacity` spans; times count from the construction.
   explicit Trace(int rank, std::size_t capacity = 1 << 16);
+
+  /// Spans that are recorded from here on belong to that step, or to the validation or sampling that follows it.
+  void set_activity(SpanKind activity, std::int64_t step);
 
   void add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index = -1);
 
@@ -76,6 +96,8 @@ class Trace {
   int rank_;
   Clock::time_point start_;
   mutable std::mutex mutex_;
+  std::int32_t step_ = 0;
+  SpanKind activity_ = SpanKind::step;
   std::vector<Span> ring_;
   std::size_t capacity_;
   std::size_t next_ = 0;  // where the oldest span is once the ring is full

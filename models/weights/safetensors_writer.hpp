@@ -29,7 +29,8 @@ struct TensorToStore {
 class SafetensorsWriter {
  public:
   /// Throws ErrorCode::io if the file cannot be made.
-  SafetensorsWriter(std::filesystem::path path, std::vector<TensorToStore> tensors);
+  SafetensorsWriter(std::filesystem::path path, std::vector<TensorToStore> tensors,
+                    runtime::AtomicFile::Retry retry = nullptr);
 
   /// The next `count` values, rounded to the dtype of their tensor. Throws ErrorCode::io if the file cannot
   /// grow, ErrorCode::internal for more values than the tensors have.

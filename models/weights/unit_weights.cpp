@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string_view>
 
@@ -24,6 +25,17 @@ const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& par
     fail(ErrorCode::data, "{}: tensor '{}' has dtype {}: weights are read from F32, BF16 or F16",
          file.path().string(), tensor->name, tensor->dtype_name);
   return *tensor;
+}
+
+/// Weights that are no numbers would show in the first loss, and be blamed on the learning rate.
+void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size_t first,
+                  std::span<const float> values) {
+  const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  if (bad == values.end()) return;
+  fail(ErrorCode::data,
+       "{}: tensor '{}' has {} at element {}: the file is damaged, or of a training that diverged; start from other "
+       "weights",
+       file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 
 /// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements
@@ -53,7 +65,10 @@ void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin,
   std::fill(to, to + (end - begin), 0.0f);
   for_each_part(unit, begin, end,
                 [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
-                  file.read(tensor_for(file, parameter), first, first + count, to + (at - begin));
+                  const StoredTensor& tensor = tensor_for(file, parameter);
+                  float* const values = to + (at - begin);
+                  file.read(tensor, first, first + count, values);
+                  check_finite(file, tensor, first, {values, count});
                 });
 }
 

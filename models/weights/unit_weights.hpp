@@ -20,7 +20,8 @@ namespace ranvier::models {
 /// (attention masks, an untied copy of the head).
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 
-/// Writes elements [begin, end) of the flattened unit. Throws like check_weights().
+/// Writes elements [begin, end) of the flattened unit. Throws like check_weights(), and ErrorCode::data, naming the
+/// tensor, for a value that is infinite or none.
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to);
 
 /// What a file with these units has, each tensor where the first of its parameters comes.

@@ -76,6 +76,32 @@ TEST_CASE("a rank whose streams are slower than the timeout is at work, whatever
   }
 }
 
+TEST_CASE("a rank without peers that stands still ends, and one that is slow does not") {
+  runtime::Simulation simulation(1, {.seed = 1});
+  const runtime::Trace trace(0);
+  auto& loop = simulation.loop(0);
+  std::uint64_t progress = 0;
+  bool computing = true;
+  const actors::Watchdog watchdog(loop, simulation.transport(0), trace,
+                                  {.timeout = timeout,
+                                   .peers = {},
+                                   .computing = [&] { return computing; },
+                                   .progress = [&] { return progress; },
+                                   .describe = [](int rank) { return fmt::format("rank {}", rank); },
+                                   .heartbeat = nullptr});
+  loop.after(10 * timeout, [&] { computing = false; });
+  for (int i = 1; i <= 20; ++i) loop.after(10 * timeout + i * timeout / 2, [&] { ++progress; });
+  std::string message;
+  try {
+    simulation.run();
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  CHECK(progress == 20);
+  CHECK(loop.now() < 23 * timeout);
+  CHECK(message.starts_with("rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
+}
+
 TEST_CASE("a row that stops taking part is named, with what waits for it") {
   for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"}) {
     CAPTURE(sharding);

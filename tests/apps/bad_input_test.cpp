@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -256,6 +257,17 @@ TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
   check_weights_refused(weights_file(damaged, data_bytes()), {});
 }
 
+TEST_CASE_FIXTURE(WeightsFixture, "weights that are no numbers are refused by tensor, not blamed on the training") {
+  std::string damaged = valid;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string first = "\"ln_f.bias\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[";
+  const auto at = header().find(first);
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = std::stoul(header().substr(at + first.size()));
+  std::memcpy(damaged.data() + sizeof(std::uint64_t) + header().size() + begin + 4, &nan, sizeof nan);
+  check_weights_refused(damaged, {"tensor 'ln_f.bias' has nan at element 1", "damaged"});
+}
+
 TEST_CASE_FIXTURE(WeightsFixture, "weights of another shape or type are refused") {
   const std::string path = file("valid.safetensors");
   check_refused(2, {"--init-from", path, "--hidden", "64"}, {path, "[256, 32]", "[256, 64]"});
@@ -274,6 +286,20 @@ TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before trai
   for (const std::string flag : {"--save", "--metrics", "--trace"}) {
     check_refused(2, {flag, text + "/inside.a.file"}, {flag, text + "/inside.a.file"});
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is written") {
+  const std::string log = file("log"), before = read_file(text);
+  check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"}, {"--metrics " + log, "--trace"});
+  CHECK_FALSE(std::filesystem::exists(log));
+  check_refused(2, {"--metrics", text}, {"--metrics " + text, "--data " + text});
+  CHECK(read_file(text) == before);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a model that the machine has no memory for is refused with the reason first") {
+  const Outcome outcome = run(2, small_run(text, {"--hidden", "65536", "--layers", "96"}), limit);
+  ::check_refused(outcome, {"2 ranks of this machine would take", "may be taken: the "});
+  CHECK(outcome.output.find("what helps: --optimizer-tier nvme") > outcome.output.find("may be taken"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and what would help") {

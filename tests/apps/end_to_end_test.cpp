@@ -26,6 +26,7 @@ struct Fixture : SmallText {
     const std::string weights = file("weights.safetensors");
     Flags flags{"--metrics", metrics, "--save", weights};
     flags.insert(flags.end(), more.begin(), more.end());
+    std::filesystem::remove(metrics);
     const Outcome outcome = run(ranks, small_run(text, flags), 60s);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
@@ -275,6 +276,7 @@ TEST_CASE_FIXTURE(Fixture, "an overflow on one rank skips the step on all and ha
   const std::string metrics = file("metrics.jsonl");
   const Flags flags{"--precision", "fp16", "--g-inter", "2", "--metrics", metrics, "--loss-scale", "1024"};
   for (int rank = 0; rank < 4; ++rank) {
+    std::filesystem::remove(metrics);
     const Outcome outcome =
         run(4, small_run(text, flags), 30s, {{"RANVIER_FAULT", std::to_string(rank) + ":2:fp16-overflow"}});
     INFO(outcome.output);
@@ -335,6 +337,7 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   const std::string questions = folder.write("questions.bin", choice_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0},
                                                                            {{32}, {{97}, {255}, {0, 1}}, 1}})).string();
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
+  std::filesystem::remove(metrics);
   const Outcome outcome =
       run(2, small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
                               "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
@@ -373,12 +376,14 @@ TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by 
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--trace", trace}), 20s);
+  const Outcome outcome =
+      run(4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}), 20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   const std::string events = read_file(trace);
   CHECK(events.find("traceEvents") != std::string::npos);
-  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer"}) {
+  for (const auto* span : {"forward", "backward", "send", "receive", "wait", "reduce", "optimizer", "\"step 4\"",
+                           "\"validation 2\"", "validation forward", "\"sampling 4\"", "sampling forward"}) {
     INFO(span);
     CHECK(events.find(span) != std::string::npos);
   }

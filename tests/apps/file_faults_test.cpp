@@ -217,6 +217,53 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its loss is counted and the weights are saved") {
+  const Outcome outcome = run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(fs::exists(weights));
+  for (const auto* words : {"--metrics /dev/full: No space left on device: lines are lost from here on",
+                            "4 lines of --metrics /dev/full were not written", "--trace /dev/full was not written"}) {
+    INFO(words);
+    CHECK(outcome.output.find(words) != std::string::npos);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
+  const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
+  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return say_skipped();
+  for (const bool room : {true, false}) {
+    CAPTURE(room);
+    fs::remove(metrics);
+    Job job(2, small_run(text, {"--steps", "1000000", "--hidden", "64", "--metrics", metrics, "--save", saved,
+                                "--timeout", room ? "60" : "3"}));
+    REQUIRE(job.wait_for_lines(metrics, 2, 60s));
+    std::ofstream(filler) << std::string(4 << 20, 'x');
+    job.signal_rank(1, SIGTERM);
+    if (room) {
+      // Nothing of the weights fits but what the pages already there have room for.
+      for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
+      fs::remove(filler);
+    }
+    const Outcome outcome = job.wait(90s);
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK((outcome.status == 0) == room);
+    CHECK(outcome.output.find("No space left on device: the weights take ") != std::string::npos);
+    CHECK(fs::exists(saved + "/model.safetensors") == room);
+    CHECK((outcome.output.find("the weights of this training, ") != std::string::npos) == !room);
+    fs::remove_all(saved);
+    fs::remove(filler);
+  }
+  // What cannot fit is known before the first step.
+  const Outcome outcome = run(1, small_run(text, {"--hidden", "256", "--save", saved}), 60s);
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK(outcome.output.find("step 1/") == std::string::npos);
+  CHECK(outcome.output.find("make room for") != std::string::npos);
+  ::umount2(disk.c_str(), MNT_DETACH);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a disk that breaks in the middle of a run ends the job with file, offset and cause") {
   const SmallDisk disk(folder.path(), 24u << 20);
   if (!disk.mounted()) return say_skipped();

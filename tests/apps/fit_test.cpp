@@ -57,7 +57,7 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
 TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
   const Verdict verdict = Job({1, 2}).in({});
   CHECK(verdict.fits);
-  CHECK(says(verdict, "--device-memory says"));
+  CHECK(says(verdict, "--device-memory says"));  // a GPU's
 }
 
 TEST_CASE("flags that make a job fit were planned with: given, they do") {

@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -13,6 +15,13 @@ namespace {
 
 bool mentions(const Outcome& outcome, const std::string& words) {
   return outcome.output.find(words) != std::string::npos;
+}
+
+std::ptrdiff_t acknowledgements(const Outcome& outcome) {
+  const auto lines = lines_of(outcome.output);
+  return std::count_if(lines.begin(), lines.end(), [](const auto& line) {
+    return line.starts_with("ranvier: SIG") && line.find(": the run ends after step ") != std::string::npos;
+  });
 }
 
 struct Fixture : SmallText {
@@ -40,6 +49,8 @@ struct Fixture : SmallText {
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(mentions(outcome, "stopped after"));
+    CHECK(acknowledgements(outcome) == 1);
+    CHECK(mentions(outcome, "saves to " + weights));
     const Outcome next = run(1, small_run(text, {"--init-from", weights, "--hidden", "128"}), 60s);
     INFO(next.output);
     CHECK(next.status == 0);
@@ -61,8 +72,36 @@ TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current ste
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "a run that stands still is ended by a second signal, or by its timeout, with what it waited for") {
+  const Environment hangs{{"RANVIER_FAULT", "0:3:hang"}};
+  const auto flags = [&](const char* timeout) {
+    return small_run(text, {"--steps", "1000000", "--metrics", metrics, "--timeout", timeout});
+  };
+  {
+    Job job(1, flags("1000"), hangs);
+    REQUIRE(job.wait_for_lines(metrics, 2, 60s));
+    job.signal_rank(0, SIGTERM);
+    std::this_thread::sleep_for(2s);  // less than a second apart they are one request
+    job.signal_rank(0, SIGTERM);
+    const Outcome outcome = job.wait(60s);
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status != 0);
+    CHECK(acknowledgements(outcome) == 1);
+    CHECK(mentions(outcome, "ended by a second SIGTERM"));
+    CHECK(mentions(outcome, "has nothing to do and waits for nobody"));
+  }
+  std::filesystem::remove(metrics);
+  const Outcome outcome = run(1, flags("1"), 60s, hangs);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status != 0);
+  CHECK(mentions(outcome, "rank 0 (stage 0, row 0) stands still"));
+}
+
 TEST_CASE_FIXTURE(Fixture, "an exception on one rank in the middle of training ends all within five seconds") {
   for (int rank = 0; rank < 4; ++rank) {
+    std::filesystem::remove(metrics);
     const Outcome outcome = run(4, long_run(), 20s, {{"RANVIER_FAULT", std::to_string(rank) + ":3:throw"}});
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);

@@ -115,6 +115,10 @@ bool Job::wait_for_lines(const std::string& path, int count, std::chrono::durati
   return wait_until([&] { return static_cast<int>(lines_of(read_file(path)).size()) >= count; }, limit);
 }
 
+bool Job::has_said(const std::string& words) const {
+  return read_file(output_path()).find(words) != std::string::npos;
+}
+
 void Job::signal_launcher(int signal) const { kill(launcher_, signal); }
 
 void Job::signal_rank(int rank, int signal) const {

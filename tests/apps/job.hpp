@@ -41,6 +41,9 @@ class Job {
   /// False if the file has fewer than `count` lines after `limit`.
   bool wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const;
 
+  /// Whether the words are in what it has written so far.
+  [[nodiscard]] bool has_said(const std::string& words) const;
+
   void signal_launcher(int signal) const;
   void signal_rank(int rank, int signal) const;
 

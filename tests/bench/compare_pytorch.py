@@ -74,7 +74,7 @@ def run_ranvier(trainer, case, threads, seconds, folder):
         command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, "--data", tokens, "--layers", layers,
                    "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
                    "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--threads", threads, "--steps", steps, "--metrics", metrics]
+                   "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite"]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
         return [json.loads(line)["tokens_per_second"] for line in metrics.read_text().splitlines()]

@@ -58,7 +58,8 @@ def run_ranvier(case, options, folder):
         command = ["mpirun", "-n", "1", "--bind-to", "none", options.trainer, "--data", tokens, "--layers", layers,
                    "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
                    "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--device", options.device, "--steps", steps, "--metrics", metrics, *options.flags]
+                   "--device", options.device, "--steps", steps, "--metrics", metrics, "--overwrite",
+                   *options.flags]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         done = subprocess.run(list(map(str, command)), env=variables, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:

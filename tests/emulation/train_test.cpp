@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
@@ -27,6 +28,7 @@ struct Fixture : SmallText {
     // Room for the model, and too little for the large product that the rate of the GPU is measured by.
     Flags flags{"--metrics", metrics, "--device-memory", "44MiB", "--products", "first"};
     flags.insert(flags.end(), more.begin(), more.end());
+    std::filesystem::remove(metrics);
     return run(ranks, small_run(text, flags), 120s, environment);
   }
 

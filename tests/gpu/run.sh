@@ -104,7 +104,7 @@ run_train() {
   cat README.md */*.cpp > "$results/text"
   for device in cpu cuda; do
     "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 --sequence-length 128 \
-      --batch-size 8 --steps 50 --precision fp32 --device "$device" --metrics "$results/$device" \
+      --batch-size 8 --steps 50 --precision fp32 --device "$device" --metrics "$results/$device" --overwrite \
       --save "$results/weights" | tail -3
   done
   close_losses "$results/cpu" "$results/cuda" 50 "losses of 50 steps"
@@ -120,7 +120,7 @@ run_train() {
       set -- $way
       mpirun -n 2 --bind-to none "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 \
         --sequence-length 128 --batch-size 8 --steps 20 --precision fp32 --device cuda --collectives "$1" \
-        --all-reduce "$2" --metrics "$results/$1.$2" | grep -E '^(collectives|loss|NCCL)'
+        --all-reduce "$2" --metrics "$results/$1.$2" --overwrite | grep -E '^(collectives|loss|NCCL)'
     done
     cmp <(losses "$results/plans.ring") <(losses "$results/nccl.ring") && echo "plans give the same losses by NCCL"
     close_losses "$results/plans.ring" "$results/nccl.auto" 20 "those of NCCL itself"

@@ -93,6 +93,7 @@ def run_trainer(case, trainer, folder, **other_flags):
         "save": folder / "ranvier.safetensors", "metrics": folder / "ranvier.jsonl",
     } | {name.replace("_", "-"): value for name, value in other_flags.items()}
     command = ["mpirun", "-n", str(case.g_inter * case.g_data), "--oversubscribe", "--bind-to", "none", trainer]
+    (folder / "ranvier.jsonl").unlink(missing_ok=True)  # a run goes on after the steps of the one before it
     for flag, value in flags.items():
         command += [f"--{flag}", str(value)]
     print(" ".join(command), flush=True)

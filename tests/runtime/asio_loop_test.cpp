@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <csignal>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -179,19 +178,6 @@ TEST_CASE("the heartbeat goes on while nothing happens") {
   });
   loop.run();
   CHECK(loop.heartbeat() > before + 1);
-}
-
-TEST_CASE("each signal reaches its handler on the loop") {
-  AsioLoop loop;
-  std::vector<int> seen;
-  loop.on_signals([&](int signal) {
-    seen.push_back(signal);
-    if (seen.size() == 2) return loop.stop();
-    std::raise(SIGINT);
-  });
-  loop.post([] { std::raise(SIGTERM); });
-  loop.run();
-  CHECK(seen == std::vector{SIGTERM, SIGINT});
 }
 
 TEST_CASE("a loop with timers and handlers left can be destroyed") {

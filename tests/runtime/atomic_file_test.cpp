@@ -6,7 +6,11 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
+#include <string>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
@@ -67,6 +71,57 @@ TEST_CASE("a full disk is reported with file and offset") {
   const auto error = error_of([&] { file.append("x", 1); });
   CHECK(error.code() == ErrorCode::io);
   CHECK(says(error, "/dev/full: cannot write it, at offset 0: No space left"));
+}
+
+TEST_CASE("what a killed writer leaves is removed by the next one, and what lives or is another's is left alone") {
+  const TemporaryFolder folder;
+  folder.write("f.123.partial", "of a dead process");
+  folder.write("g.123.partial", "of another file");
+  folder.write("f.old.partial", "somebody's own");
+  folder.write("f.7.whole", "kept");
+  AtomicFile living(folder.path() / "f");
+  living.append("living", 6);
+  const std::string own = fmt::format("f.{}.partial", ::getpid());
+  std::filesystem::rename(folder.path() / own, folder.path() / "f.77.partial");  // as of another process
+  AtomicFile next(folder.path() / "f");
+  next.commit();
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "f.123.partial"));
+  for (const auto* kept : {"g.123.partial", "f.old.partial", "f.7.whole"}) {
+    CAPTURE(kept);
+    CHECK(std::filesystem::exists(folder.path() / kept));
+  }
+  CHECK(folder.read("f.77.partial") == "living");
+}
+
+TEST_CASE("a whole file that cannot have its name is kept, and the message says where") {
+  const TemporaryFolder folder;
+  AtomicFile file(folder.path() / "f");
+  file.append("whole", 5);
+  std::filesystem::create_directories(folder.path() / "f" / "in the way");
+  const auto error = error_of([&] { file.commit(); });
+  const std::string kept = fmt::format("f.{}.whole", ::getpid());
+  CHECK(says(error, "the new file is whole and lies in " + (folder.path() / kept).string()));
+  CHECK(folder.read(kept) == "whole");
+  { const AtomicFile other(folder.path() / "f"); }
+  CHECK(folder.read(kept) == "whole");
+}
+
+TEST_CASE("a file that cannot be made, or grow, is tried again for as long as somebody wishes") {
+  const TemporaryFolder folder;
+  int asked = 0;
+  AtomicFile file(folder.path() / "not yet" / "f", [&](const std::filesystem::path&, int error) {
+    CHECK(error == ENOENT);
+    if (++asked == 2) std::filesystem::create_directory(folder.path() / "not yet");
+    return true;
+  });
+  file.commit();
+  CHECK(asked == 2);
+  CHECK(std::filesystem::exists(folder.path() / "not yet" / "f"));
+
+  asked = 0;
+  AtomicFile full("/dev/full", [&](const std::filesystem::path&, int) { return ++asked < 3; });
+  CHECK(error_of([&] { full.append("x", 1); }).code() == ErrorCode::io);
+  CHECK(asked == 3);
 }
 
 TEST_CASE("whether a path can be written is known beforehand, and nothing is changed by asking") {

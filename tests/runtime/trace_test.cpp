@@ -139,6 +139,30 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
   CHECK(events.back() == '}');
 }
 
+TEST_CASE("spans tell training, validation and sampling apart, and the steps that they belong to") {
+  Trace trace(0);
+  const Times times;
+  const auto pass = [&](SpanKind activity, std::int64_t step, std::chrono::microseconds begin) {
+    trace.set_activity(activity, step);
+    trace.add(SpanKind::forward, Lane::compute, times.at(begin), times.at(begin + 5us), 0);
+    trace.add(activity, Lane::steps, times.at(begin), times.at(begin + 6us), static_cast<int>(step));
+  };
+  pass(SpanKind::step, 12, 0us);
+  pass(SpanKind::validation, 12, 10us);
+  pass(SpanKind::sampling, 12, 20us);
+  pass(SpanKind::step, 13, 30us);
+  const std::string events = trace.chrome_events();
+  for (const auto* name : {"validation forward 0", "sampling forward 0", "step 12", "validation 12", "sampling 12", "step 13"}) {
+    CAPTURE(name);
+    CHECK(count(events, std::string(R"("name":")") + name + '"') == 1);
+  }
+  CHECK(count(events, R"("name":"forward 0")") == 2);
+  CHECK(count(events, R"("args":{"step":12})") == 6);
+  CHECK(count(events, R"("args":{"step":13})") == 2);
+  CHECK(trace.tail(8).find("step 12  compute      validation forward 0") != std::string::npos);
+  CHECK(trace.seconds(SpanKind::forward) == doctest::Approx(20e-6));
+}
+
 TEST_CASE("spans of a lane that overlap are drawn in rows below each other") {
   Trace trace(0);
   const Times times;

@@ -1,0 +1,106 @@
+#include "runtime/memory_limit.hpp"
+
+#include "runtime/arena.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a version of control groups calls its files.
+struct GroupFiles {
+  const char* mounted;  ///< below /sys/fs/cgroup
+  const char* limit;
+  const char* usage;
+  std::initializer_list<const char*> cached;  ///< keys of memory.stat
+};
+const GroupFiles version_1{"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                           {"total_inactive_file", "total_active_file"}};
+const GroupFiles version_2{"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
+
+/// None for a file that is not there, and for "max".
+std::optional<std::size_t> number_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::size_t number = 0;
+  if (!(file >> number)) return std::nullopt;
+  return number;
+}
+
+/// The number after `key`, of lines of keys and numbers.
+std::size_t number_after(const fs::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word; std::getline(file, word)) {
+    std::size_t number = 0;
+    if (word == key && file >> number) return number;
+  }
+  return 0;
+}
+
+MemoryLimit of_machine(const fs::path& root) {
+  constexpr std::size_t kibibyte = 1024;
+  const fs::path info = root / "proc/meminfo";
+  const std::size_t available = number_after(info, "MemAvailable:") * kibibyte;
+  const std::size_t swap = number_after(info, "SwapFree:") * kibibyte;
+  if (available == 0) return {std::numeric_limits<std::size_t>::max(), "nothing says what the machine has"};
+  return {available + swap,
+          fmt::format("the machine has {}, of which {} are available{}",
+                      format_bytes(number_after(info, "MemTotal:") * kibibyte), format_bytes(available),
+                      swap > 0 ? fmt::format(", and {} of swap", format_bytes(swap)) : std::string())};
+}
+
+/// One group's own limit, if it has one.
+std::optional<MemoryLimit> of_group(const fs::path& folder, const std::string& name, const GroupFiles& files) {
+  const auto limit = number_in(folder / files.limit);
+  if (!limit) return std::nullopt;
+  std::size_t cached = 0;
+  for (const char* key : files.cached) cached += number_after(folder / "memory.stat", key);
+  const std::size_t usage = number_in(folder / files.usage).value_or(0);
+  const std::size_t taken = usage - std::min(usage, cached);
+  return MemoryLimit{*limit - std::min(*limit, taken),
+                     fmt::format("the control group {} may have {} ({}), of which {} are taken", name,
+                                 format_bytes(*limit), files.limit, format_bytes(taken))};
+}
+
+/// The path of this process in the hierarchy that counts memory.
+std::optional<std::pair<fs::path, const GroupFiles*>> group_of_process(const fs::path& root) {
+  std::ifstream file(root / "proc/self/cgroup");
+  std::optional<fs::path> unified;
+  for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLERS:PATH
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    const fs::path path = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) return std::pair{path, &version_1};
+    if (controllers == ",,") unified = path;
+  }
+  if (!unified) return std::nullopt;
+  return std::pair{*unified, &version_2};
+}
+
+}  // namespace
+
+MemoryLimit memory_limit(const fs::path& root) {
+  MemoryLimit least = of_machine(root);
+  const auto group = group_of_process(root);
+  if (!group) return least;
+  const auto& [path, files] = *group;
+  const fs::path mounted = root / "sys/fs/cgroup" / files->mounted;
+  // A container may see its own group as the top of the hierarchy, whatever its path outside.
+  for (fs::path name = path.relative_path();; name = name.parent_path()) {
+    const auto limit = of_group(name.empty() ? mounted : mounted / name, "/" + name.string(), *files);
+    if (limit && limit->bytes < least.bytes) least = *limit;
+    if (name.empty()) return least;
+  }
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,53 @@
+#include "apps/host_memory.hpp"
+
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+using apps::check_host_memory;
+using apps::host_bytes;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+constexpr std::size_t MiB = 1 << 20;
+
+struct Fixture {
+  runtime::MemoryPlan plan;
+  apps::TrainOptions options;
+  runtime::MemoryLimit limit{15 * MiB, "the machine has so much"};
+
+  Fixture() {
+    plan.add({MemoryKind::parameters, MemorySpace::device, "parameters", 4 * MiB});
+    plan.add({MemoryKind::optimizer, MemorySpace::host, "states", 8 * MiB});
+    plan.add({MemoryKind::workspace, MemorySpace::pinned, "staging", 1 * MiB});
+    plan.add({MemoryKind::optimizer, MemorySpace::nvme, "files", 100 * MiB});
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a cpu device computes in its machine's memory, a GPU in its own") {
+  CHECK(host_bytes(options, plan) == 13 * MiB);
+  options.device.device = apps::DeviceChoice::cuda;
+  CHECK(host_bytes(options, plan) == 9 * MiB);
+}
+
+TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused: the reason, the table, what helps there") {
+  check_host_memory(options, plan, 15 * MiB, 1, limit);
+  const Error error = error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); });
+  CHECK(error.code() == ErrorCode::memory);
+  const std::string text = error.what();
+  CHECK(text.starts_with("the 2 ranks of this machine would take 26.0 MiB of its memory, and 15.0 MiB may be taken: the "
+                         "machine has so much\nkind "));
+  CHECK(text.find("total") < text.find("most of it is for optimizer states, 8.0 MiB of this rank; what helps: "));
+  CHECK(says(error, "--optimizer-tier nvme"));
+  CHECK_FALSE(text.find("--shard") != std::string::npos);  // one row
+  CHECK_FALSE(text.find("--optimizer-tier host") != std::string::npos);
+  options.grid.shape.g_data = 2;
+  CHECK(says(error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); }), "--shard zero1"));
+}

@@ -1,0 +1,159 @@
+#include "apps/output_files.hpp"
+
+#include "apps/saved_weights.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+using namespace ranvier;
+using apps::check_outputs;
+using tests::error_of;
+using tests::says;
+using tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Fixture {
+  TemporaryFolder folder;
+  apps::TrainOptions options;
+
+  Fixture() { options.data.data = folder.write("text.txt", "text").string(); }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
+
+  void check_refused(std::initializer_list<std::string> words) const {
+    const Error error = error_of([&] { check_outputs(options); });
+    CHECK(error.code() == ErrorCode::usage);
+    for (const std::string& word : words) CHECK(says(error, word));
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "outputs that have paths of their own are accepted, in any folder, and so are devices") {
+  options.run.save = file("model");
+  options.run.metrics = file("model/metrics.jsonl");
+  options.run.trace = file("trace.json");
+  check_outputs(options);
+  options.run.metrics = options.run.trace = "/dev/null";
+  check_outputs(options);
+}
+
+TEST_CASE_FIXTURE(Fixture, "two outputs to one file are refused, also through dots and links") {
+  folder.write("log", "");
+  fs::create_symlink("log", file("link"));
+  fs::create_hard_link(file("log"), file("hard"));
+  options.run.metrics = file("log");
+  for (const auto* other : {"log", "./log", "link", "hard", "none/../log"}) {
+    CAPTURE(other);
+    options.run.trace = file(other);
+    check_refused({"--metrics " + file("log"), "--trace " + file(other), "a path of its own"});
+  }
+  options.run.trace = file("model/config.json");
+  options.run.save = file("model");
+  check_refused({"--save " + file("model"), "--trace "});
+}
+
+TEST_CASE_FIXTURE(Fixture, "one path as a file and as a folder is refused") {
+  options.run.save = file("model");
+  options.run.metrics = file("model");
+  check_refused({"--save " + file("model"), "--metrics " + file("model"), "as a file and as a folder"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an output over an input is refused by both names") {
+  const auto check_input = [&](const char* name, const std::function<std::string&(apps::TrainOptions&)>& field) {
+    CAPTURE(name);
+    const std::string path = folder.write("input", "").string();
+    field(options) = path;
+    options.run.metrics = file("./input");
+    check_refused({"--metrics " + file("./input"), std::string(name) + ' ', "give another path"});
+    field(options).clear();
+  };
+  check_input("--hellaswag", [](auto& o) -> std::string& { return o.data.hellaswag; });
+  check_input("--tokenizer", [](auto& o) -> std::string& { return o.data.gpt2; });
+  check_input("--links", [](auto& o) -> std::string& { return o.shard.links; });
+  check_input("--config", [](auto& o) -> std::string& { return o.run.config; });
+  check_input("--products-file", [](auto& o) -> std::string& { return o.device.products_file; });
+  check_input("--init-from", [](auto& o) -> std::string& { return o.run.init_from; });
+  options.data.data = file("a.bin") + ":0.5," + file("b.bin") + ":0.5";
+  options.run.metrics = file("b.idx");
+  check_refused({"--data " + file("b.bin"), file("b.idx")});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an output in a folder of data is refused, as the next run would train on it") {
+  fs::create_directory(file("texts"));
+  options.data.data = file("texts");
+  options.run.metrics = file("texts/run.jsonl");
+  check_refused({"--metrics", "--data " + file("texts"), "train on it"});
+  options.data.format = models::TokenFormat::llmc;
+  check_outputs(options);
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights replace those that they began with only where somebody says so") {
+  fs::create_directory(file("model"));
+  folder.write("model/model.safetensors", "");
+  options.run.save = options.run.init_from = file("model");
+  check_refused({"--save " + file("model"), "--init-from " + file("model"), "--overwrite"});
+  options.run.overwrite = true;
+  check_outputs(options);
+  folder.write("model/metrics.jsonl", "{}");
+  options.run.metrics = file("model/metrics.jsonl");
+  check_outputs(options);
+  folder.write("model/vocab.json", "{}");
+  options.run.metrics = file("model/vocab.json");
+  check_refused({"--metrics", "--init-from"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a place that cannot be meant for weights is refused") {
+  options.run.save = "/";
+  check_refused({"--save /", "root of the file system"});
+  options.run.save = "/tmp/..";
+  check_refused({"root of the file system"});
+  options.run.save = folder.write("file", "").string();
+  check_refused({"--save " + file("file") + " is no folder", "file.safetensors"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights that the disk has no room for are refused with what they take and what is free") {
+  options.run.save = file("model.safetensors");
+  apps::check_space(options.run.save, 1);
+  const Error error = error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });
+  CHECK(says(error, "the weights take 1.0 EiB"));
+  CHECK(says(error, "are free in " + fs::canonical(folder.path()).string()));
+  CHECK(says(error, "make room for"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a line between them, or begin anew") {
+  options.run.metrics = file("metrics.jsonl");
+  options.run.init_from = "a \"model\"";
+  apps::open_metrics(options)->write("{\"step\":1}\n");
+  CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
+  apps::open_metrics(options)->write("{\"step\":1}\n");
+  const std::string text = folder.read("metrics.jsonl");
+  CHECK(text.starts_with("{\"step\":1}\n{\"run\":{\"began\":\"20"));
+  CHECK(text.ends_with("\"init_from\":\"a \\\"model\\\"\"}}\n{\"step\":1}\n"));
+  options.run.overwrite = true;
+  apps::open_metrics(options)->write("{\"step\":1}\n");
+  CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
+  options.run.overwrite = false;
+  options.run.metrics = folder.write("model.bin", "something else").string();
+  CHECK(says(error_of([&] { static_cast<void>(apps::open_metrics(options)); }), "model.bin: it is there and has no metrics"));
+  CHECK(folder.read("model.bin") == "something else");
+}
+
+TEST_CASE_FIXTURE(Fixture, "saved weights wait for a folder that is gone") {
+  const std::string save = file("gone/model");
+  apps::SavedWeights weights(save, {{"w", runtime::DType::f32, {2}}}, {{"config.json", "{}"}}, std::chrono::seconds(30));
+  const models::UnitSpec unit{.name = "unit", .parameters = {{.name = "w", .shape = {2}}}};
+  const float values[] = {1, 2};
+  weights.put(unit, 0, values);
+  weights.commit();
+  CHECK(fs::exists(save + "/model.safetensors"));
+  CHECK(folder.read("gone/model/config.json") == "{}");
+}

@@ -1,0 +1,132 @@
+// Signals in one process: what is asked of the loop, and what happens when it does not move.
+#include "apps/stop_signals.hpp"
+
+#include "apps/step_clock.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/simulation.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+
+using namespace ranvier;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// One rank whose loop runs on a thread, with signals that are taken but end nothing.
+class Rank {
+ public:
+  explicit Rank(runtime::Duration same_request = 0s)
+      : signals_(loop_, simulation_.transport(0),
+                 {.request_stop = [this] { ++stops; },
+                  .expected = [] { return "the run ends soon"; },
+                  .waits_for = [] { return "waits for a test"; },
+                  .describe = [](int rank) { return "rank " + std::to_string(rank); },
+                  .same_request = same_request,
+                  .loop_answers_within = 300ms,
+                  .say =
+                      [this](const std::string& text) {
+                        const std::lock_guard lock(mutex_);
+                        said_ += text;
+                      },
+                  .end = [this](int value) { status = value; }}),
+        thread_([this] { loop_.run(); }) {}
+  ~Rank() {
+    loop_.stop();
+    thread_.join();
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  /// The loop goes on when the promise is kept.
+  void block(std::promise<void>& until) {
+    loop_.post([&until] { until.get_future().wait(); });
+  }
+
+  [[nodiscard]] bool says(const std::string& words) {
+    return within_seconds([&] {
+      const std::lock_guard lock(mutex_);
+      return said_.find(words) != std::string::npos;
+    });
+  }
+  [[nodiscard]] std::string said() {
+    const std::lock_guard lock(mutex_);
+    return said_;
+  }
+  template <typename Condition>
+  [[nodiscard]] static bool within_seconds(const Condition& condition) {
+    for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(10ms);
+    return condition();
+  }
+
+  std::atomic<int> stops{0};
+  std::atomic<int> status{0};
+
+ private:
+  runtime::AsioLoop loop_;
+  runtime::Simulation simulation_{1, {}};
+  std::mutex mutex_;
+  std::string said_;
+  apps::StopSignals signals_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("the first signal asks for a stop and is acknowledged, and the second ends the process with what it waits for") {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    Rank rank;
+    std::raise(signal);
+    CHECK(rank.says("at rank 0: the run ends soon; another signal ends it at once"));
+    CHECK(Rank::within_seconds([&] { return rank.stops == 1; }));
+    CHECK(rank.status == 0);
+    std::raise(signal);
+    CHECK(rank.says("rank 0 waits for a test\n"));
+    CHECK(Rank::within_seconds([&] { return rank.status == 128 + signal; }));
+    CHECK(rank.stops == 1);
+  }
+}
+
+TEST_CASE("signals that come together are one request") {
+  Rank rank(1h);
+  std::raise(SIGTERM);
+  std::raise(SIGINT);
+  CHECK(rank.says("SIGTERM at rank 0"));
+  CHECK(Rank::within_seconds([&] { return rank.stops == 1; }));
+  std::raise(SIGTERM);
+  std::this_thread::sleep_for(50ms);
+  CHECK(rank.status == 0);
+  CHECK(rank.said().find("error") == std::string::npos);
+}
+
+TEST_CASE("signals are heard while the loop stands still") {
+  Rank rank;
+  std::promise<void> go_on;
+  rank.block(go_on);
+  std::raise(SIGTERM);
+  CHECK(rank.says("SIGTERM at rank 0: the run ends soon"));
+  CHECK(rank.says("whose event loop does not move"));
+  std::raise(SIGTERM);
+  CHECK(rank.says("rank 0 has an event loop that does not move\n"));
+  CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
+  go_on.set_value();
+}
+
+TEST_CASE("what a step will still take follows from those before it") {
+  apps::StepClock clock;
+  const auto zero = apps::StepClock::Clock::now();
+  clock.start(zero);
+  CHECK(to_string(clock.expectation(zero + 3s)) == "the first, which has taken 3 s");
+  for (int step = 1; step <= 3; ++step) clock.done(step, zero + step * 10s);
+  CHECK(clock.expectation(zero + 32s).step == 4);
+  CHECK(to_string(clock.expectation(zero + 32s)) == "in about 8 s");
+  CHECK(to_string(clock.expectation(zero + 40s)) == "within about a second");
+  CHECK(to_string(clock.expectation(zero + 90s)) == "which has taken 60 s where others took 10 s");
+}
