@@ -21,6 +21,7 @@ namespace {
 /// NCCL for every rank of a job; the columns are closed before the job's memory goes.
 struct NcclOfJob {
   test::NcclWorld world;
+  std::vector<std::unique_ptr<runtime::Device>> gpus;
   std::vector<std::unique_ptr<collectives::NcclLibrary>> libraries;
   std::vector<std::unique_ptr<collectives::NcclColumn>> columns;
 
@@ -28,9 +29,10 @@ struct NcclOfJob {
 
   collectives::NcclColumn* attach(runtime::Simulation& simulation, int rank, actors::RankPlan& plan,
                                   collectives::NcclWay way) {
+    gpus.push_back(world.make_gpu());
     libraries.push_back(world.make_library());
     columns.push_back(std::make_unique<collectives::NcclColumn>(
-        simulation.loop(rank), simulation.transport(rank), world.make_stream(rank), *libraries.back(),
+        simulation.loop(rank), simulation.transport(rank), *gpus.back(), *libraries.back(),
         collectives::NcclColumn::Options{.ranks = plan.column->ranks, .ways = {way, way, way}}));
     plan.column->source = columns.back().get();
     return columns.back().get();
