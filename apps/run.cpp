@@ -188,6 +188,13 @@ std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   return peers;
 }
 
+/// On a GPU an allocation in the middle of a run may wait for a kernel that waits for this rank.
+void close_memory(runtime::Device& device, runtime::MemorySpace space) {
+  if constexpr (runtime::with_cuda) {
+    if (device.kind() == runtime::DeviceKind::cuda) runtime::close_cuda_memory(device, space);
+  }
+}
+
 }  // namespace
 
 Run::Run(runtime::MpiSession& session, TrainOptions options, Job job)
@@ -229,6 +236,7 @@ bool Run::execute() {
     if (speaks_ && !options_.run.save.empty())
       check_space(options_.run.save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
   });
+  measure_peak();
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
@@ -392,6 +400,7 @@ void Run::choose_collectives() {
 
 void Run::connect_nccl() {
   session_.barrier();  // ranks that share a GPU have taken what they planned
+  close_memory(*device_, runtime::MemorySpace::pinned);
   if constexpr (runtime::with_nccl) free_before_nccl_ = runtime::cuda_free_bytes(*device_);
   nccl_->connect([this] { loop_.stop(); });
   loop_.run();
@@ -517,7 +526,7 @@ void Run::build() {
   actors::RankPlan plan = actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank());
   runtime::Transport& transport = transport_of_actors();
   if (staged_) {
-    for (const auto& [bytes, count] : plan.staged_messages) staged_->prepare(bytes, count);
+    for (const runtime::StagedMessages& messages : plan.staged_messages) staged_->reserve(messages);
   }
   if (collectives_.nccl) {
     const auto& names = trainer_options_.algorithms;
@@ -554,10 +563,13 @@ void Run::make_reporter() {
       trainer_->plan().memory, open_metrics(options_));
 }
 
-void Run::train() {
+void Run::measure_peak() {
   const double peak =
       measure_peak_flops(trainer_->compute(), trainer_options_.precision.compute, [this] { session_.barrier(); });
   if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
+}
+
+void Run::train() {
   actors::Watchdog watchdog(
       loop_, transport_, trainer_->trace(),
       {.timeout = timeout_of(options_),
@@ -584,6 +596,7 @@ void Run::train() {
                        [this](const actors::StepResult& result) {
                          ++progress_;
                          step_clock_.done(result.step);
+                         close_memory(*device_, runtime::MemorySpace::device);
                          report([this, result] { reporter_->step(result); });
                        },
                    .evaluation =

@@ -63,6 +63,7 @@ class Run {
   void make_reporter();
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
+  void measure_peak();
   void train();
   /// On any thread: when the run will have ended if it is asked to now, and what it saves.
   [[nodiscard]] std::string expected_end() const;

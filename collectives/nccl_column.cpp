@@ -12,6 +12,7 @@
 #include <iterator>
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -28,9 +29,23 @@ namespace {
 constexpr Duration ask_again = std::chrono::microseconds(100);       // what NCCL's threads are about to finish
 constexpr Duration look_for_errors = std::chrono::milliseconds(50);  // while operations are under way
 
-// Channel::control; 0 and 1 are the watchdog's.
+// Channel::control; 0 and 1 are the watchdog's, 64 is that of apps/stop_signals.cpp.
 constexpr std::uint32_t order_index = 2;
 constexpr std::uint32_t first_id_index = 3;
+
+/// Where what stays inside nodes does not wait for what crosses them.
+enum Lane : std::size_t { inside, across, lanes };
+
+constexpr std::size_t most_ahead = 2;  // phases on a lane: one that runs, one to follow it
+
+/// Where each phase of an operation ends, in stages: a phase is of one communicator.
+std::vector<std::size_t> phase_ends(const std::vector<NcclStage>& stages) {
+  std::vector<std::size_t> ends;
+  for (std::size_t s = 1; s <= stages.size(); ++s) {
+    if (s == stages.size() || stages[s].span != stages[s - 1].span) ends.push_back(s);
+  }
+  return ends;
+}
 
 }  // namespace
 
@@ -48,6 +63,7 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
     NcclSpan span = NcclSpan::team;
     std::vector<int> ranks;  ///< MPI ranks, in NCCL's order
     int me = 0;
+    Lane lane = inside;
     NcclLibrary::Id id = {};
     NcclLibrary::Handle handle = nullptr;
   };
@@ -60,19 +76,36 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
     runtime::DType dtype = runtime::DType::f32;
     Handler done;
     Duration since{};
+    std::uint32_t place = 0;               ///< among those of its communicator
+    std::vector<std::size_t> phases = {};  ///< the stage behind each of them
+    std::size_t named = 0;                 ///< phases; on the first rank
+    std::size_t begun = 0;                 ///< phases, of which the last one may not be on its stream as a whole
+    std::size_t over = 0;                  ///< phases
     std::size_t next_stage = 0;
+    std::unique_ptr<runtime::Event> left;  ///< the last phase that is on its stream, where another one follows
+  };
+  using Operations = std::list<Operation>;
+
+  /// Which phase comes next, as it travels: the next one of that operation.
+  struct Word {
+    std::uint32_t number = 0;  ///< of the communicator
+    std::uint32_t place = 0;   ///< of the operation, among those of the communicator
   };
 
-  State(runtime::EventLoop& of_loop, Transport& of_transport, std::unique_ptr<runtime::Stream> of_stream,
-        NcclLibrary& of_library, Options given)
+  State(runtime::EventLoop& of_loop, Transport& of_transport, runtime::Device& of_device, NcclLibrary& of_library,
+        Options given)
       : loop(of_loop),
         transport(of_transport),
-        stream(std::move(of_stream)),
+        gpu(of_device),
         library(of_library),
         options(std::move(given)),
-        leads(options.ranks.at(0) == transport.rank()) {}
+        leads(options.ranks.at(0) == transport.rank()) {
+    const bool overlap = library.keeps_launch_order();
+    streams.push_back(gpu.make_stream(overlap ? "nccl inside" : "nccl", runtime::StreamWidth::one));
+    if (overlap) streams.push_back(gpu.make_stream("nccl across", runtime::StreamWidth::one));
+  }
 
-  [[nodiscard]] std::string device() const { return stream->device().description(); }
+  [[nodiscard]] std::string device() const { return gpu.description(); }
   [[nodiscard]] std::string ranks_text(const Connection& connection) const {
     return fmt::format("ranks {}", fmt::join(connection.ranks, ", "));
   }
@@ -93,16 +126,38 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
   void add_connections(TeamKind team, const PlanCommunicator::Options& given);
   void connect_next();
   void await_connected(Connection& connection, Duration since);
-  /// Otherwise this rank's own order is everybody's.
-  [[nodiscard]] bool has_several_flows() const noexcept { return numbers.size() > 1; }
+  [[nodiscard]] const Connection& connection_of_phase(const Operation& operation, std::size_t phase) const {
+    return connection(operation.team, operation.stages[operation.phases[phase] - 1].span);
+  }
+  [[nodiscard]] Lane lane_of_phase(const Operation& operation, std::size_t phase) const {
+    return streams.size() == 1 ? inside : connection_of_phase(operation, phase).lane;
+  }
+  [[nodiscard]] runtime::Stream& stream_of(Lane lane) const { return *streams[std::min<std::size_t>(lane, streams.size() - 1)]; }
+
+  /// Otherwise this rank's own order is everybody's. The same on all ranks.
+  [[nodiscard]] bool needs_words() const noexcept {
+    return numbers.size() > 1 || std::any_of(connections.begin(), connections.end(), [](const auto& connection) {
+             return connection.second.span != NcclSpan::team;
+           });
+  }
+  /// Whether this rank has communicators on both lanes.
+  [[nodiscard]] bool overlaps() const noexcept {
+    const auto uses = [this](Lane lane) {
+      return std::any_of(connections.begin(), connections.end(),
+                         [lane](const auto& connection) { return connection.second.lane == lane; });
+    };
+    return streams.size() > 1 && uses(inside) && uses(across);
+  }
   void listen_for_order();
-  void announce(int number);
+  void name_phases();
+  [[nodiscard]] bool may_be_named(const Operation& operation) const;
   void submit(Operation operation);
   void advance();
   [[nodiscard]] bool begin_next();
   [[nodiscard]] bool issue(Operation& operation);
-  void launch(const Connection& connection, const std::vector<NcclCall>& calls, const Operation& operation);
-  void finish(std::list<Operation>::iterator operation);
+  void launch(const Connection& connection, const std::vector<NcclCall>& calls, const Operation& operation,
+              runtime::StreamView stream);
+  void phase_over(Operations::iterator operation);
   void watch();
   void close() noexcept;
   [[noreturn]] void fail_with(NcclLibrary::Result result, const Connection& connection, const std::string& doing);
@@ -118,7 +173,7 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
 
   runtime::EventLoop& loop;
   Transport& transport;
-  std::unique_ptr<runtime::Stream> stream;
+  runtime::Device& gpu;
   NcclLibrary& library;
   Options options;
   bool leads;
@@ -132,12 +187,15 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
   std::map<std::pair<int, int>, Connection>::iterator next_connection;
   Handler when_connected;
 
-  std::set<int> numbers;                           ///< of communicators
-  std::deque<int> order;                           ///< numbers of operations that come next
-  std::map<int, std::deque<Operation>> submitted;  ///< by number
-  std::list<Operation> running;                    ///< the last one may not be on the stream as a whole
-  bool issuing = false;                            ///< it is not
-  std::uint32_t announced = 0;                     ///< what the next message of the first rank is received into
+  std::vector<std::unique_ptr<runtime::Stream>> streams;  ///< by lane, or one for both
+  std::vector<std::unique_ptr<runtime::Event>> spare_events;
+  std::set<int> numbers;                    ///< of communicators
+  std::map<int, std::uint32_t> places;      ///< of the next operation, by number
+  Operations operations;                    ///< that are not over, in the order in which they were submitted
+  std::deque<Word> order;                   ///< of the phases that come next
+  std::optional<Operations::iterator> issuing;            ///< its last begun phase is not on the stream as a whole
+  std::array<std::deque<const Operation*>, lanes> ahead;  ///< phases that were named and are not over; on the first rank
+  Word word;                                ///< what the next message of the first rank is received into
 };
 
 /// A communicator of one flow of actors.
@@ -181,12 +239,9 @@ class NcclColumn::Member final : public Communicator {
 
   [[nodiscard]] std::vector<std::string> running() const override {
     std::vector<std::string> names;
-    for (const auto& operation : state_->running) {
+    for (const auto& operation : state_->operations) {
       if (operation.number == number_) names.push_back(state_->text_of(operation));
     }
-    const auto waiting = state_->submitted.find(number_);
-    if (waiting == state_->submitted.end()) return names;
-    for (const auto& operation : waiting->second) names.push_back(state_->text_of(operation));
     return names;
   }
 
@@ -199,7 +254,7 @@ class NcclColumn::Member final : public Communicator {
                  [](const Part& part) { return part.elements > 0; });
     PartScripts scripts;
     for (const Executor::Part& part : operands->parts) scripts.push_back(part.scripts);
-    // Operations follow each other on the stream, so that one place is enough for all.
+    // They are one phase each, so that those of a team follow each other on a stream: one place is enough for all.
     return plan_stages(options_.team.topology, used, scripts, operands->depth,
                        options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
   }
@@ -230,6 +285,7 @@ void NcclColumn::State::add_connections(TeamKind team, const PlanCommunicator::O
     for (std::size_t place = 0; place < members.size(); ++place) {
       made.ranks.push_back(given.ranks.at(static_cast<std::size_t>(members[place])));
       if (members[place] == given.me) made.me = static_cast<int>(place);
+      if (!topology.same_node(members[place], given.me)) made.lane = across;
     }
     connections.try_emplace({static_cast<int>(team), static_cast<int>(span)}, std::move(made));
   };
@@ -248,7 +304,7 @@ void NcclColumn::State::add_connections(TeamKind team, const PlanCommunicator::O
 void NcclColumn::State::connect_next() {
   if (next_connection == connections.end()) {
     connected = true;
-    if (!leads && has_several_flows()) listen_for_order();
+    if (!leads && needs_words()) listen_for_order();
     return std::exchange(when_connected, nullptr)();
   }
   Connection& connection = next_connection->second;
@@ -256,7 +312,8 @@ void NcclColumn::State::connect_next() {
   const Tag tag{Channel::control, first_id_index + static_cast<std::uint32_t>(team * nccl_spans + span)};
   const auto begin = [this, &connection, since = loop.now()] {
     const NcclLibrary::Result result = library.connect(
-        connection.handle, connection.id, static_cast<int>(connection.ranks.size()), connection.me, *stream);
+        connection.handle, connection.id, static_cast<int>(connection.ranks.size()), connection.me,
+        stream_of(connection.lane));
     if (result != NcclLibrary::success && result != NcclLibrary::in_progress) {
       fail_with(result, connection, fmt::format("connecting the {}", to_string(connection.team)));
     }
@@ -311,40 +368,69 @@ void NcclColumn::State::await_connected(Connection& connection, Duration since) 
 
 void NcclColumn::State::listen_for_order() {
   transport.receive(options.ranks.front(), {Channel::control, order_index},
-                    std::as_writable_bytes(std::span(&announced, 1)), [state = shared_from_this()] {
+                    std::as_writable_bytes(std::span(&word, 1)), [state = shared_from_this()] {
                       if (state->closed) return;
-                      state->order.push_back(static_cast<int>(state->announced));
+                      state->order.push_back(state->word);
                       state->listen_for_order();
                       state->advance();
                     });
 }
 
-void NcclColumn::State::announce(int number) {
-  const auto message = std::make_shared<std::uint32_t>(number);
-  for (std::size_t row = 1; row < options.ranks.size(); ++row) {
-    transport.send(options.ranks[row], {Channel::control, order_index}, std::as_bytes(std::span(message.get(), 1)),
-                   [message] {});
+/// On the first rank: says what comes next, as far as it is of use.
+void NcclColumn::State::name_phases() {
+  for (;;) {
+    const auto operation = std::find_if(operations.begin(), operations.end(),
+                                        [this](const Operation& each) { return may_be_named(each); });
+    if (operation == operations.end()) break;
+    ahead[lane_of_phase(*operation, operation->named)].push_back(&*operation);
+    ++operation->named;
+    const auto message = std::make_shared<Word>(Word{static_cast<std::uint32_t>(operation->number), operation->place});
+    order.push_back(*message);
+    for (std::size_t row = 1; row < options.ranks.size() && needs_words(); ++row) {
+      transport.send(options.ranks[row], {Channel::control, order_index}, std::as_bytes(std::span(message.get(), 1)),
+                     [message] {});
+    }
   }
+  advance();
+}
+
+bool NcclColumn::State::may_be_named(const Operation& operation) const {
+  if (operation.named == operation.phases.size()) return false;
+  if (!overlaps()) return true;
+  if (ahead[lane_of_phase(operation, operation.named)].size() >= most_ahead) return false;
+  if (operation.named == 0) return true;
+  // The phase before has begun.
+  const std::size_t before = operation.named - 1;
+  return operation.over > before ||
+         (operation.over == before && ahead[lane_of_phase(operation, before)].front() == &operation);
 }
 
 void NcclColumn::State::submit(Operation operation) {
   expect(connected && !closed, "{}: NCCL's communicators are not connected", operation.what);
-  const int number = operation.number;
-  submitted[number].push_back(std::move(operation));
-  if (leads || !has_several_flows()) order.push_back(number);
-  if (leads && has_several_flows()) announce(number);
+  operation.place = places[operation.number]++;
+  operation.phases = phase_ends(operation.stages);
+  const Word own{static_cast<std::uint32_t>(operation.number), operation.place};
+  operations.push_back(std::move(operation));
+  if (leads) return name_phases();
+  if (!needs_words()) order.push_back(own);
   advance();
 }
 
-/// The next operation of the order, if it was submitted here.
+/// The next phase of the order, if its operation was submitted here.
 bool NcclColumn::State::begin_next() {
   if (order.empty()) return false;
-  auto& waiting = submitted[order.front()];
-  if (waiting.empty()) return false;
+  const Word next = order.front();
+  const auto operation = std::find_if(operations.begin(), operations.end(), [&](const Operation& each) {
+    return static_cast<std::uint32_t>(each.number) == next.number && each.place == next.place;
+  });
+  if (operation == operations.end()) return false;
   order.pop_front();
-  running.push_back(std::move(waiting.front()));
-  waiting.pop_front();
-  issuing = true;
+  const std::size_t phase = operation->begun++;
+  if (operation->left) {
+    stream_of(lane_of_phase(*operation, phase)).wait(*operation->left);
+    spare_events.push_back(std::move(operation->left));
+  }
+  issuing = operation;
   return true;
 }
 
@@ -352,7 +438,7 @@ void NcclColumn::State::advance() {
   if (advancing) return;
   advancing = true;
   while (!closed && (issuing || begin_next())) {
-    const auto operation = std::prev(running.end());
+    const auto operation = *issuing;
     if (!issue(*operation)) {
       if (!std::exchange(asks_again, true)) {
         later(ask_again, [](State& state) {
@@ -362,40 +448,50 @@ void NcclColumn::State::advance() {
       }
       break;
     }
-    issuing = false;
-    stream->call_back([weak = weak_from_this(), &to = loop, operation] {
+    issuing.reset();
+    runtime::Stream& stream = stream_of(lane_of_phase(*operation, operation->begun - 1));
+    if (operation->begun < operation->phases.size()) {
+      if (spare_events.empty()) spare_events.push_back(gpu.make_event());
+      operation->left = std::move(spare_events.back());
+      spare_events.pop_back();
+      operation->left->record(stream);
+    }
+    stream.call_back([weak = weak_from_this(), &to = loop, operation] {
       to.post([weak, operation] {
         const auto state = weak.lock();
-        if (state && !state->closed) state->finish(operation);
+        if (state && !state->closed) state->phase_over(operation);
       });
     });
   }
   advancing = false;
-  if (!running.empty() && !watching) watch();
+  if (!watching && std::any_of(operations.begin(), operations.end(), [](const auto& each) { return each.begun > 0; })) {
+    watch();
+  }
 }
 
-/// Puts stage after stage on the stream; false while NCCL's threads are about it.
+/// Puts stage after stage of the phase on its stream; false while NCCL's threads are about it.
 bool NcclColumn::State::issue(Operation& operation) {
+  const std::size_t phase = operation.begun - 1;
+  const Connection& used = connection_of_phase(operation, phase);
+  const runtime::StreamView stream = stream_of(lane_of_phase(operation, phase));
+  const std::size_t first = phase == 0 ? 0 : operation.phases[phase - 1];
   for (;;) {
     // The sums of a stage, and the next stage, come behind what its calls put on the stream.
-    if (operation.next_stage > 0) {
+    if (operation.next_stage > first) {
       const NcclStage& before = operation.stages[operation.next_stage - 1];
-      const Connection& used = connection(operation.team, before.span);
       const NcclLibrary::Result result = before.calls.empty() ? NcclLibrary::success : library.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       if (result != NcclLibrary::success) fail_with(result, used, operation.what);
-      for (const NcclStage::Sum& sum : before.sums) {
-        add(*stream, sum.to, sum.from, operation.dtype, sum.count);
-      }
+      for (const NcclStage::Sum& sum : before.sums) add(stream, sum.to, sum.from, operation.dtype, sum.count);
     }
-    if (operation.next_stage == operation.stages.size()) return true;
+    if (operation.next_stage == operation.phases[phase]) return true;
     const NcclStage& stage = operation.stages[operation.next_stage++];
-    if (!stage.calls.empty()) launch(connection(operation.team, stage.span), stage.calls, operation);
+    if (!stage.calls.empty()) launch(used, stage.calls, operation, stream);
   }
 }
 
 void NcclColumn::State::launch(const Connection& connection, const std::vector<NcclCall>& calls,
-                               const Operation& operation) {
+                               const Operation& operation, runtime::StreamView stream) {
   const auto checked = [&](NcclLibrary::Result result) {
     if (result != NcclLibrary::success && result != NcclLibrary::in_progress) {
       fail_with(result, connection, operation.what);
@@ -406,35 +502,43 @@ void NcclColumn::State::launch(const Connection& connection, const std::vector<N
   for (const NcclCall& call : calls) {
     switch (call.kind) {
       case NcclCall::Kind::all_gather:
-        checked(library.all_gather(call.from, call.to, call.count, operation.dtype, handle, *stream));
+        checked(library.all_gather(call.from, call.to, call.count, operation.dtype, handle, stream));
         break;
       case NcclCall::Kind::reduce_scatter:
-        checked(library.reduce_scatter(call.from, call.to, call.count, operation.dtype, handle, *stream));
+        checked(library.reduce_scatter(call.from, call.to, call.count, operation.dtype, handle, stream));
         break;
       case NcclCall::Kind::all_reduce:
-        checked(library.all_reduce(call.from, call.to, call.count, operation.dtype, handle, *stream));
+        checked(library.all_reduce(call.from, call.to, call.count, operation.dtype, handle, stream));
         break;
       case NcclCall::Kind::broadcast:
-        checked(library.broadcast(call.from, call.to, call.count, operation.dtype, call.peer, handle, *stream));
+        checked(library.broadcast(call.from, call.to, call.count, operation.dtype, call.peer, handle, stream));
         break;
       case NcclCall::Kind::reduce:
-        checked(library.reduce(call.from, call.to, call.count, operation.dtype, call.peer, handle, *stream));
+        checked(library.reduce(call.from, call.to, call.count, operation.dtype, call.peer, handle, stream));
         break;
       case NcclCall::Kind::send:
-        checked(library.send(call.from, call.count, operation.dtype, call.peer, handle, *stream));
+        checked(library.send(call.from, call.count, operation.dtype, call.peer, handle, stream));
         break;
       case NcclCall::Kind::receive:
-        checked(library.receive(call.to, call.count, operation.dtype, call.peer, handle, *stream));
+        checked(library.receive(call.to, call.count, operation.dtype, call.peer, handle, stream));
         break;
     }
   }
   checked(library.group_end());
 }
 
-void NcclColumn::State::finish(std::list<Operation>::iterator operation) {
-  const Handler done = std::move(operation->done);
-  running.erase(operation);
-  done();
+/// The first one of the operation that was not.
+void NcclColumn::State::phase_over(Operations::iterator operation) {
+  const Lane lane = lane_of_phase(*operation, operation->over);
+  Operations ended;
+  if (++operation->over == operation->phases.size()) {
+    ended.splice(ended.end(), operations, operation);
+    // What it submits is the next hop of something old. It is named before anything takes this one's place ahead.
+    std::exchange(operation->done, nullptr)();
+  }
+  if (!leads || closed) return;
+  ahead[lane].erase(std::find(ahead[lane].begin(), ahead[lane].end(), &*operation));
+  name_phases();
 }
 
 /// An error that NCCL meets while an operation waits on the GPU: nobody else would say so.
@@ -442,11 +546,19 @@ void NcclColumn::State::watch() {
   watching = true;
   later(look_for_errors, [](State& state) {
     state.watching = false;
-    if (state.running.empty()) return;
+    const auto runs = [](const Operation& operation) { return operation.begun > 0; };
+    const auto first = std::find_if(state.operations.begin(), state.operations.end(), runs);
+    if (first == state.operations.end()) return;
     for (const auto& [key, connection] : state.connections) {
       const NcclLibrary::Result result = state.library.status(connection.handle);
       if (result == NcclLibrary::success || result == NcclLibrary::in_progress) continue;
-      state.fail_with(result, connection, state.running.front().what);
+      // The one that is on it; errors of peers are seen by all communicators.
+      const auto on_it =
+          std::find_if(state.operations.begin(), state.operations.end(), [&](const Operation& operation) {
+            return operation.begun > operation.over &&
+                   &state.connection_of_phase(operation, operation.over) == &connection;
+          });
+      state.fail_with(result, connection, (on_it == state.operations.end() ? first : on_it)->what);
     }
     state.watch();
   });
@@ -455,7 +567,9 @@ void NcclColumn::State::watch() {
 void NcclColumn::State::close() noexcept {
   if (std::exchange(closed, true)) return;
   // An exception ends the job: peers may be gone.
-  const bool orderly = connected && running.empty() && std::uncaught_exceptions() == 0;
+  const bool runs =
+      std::any_of(operations.begin(), operations.end(), [](const Operation& each) { return each.begun > 0; });
+  const bool orderly = connected && !runs && std::uncaught_exceptions() == 0;
   for (auto& [key, connection] : connections) {
     const NcclLibrary::Handle handle = std::exchange(connection.handle, nullptr);
     if (handle == nullptr) continue;
@@ -469,16 +583,11 @@ void NcclColumn::State::close() noexcept {
 
 NcclColumn::NcclColumn(runtime::EventLoop& loop, Transport& transport, runtime::Device& device,
                        NcclLibrary& library, Options options)
-    : NcclColumn(loop, transport, device.make_stream("nccl", runtime::StreamWidth::one), library,
-                 std::move(options)) {}
-
-NcclColumn::NcclColumn(runtime::EventLoop& loop, Transport& transport, std::unique_ptr<runtime::Stream> stream,
-                       NcclLibrary& library, Options options)
-    : state_(std::make_shared<State>(loop, transport, std::move(stream), library, std::move(options))) {}
+    : state_(std::make_shared<State>(loop, transport, device, library, std::move(options))) {}
 
 NcclColumn::~NcclColumn() {
   close();
-  state_->stream.reset();  // handlers that the transport still holds keep the rest, which receives were posted into
+  state_->streams.clear();  // handlers that the transport still holds keep the rest, which receives were posted into
 }
 
 std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number,
@@ -505,12 +614,13 @@ std::vector<Transport::Pending> NcclColumn::waited_for() const {
     if (rank == state.transport.rank()) return;
     all.push_back({true, rank, {Channel::collective, 0}, 0, since});
   };
-  for (const auto& operation : state.running) {
-    for (const int rank : state.connection(operation.team, NcclSpan::team).ranks) from(rank, operation.since);
-  }
-  // Or else for the first rank to say that these come next.
-  for (const auto& [number, waiting] : state.submitted) {
-    if (!waiting.empty()) from(state.options.ranks.front(), waiting.front().since);
+  std::set<int> waiting;
+  for (const auto& operation : state.operations) {
+    if (operation.begun > 0) {
+      for (const int rank : state.connection(operation.team, NcclSpan::team).ranks) from(rank, operation.since);
+    } else if (waiting.insert(operation.number).second) {
+      from(state.options.ranks.front(), operation.since);  // to say that it comes next
+    }
   }
   return all;
 }

@@ -38,6 +38,9 @@ class NcclLibrary {
   [[nodiscard]] virtual int version() const = 0;  ///< 22809 is 2.28.9
   [[nodiscard]] virtual Result make_id(Id& id) = 0;
 
+  /// Whether kernels of several communicators begin on the GPU in the order of the calls, and then may overlap.
+  [[nodiscard]] virtual bool keeps_launch_order() const = 0;
+
   /// Begins to make a communicator for the GPU of `stream`.
   [[nodiscard]] virtual Result connect(Handle& handle, const Id& id, int ranks, int rank,
                                        runtime::StreamView stream) = 0;

@@ -8,7 +8,9 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 namespace ranvier::collectives {
@@ -20,6 +22,11 @@ static_assert(static_cast<int>(ncclSystemError) == NcclLibrary::system_error);
 static_assert(static_cast<int>(ncclRemoteError) == NcclLibrary::remote_error);
 static_assert(static_cast<int>(ncclInProgress) == NcclLibrary::in_progress);
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclLibrary::Id));
+
+/// Has NCCL begin kernels of several communicators on a GPU in the order of the calls; before 2.26 it knows nothing of
+/// it. With CUDA before 12.3 such kernels do not overlap.
+constexpr const char* launch_order = "NCCL_LAUNCH_ORDER_IMPLICIT";
+constexpr int first_with_launch_order = 22600;
 
 /// How long close() waits for peers that still read what this rank sent.
 constexpr auto longest_close = std::chrono::seconds(2);
@@ -47,6 +54,7 @@ class OpenedNccl final : public NcclLibrary {
 
   static void* library() {
     static void* const opened = [] {
+      setenv(launch_order, "1", 0);  // NCCL reads it once, at its first launch
       const std::string name = "libnccl.so." + std::to_string(NCCL_MAJOR);
       void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (found == nullptr) found = dlopen(RANVIER_NCCL, RTLD_NOW | RTLD_LOCAL);
@@ -96,6 +104,11 @@ class OpenedNccl final : public NcclLibrary {
   }
 
   int version() const override { return version_; }
+
+  bool keeps_launch_order() const override {
+    const char* const wanted = std::getenv(launch_order);
+    return version_ >= first_with_launch_order && wanted != nullptr && std::string_view(wanted) == "1";
+  }
 
   Result make_id(Id& id) override {
     ncclUniqueId made;

@@ -21,6 +21,7 @@ namespace {
 /// NCCL for every rank of a job; the columns are closed before the job's memory goes.
 struct NcclOfJob {
   test::NcclWorld world;
+  std::vector<std::unique_ptr<runtime::Device>> gpus;
   std::vector<std::unique_ptr<collectives::NcclLibrary>> libraries;
   std::vector<std::unique_ptr<collectives::NcclColumn>> columns;
 
@@ -28,9 +29,10 @@ struct NcclOfJob {
 
   collectives::NcclColumn* attach(runtime::Simulation& simulation, int rank, actors::RankPlan& plan,
                                   collectives::NcclWay way) {
+    gpus.push_back(world.make_gpu());
     libraries.push_back(world.make_library());
     columns.push_back(std::make_unique<collectives::NcclColumn>(
-        simulation.loop(rank), simulation.transport(rank), world.make_stream(rank), *libraries.back(),
+        simulation.loop(rank), simulation.transport(rank), *gpus.back(), *libraries.back(),
         collectives::NcclColumn::Options{.ranks = plan.column->ranks, .ways = {way, way, way}}));
     plan.column->source = columns.back().get();
     return columns.back().get();
@@ -79,6 +81,49 @@ TEST_CASE(
       CHECK(groups > 0);
       tests::check_same_bits(by_nccl, tests::run_simulated(gpt, options, 4));
     }
+  }
+}
+
+TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device that the host does not reach") {
+  using actors::Policy;
+  using actors::TierKind;
+  struct Case {
+    const char* sharding;
+    runtime::GridShape grid;
+    Policy policy = Policy::one_f_one_b;
+    TierKind tier = TierKind::device;
+    models::Precision precision = {};
+  };
+  const models::Precision half = {.compute = runtime::DType::bf16};
+  for (const Case& each : {Case{"zero2", {1, 4}},
+                           Case{"zero3", {1, 4}, Policy::one_f_one_b, TierKind::host},
+                           Case{"ddp", {3, 2}, Policy::gpipe},
+                           Case{"zero1", {2, 2}, Policy::message_driven, TierKind::host, half},
+                           Case{"zero3", {2, 2}, Policy::message_driven},
+                           Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
+                           Case{"zero++", {3, 4}, Policy::message_driven}}) {
+    CAPTURE(each.sharding);
+    CAPTURE(each.grid.g_inter);
+    CAPTURE(each.grid.g_data);
+    auto options = sharded(each.sharding, each.grid);
+    options.policy = each.policy;
+    options.batch_size = 5 * each.grid.g_data;  // the last microbatch is shorter
+    options.eval_every = 1;
+    options.eval_batches = 1;
+    options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
+    options.precision = each.precision;
+    options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
+    const auto architecture = models::make_gpt(tests::small_gpt());
+    const tests::RandomTokens tokens(8, 37);
+    const auto near = tests::run_simulated(architecture, tokens, options, 1);
+    options.gpu = {{.scratch_bytes = 0, .staged = true}};
+    NcclOfJob nccl(1);
+    const auto far = tests::run_simulated(
+        architecture, tokens, options, 2, {}, tests::Devices::far,
+        [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+          return nccl.attach(simulation, rank, plan, collectives::NcclWay::plan);
+        });
+    tests::check_same_bits(near, far);
   }
 }
 

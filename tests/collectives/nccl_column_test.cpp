@@ -26,6 +26,7 @@ constexpr std::array all_collectives = {Collective::all_gather, Collective::redu
 
 /// One rank of a job whose column is all ranks.
 struct Rank {
+  std::unique_ptr<Device> gpu;
   std::unique_ptr<NcclLibrary> library;
   std::unique_ptr<NcclColumn> column;
   std::vector<std::unique_ptr<Communicator>> communicators;
@@ -41,15 +42,18 @@ struct Job {
   std::vector<Rank> ranks;
   PlanChoice choice;
 
-  Job(const Topology& of_topology, std::uint64_t seed, NcclWay way, const PlanChoice& of_choice = {})
+  Job(const Topology& of_topology, std::uint64_t seed, NcclWay way, const PlanChoice& of_choice = {},
+      bool keeps_launch_order = true)
       : simulation(of_topology.ranks() + 1, {.seed = seed}), world(seed), topology(of_topology), choice(of_choice) {
+    world.keeps_launch_order = keeps_launch_order;
     simulation.loop(topology.ranks()).stop();
     for (int rank = topology.ranks() - 1; rank >= 0; --rank) mpi_ranks.push_back(rank);
     for (int me = 0; me < topology.ranks(); ++me) {
       Rank& rank = ranks.emplace_back();
+      rank.gpu = world.make_gpu();
       rank.library = world.make_library();
       rank.column = std::make_unique<NcclColumn>(
-          loop(me), transport(me), world.make_stream(me), *rank.library,
+          loop(me), transport(me), *rank.gpu, *rank.library,
           NcclColumn::Options{.ranks = mpi_ranks, .ways = {way, way, way}, .timeout = std::chrono::seconds(2)});
     }
   }
@@ -59,6 +63,22 @@ struct Job {
 
   EventLoop& loop(int me) { return simulation.loop(mpi_ranks[static_cast<std::size_t>(me)]); }
   Transport& transport(int me) { return simulation.transport(mpi_ranks[static_cast<std::size_t>(me)]); }
+
+  /// A communicator of the ranks that share a node, or of those at one place of all nodes; returns its index.
+  std::size_t add_communicator_of(TeamKind kind, int number) {
+    for (int me = 0; me < topology.ranks(); ++me) {
+      const bool within = kind == TeamKind::group;
+      Team team{within ? Topology::regular(topology.inner, 1) : Topology::regular(1, topology.outer), {}};
+      team.members = nccl_members(topology, me, within ? NcclSpan::row : NcclSpan::column);
+      std::vector<int> of_team;
+      for (const int member : team.members) of_team.push_back(mpi_ranks[static_cast<std::size_t>(member)]);
+      const int index = team.index_of(me);
+      Rank& rank = ranks[static_cast<std::size_t>(me)];
+      rank.communicators.push_back(rank.column->communicator(
+          kind, number, {.team = std::move(team), .me = index, .ranks = std::move(of_team)}));
+    }
+    return ranks[0].communicators.size() - 1;
+  }
 
   /// One communicator of all ranks; returns its index.
   std::size_t add_communicator(int number, std::span<const OperationShape> shapes) {
@@ -259,37 +279,214 @@ void launch_sum(NcclLibrary& library, NcclLibrary::Handle handle, StreamView str
   }
 }
 
-/// Whether two ranks that each start one operation of two communicators, in these orders, come to an end.
-bool ends(std::array<int, 2> order_of_0, std::array<int, 2> order_of_1) {
-  NcclWorld world(1);
-  std::array<float, 4> values{};
-  std::vector<std::unique_ptr<Stream>> streams;
+/// Two ranks with communicators, each on a stream of its own or all on one.
+struct TwoRanks {
+  NcclWorld world;
+  std::vector<std::unique_ptr<Device>> gpus;
   std::vector<std::unique_ptr<NcclLibrary>> libraries;
-  std::array<std::array<NcclLibrary::Handle, 2>, 2> handles{};
-  for (int rank = 0; rank < 2; ++rank) {
-    streams.push_back(world.make_stream(rank));
-    libraries.push_back(world.make_library());
-  }
-  for (std::size_t communicator = 0; communicator < 2; ++communicator) {
-    NcclLibrary::Id id;
-    (void)libraries[0]->make_id(id);
-    for (int rank = 0; rank < 2; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      (void)libraries[r]->connect(handles[r][communicator], id, 2, rank, *streams[r]);
+  std::array<std::vector<std::unique_ptr<Stream>>, 2> streams;
+  std::array<std::vector<NcclLibrary::Handle>, 2> handles;
+  std::array<float, 6> values{};
+
+  TwoRanks(std::uint64_t seed, std::size_t communicators, std::size_t streams_of_each) : world(seed) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      gpus.push_back(world.make_gpu());
+      libraries.push_back(world.make_library());
+      for (std::size_t s = 0; s < streams_of_each; ++s) {
+        streams[rank].push_back(gpus[rank]->make_stream("nccl", StreamWidth::one));
+      }
+      handles[rank].resize(communicators);
+    }
+    for (std::size_t c = 0; c < communicators; ++c) {
+      NcclLibrary::Id id;
+      (void)libraries[0]->make_id(id);
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        (void)libraries[rank]->connect(handles[rank][c], id, 2, static_cast<int>(rank), *streams[rank][0]);
+      }
     }
   }
+
+  void launch(std::size_t rank, std::size_t communicator) {
+    launch_sum(*libraries[rank], handles[rank][communicator],
+               *streams[rank][std::min(communicator, streams[rank].size() - 1)], values[3 * rank + communicator]);
+  }
+
+  [[nodiscard]] bool ends() {
+    try {
+      for (auto& of_rank : streams) {
+        for (auto& stream : of_rank) stream->synchronize();
+      }
+      return true;
+    } catch (const ranvier::Error&) {
+      return false;
+    }
+  }
+};
+
+/// Whether two ranks that each start one operation of two communicators, in these orders, come to an end.
+bool ends(std::array<std::size_t, 2> order_of_0, std::array<std::size_t, 2> order_of_1) {
+  TwoRanks two(1, 2, 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    for (const int communicator : rank == 0 ? order_of_0 : order_of_1) {
-      const auto c = static_cast<std::size_t>(communicator);
-      launch_sum(*libraries[rank], handles[rank][c], *streams[rank], values[2 * rank + c]);
+    for (const std::size_t communicator : rank == 0 ? order_of_0 : order_of_1) two.launch(rank, communicator);
+  }
+  return two.ends();
+}
+
+/// The same with a stream for each communicator, one order of the calls, and work before them that ends for both at a
+/// time, on GPUs that have room for one kernel.
+bool ends_on_two_streams(std::uint64_t seed, bool keeps_launch_order) {
+  TwoRanks two(seed, 3, 3);
+  two.world.room = 1;
+  two.world.keeps_launch_order = keeps_launch_order;
+  std::vector<std::unique_ptr<Event>> before;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    auto& streams = two.streams[rank];
+    if (rank == 0) two.launch(0, 2);
+    // On the second rank that is what the others wait for, too: it starts when the first one's is called for.
+    auto& event = before.emplace_back(two.gpus[0]->make_event());
+    event->record(*two.streams[0][2]);
+    for (const std::size_t communicator : {0u, 1u}) {
+      streams[communicator]->wait(*event);
+      if (rank == 0) two.launch(rank, communicator);
     }
   }
-  try {
-    streams[0]->synchronize();
-    return true;
-  } catch (const ranvier::Error&) {
-    return false;
+  two.launch(1, 2);
+  for (const std::size_t communicator : {0u, 1u}) two.launch(1, communicator);
+  return two.ends();
+}
+
+}  // namespace
+
+TEST_CASE("kernels of two streams that begin in the order of the calls end where GPUs have room for one of them") {
+  int ended = 0, ended_as_they_come = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    ended += ends_on_two_streams(seed, true);
+    ended_as_they_come += ends_on_two_streams(seed, false);
   }
+  CHECK(ended == 40);
+  CHECK(ended_as_they_come < 40);
+}
+
+namespace {
+
+/// Three flows on two nodes of two ranks: each flow's operations in order, the flows in any.
+void run_in_any_order(std::uint64_t seed) {
+  constexpr int flows = 3, operations = 4, ranks = 4;
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto way = random() % 4 == 0 ? NcclWay::own : NcclWay::hierarchical;
+  Job job(Topology::regular(2, 2), seed, way, {}, random() % 4 != 0);
+  job.world.room = 1 + random() % 2;
+  for (int flow = 0; flow < flows; ++flow) {
+    switch (random() % 3) {
+      case 0:
+        (void)job.add_communicator(flow, {});
+        break;
+      case 1:
+        (void)job.add_communicator_of(TeamKind::group, flow);
+        break;
+      default:
+        (void)job.add_communicator_of(TeamKind::replicas, flow);
+    }
+  }
+  std::array<Collective, flows * operations> collectives{};
+  for (Collective& collective : collectives) collective = all_collectives[random() % all_collectives.size()];
+  // The elements tell operations apart, and those of an operation's phases.
+  const auto elements = [](int operation) { return std::size_t{16} * static_cast<std::size_t>(operation + 1); };
+  std::vector<std::vector<std::vector<float>>> data(ranks);
+  std::array<int, ranks> left{};
+  left.fill(flows * operations);
+  for (int me = 0; me < ranks; ++me) {
+    auto& mine = data[static_cast<std::size_t>(me)];
+    for (int operation = 0; operation < flows * operations; ++operation) {
+      mine.emplace_back(elements(operation), static_cast<float>(operation + 100 * me));
+    }
+    std::vector<int> order;
+    for (int flow = 0; flow < flows; ++flow) order.insert(order.end(), operations, flow);
+    std::shuffle(order.begin(), order.end(), random);
+    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me, order] {
+      std::array<int, flows> started{};
+      for (const int flow : order) {
+        const int operation = flow * operations + started[static_cast<std::size_t>(flow)]++;
+        job.loop(me).post([&, me, flow, operation] {
+          auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
+          const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+          job.ranks[static_cast<std::size_t>(me)].communicators[static_cast<std::size_t>(flow)]->run(
+              collectives[static_cast<std::size_t>(operation)], {&part, 1}, DType::f32, "sum", [&, me] {
+                if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
+              });
+        });
+      }
+    });
+  }
+  job.simulation.run();
+  const auto& first_order = dynamic_cast<WaitingGpu&>(*job.ranks[0].gpu).launches;
+  for (int me = 0; me < ranks; ++me) {
+    const Rank& rank = job.ranks[static_cast<std::size_t>(me)];
+    CHECK(dynamic_cast<WaitingGpu&>(*rank.gpu).launches == first_order);
+    for (int flow = 0; flow < flows; ++flow) {
+      const Team& team = rank.communicators[static_cast<std::size_t>(flow)]->team();
+      for (int o = 0; o < operations; ++o) {
+        const int operation = flow * operations + o;
+        const Collective collective = collectives[static_cast<std::size_t>(operation)];
+        const auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
+        const std::size_t piece = values.size() / team.members.size();
+        float sum = 0;
+        for (const int member : team.members) sum += static_cast<float>(operation + 100 * member);
+        bool as_expected = true;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const auto owner = static_cast<std::size_t>(team.topology.rank_of_piece(static_cast<int>(i / piece)));
+          float expected = sum;
+          if (collective == Collective::all_gather)
+            expected = static_cast<float>(operation + 100 * team.members[owner]);
+          if (collective == Collective::reduce_scatter && team.members[owner] != me) continue;
+          as_expected = as_expected && values[i] == expected;
+        }
+        CHECK(as_expected);
+      }
+    }
+  }
+}
+
+/// The virtual time of operations on two nodes of two ranks, each of whose phases takes 10 ms. With two hops the second
+/// one of an operation is another operation, across the nodes, after the first one.
+double seconds_of(Collective collective, bool two_hops, int operations, bool keeps_launch_order) {
+  Job job(Topology::regular(2, 2), 1, two_hops ? NcclWay::own : NcclWay::hierarchical, {}, keeps_launch_order);
+  job.world.takes_time = [&](std::function<void()> over) {
+    job.simulation.loop(job.topology.ranks() - 1).after(std::chrono::milliseconds(10), std::move(over));
+  };
+  const std::size_t first =
+      two_hops ? job.add_communicator_of(TeamKind::group, 0) : job.add_communicator(0, {});
+  const std::size_t second = two_hops ? job.add_communicator_of(TeamKind::replicas, 1) : first;
+  std::vector<std::vector<float>> data(4, std::vector<float>(static_cast<std::size_t>(operations) * 16));
+  int left = 4 * operations, connected = 0;
+  Duration begin{};
+  Duration end{};
+  const auto start = [&](int me) {
+    auto& communicators = job.ranks[static_cast<std::size_t>(me)].communicators;
+    for (int o = 0; o < operations; ++o) {
+      auto* values = data[static_cast<std::size_t>(me)].data() + 16 * o;
+      const Communicator::Part part{reinterpret_cast<std::byte*>(values), 16};
+      const Handler done = [&, me] {
+        if (--left > 0) return;
+        end = job.loop(me).now();
+        for (int other = 0; other < 4; ++other) job.loop(other).stop();
+      };
+      communicators[first]->run(collective, {&part, 1}, DType::f32, "first", [&, part, done] {
+        if (!two_hops) return done();
+        communicators[second]->run(collective, {&part, 1}, DType::f32, "second", done);
+      });
+    }
+  };
+  for (int me = 0; me < 4; ++me) {
+    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
+      if (++connected < 4) return;
+      begin = job.loop(me).now();
+      for (int other = 0; other < 4; ++other) job.loop(other).post([&, other] { start(other); });
+    });
+  }
+  job.simulation.run();
+  return std::chrono::duration<double>(end - begin).count();
 }
 
 }  // namespace
@@ -299,43 +496,23 @@ TEST_CASE("ranks that start operations of several communicators in different ord
   CHECK(ends({0, 1}, {0, 1}));
   CHECK(!ends({0, 1}, {1, 0}));
 
-  constexpr int flows = 3, operations = 4, ranks = 3;
-  for (const std::uint64_t seed : seeds(sanitized ? 4 : 20)) {
-    CAPTURE(seed);
-    Job job(Topology::regular(ranks, 1), seed, NcclWay::own);
-    for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
-    std::mt19937_64 random(seed);
-    std::vector<float> data(ranks * flows * operations * ranks);
-    std::array<int, ranks> left{};
-    left.fill(flows * operations);
-    for (int me = 0; me < ranks; ++me) {
-      // Each flow's operations in order, the flows in any.
-      std::vector<int> order;
-      for (int flow = 0; flow < flows; ++flow) order.insert(order.end(), operations, flow);
-      std::shuffle(order.begin(), order.end(), random);
-      job.ranks[static_cast<std::size_t>(me)].column->connect([&, me, order] {
-        std::array<int, flows> started{};
-        for (const int flow : order) {
-          const int operation = flow * operations + started[static_cast<std::size_t>(flow)]++;
-          float* const values = &data[static_cast<std::size_t>((me * flows * operations + operation) * ranks)];
-          std::fill_n(values, ranks, static_cast<float>(operation + 100 * me));
-          job.loop(me).post([&, me, flow, values] {
-            const Communicator::Part part{reinterpret_cast<std::byte*>(values), ranks};
-            job.ranks[static_cast<std::size_t>(me)].communicators[static_cast<std::size_t>(flow)]->run(
-                Collective::all_reduce, {&part, 1}, DType::f32, "sum", [&, me] {
-                  if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
-                });
-          });
-        }
-      });
+  for (const std::uint64_t seed : seeds(sanitized ? 20 : 1000)) run_in_any_order(seed);
+}
+
+TEST_CASE("what NCCL does inside nodes and across them is under way at a time") {
+  constexpr int operations = 8;
+  for (const bool two_hops : {false, true}) {
+    for (const Collective collective : all_collectives) {
+      if (two_hops && collective != Collective::all_reduce) continue;
+      CAPTURE(two_hops);
+      CAPTURE(static_cast<int>(collective));
+      const double alone = seconds_of(collective, two_hops, operations, false);
+      const double together = seconds_of(collective, two_hops, operations, true);
+      // In units of a phase; messages and handlers take some time, too.
+      const int phases = !two_hops && collective == Collective::all_reduce ? 3 : 2;
+      CHECK(alone >= 1e-2 * phases * operations);
+      CHECK(together < 1e-2 * ((phases - 1) * operations + 1.9));
     }
-    job.simulation.run();
-    bool equal = true;
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      const auto operation = static_cast<float>(i / ranks % (flows * operations));
-      equal = equal && data[i] == 3 * operation + 300;
-    }
-    CHECK(equal);
   }
 }
 
@@ -387,6 +564,42 @@ TEST_CASE("an error that NCCL meets later is one message with rank, device and o
   CHECK(job.world.aborted == 1);
   job.ranks[1].column->close();  // nothing runs there
   CHECK(job.world.closed == 1);
+}
+
+TEST_CASE("a peer that ends while operations are under way on both lanes is one message, and all of them end") {
+  Job job(Topology::regular(2, 2), 1, NcclWay::own);
+  const std::size_t within = job.add_communicator_of(TeamKind::group, 0);
+  const std::size_t between = job.add_communicator_of(TeamKind::replicas, 1);
+  std::array<float, 8> values{};
+  const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), 4};
+  const Communicator::Part other{reinterpret_cast<std::byte*>(values.data() + 4), 4};
+  int connected = 0;
+  for (int me = 0; me < 4; ++me) {
+    job.ranks[static_cast<std::size_t>(me)].column->connect([&] {
+      if (++connected < 4) return;
+      auto& communicators = job.ranks[0].communicators;
+      communicators[within]->run(Collective::all_reduce, {&part, 1}, DType::f32, "sum inside", [] {});
+      communicators[between]->run(Collective::all_reduce, {&other, 1}, DType::f32, "sum across", [] {});
+      job.loop(0).after(std::chrono::milliseconds(300), [&] {
+        CHECK(job.world.groups == 2);
+        CHECK(job.ranks[0].column->waited_for().size() == 2);
+        dynamic_cast<WorldNccl&>(*job.ranks[0].library).break_with(NcclLibrary::remote_error);
+      });
+    });
+  }
+  std::string message;
+  try {
+    job.simulation.run();
+  } catch (const ranvier::Error& error) {
+    CHECK(error.code() == ranvier::ErrorCode::transport);
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.find("rank 3: sum inside on inline, 1 thread: NCCL, with ranks 3, 2: remote process exited") == 0);
+  for (Rank& rank : job.ranks) rank.column->close();
+  CHECK(job.world.aborted == 2);
+  CHECK(job.world.closed == 6);
+  for (Rank& rank : job.ranks) CHECK_NOTHROW(rank.gpu->make_stream("after", StreamWidth::one)->synchronize());
 }
 
 TEST_CASE("a rank that does not come to connect is named, or the ranks among which it is") {

@@ -47,7 +47,7 @@ TEST_CASE("one rank's collectives by NCCL leave what a plan of one rank leaves")
     const auto nccl = tests::make_nccl_under_test();
     nccl->device().on_failure([&](std::exception_ptr error) { loop.stop(error); });
     const auto stream = nccl->device().make_stream("test", StreamWidth::one);
-    NcclColumn column(loop, alone, nccl->make_stream(), nccl->library(), {.ranks = {0}});
+    NcclColumn column(loop, alone, nccl->device(), nccl->library(), {.ranks = {0}});
     const PlanCommunicator::Options of_one{.team = {Topology::regular(1, 1), {0}}, .ranks = {0}};
     const auto by_nccl = column.communicator(TeamKind::column, 0, of_one);
     Executor executor(loop, alone, *stream);

@@ -1,7 +1,6 @@
 #include "tests/collectives/nccl_under_test.hpp"
 
 #include "tests/collectives/nccl_world.hpp"
-#include "tests/device_under_test.hpp"
 
 namespace ranvier::tests {
 namespace {
@@ -10,12 +9,11 @@ class OverHostMemory final : public NcclUnderTest {
  public:
   collectives::NcclLibrary& library() override { return *library_; }
   runtime::Device& device() override { return *device_; }
-  std::unique_ptr<runtime::Stream> make_stream() override { return world_.make_stream(0); }
 
  private:
   test::NcclWorld world_{1};
   std::unique_ptr<collectives::NcclLibrary> library_ = world_.make_library();
-  std::unique_ptr<runtime::Device> device_ = make_device();
+  std::unique_ptr<runtime::Device> device_ = world_.make_gpu();
 };
 
 }  // namespace

@@ -15,8 +15,6 @@ class NcclUnderTest {
   virtual ~NcclUnderTest() = default;
   [[nodiscard]] virtual collectives::NcclLibrary& library() = 0;
   [[nodiscard]] virtual runtime::Device& device() = 0;
-  /// For the column, whose it becomes.
-  [[nodiscard]] virtual std::unique_ptr<runtime::Stream> make_stream() = 0;
 };
 
 [[nodiscard]] std::unique_ptr<NcclUnderTest> make_nccl_under_test();

@@ -18,9 +18,6 @@ class OnGpu final : public NcclUnderTest {
  public:
   collectives::NcclLibrary& library() override { return *library_; }
   runtime::Device& device() override { return *device_; }
-  std::unique_ptr<runtime::Stream> make_stream() override {
-    return device_->make_stream("nccl", runtime::StreamWidth::one);
-  }
 
  private:
   std::unique_ptr<collectives::NcclLibrary> library_ = open();

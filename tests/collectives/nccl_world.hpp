@@ -1,7 +1,8 @@
 // NCCL of all ranks of a simulation, over host memory: what NcclColumn asks of NCCL where no GPU is. It is as
 // strict as the real one. Communicators are non-blocking: what a group has launched comes to the stream some
 // questions later, and nothing else may be asked of the communicator until then. Work of a stream waits for what is
-// before it, and a collective for all its ranks, so operations in different orders wait for ever.
+// before it, and a collective for all its ranks, so operations in different orders wait for ever. A GPU has room for a
+// few kernels at a time; it begins them in the order of the calls where NCCL keeps that, or else as they come.
 //
 // Sums go round a ring from the rank behind the one that owns the element, which is the order of the ring's plan
 // where the ranks stand in one row.
@@ -29,37 +30,79 @@ using collectives::NcclLibrary;
 
 class NcclWorld;
 
-/// A stream whose work may have to wait, on the thread of the simulation.
+/// Work that is done when `left` of it is 0; `begin` when everything before it is done.
+struct WaitingKernel {
+  std::function<void()> begin;
+  std::size_t left = 0;
+  bool begun = false;
+};
+
+/// An inline device whose streams may have to wait, on the thread of the simulation.
+class WaitingGpu final : public runtime::Device {
+ public:
+  explicit WaitingGpu(NcclWorld& world) : world_(world), inner_(runtime::make_inline_device()) {}
+
+  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return inner_->kind(); }
+  [[nodiscard]] std::string description() const override { return inner_->description(); }
+  [[nodiscard]] int threads() const noexcept override { return inner_->threads(); }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return inner_->used_bytes(); }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return inner_->budget_bytes(); }
+  [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override;
+  [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override;
+  [[nodiscard]] runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
+    return inner_->allocate(bytes, space);
+  }
+  void on_failure(std::function<void(std::exception_ptr)> handler) override { inner_->on_failure(std::move(handler)); }
+
+  std::vector<std::size_t> launches;  ///< elements of the first call of each, in order
+
+ private:
+  friend class WaitingStream;
+
+  /// Of what NCCL has launched here.
+  [[nodiscard]] bool may_begin(const WaitingKernel& kernel);
+
+  NcclWorld& world_;
+  std::unique_ptr<runtime::Device> inner_;
+  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // that are not over, in the order of the calls
+};
+
+class WaitingEvent final : public runtime::Event {
+ public:
+  void record(runtime::StreamView stream) override;
+  [[nodiscard]] bool reached() const override { return !last_ || *last_; }
+
+ private:
+  friend class WaitingStream;
+  std::shared_ptr<bool> last_;
+};
+
 class WaitingStream final : public runtime::Stream {
  public:
-  WaitingStream(NcclWorld& world, std::string name);
+  WaitingStream(WaitingGpu& gpu, std::string name, runtime::StreamWidth width);
   ~WaitingStream() override;
 
-  [[nodiscard]] runtime::Device& device() const noexcept override { return inner_->device(); }
+  [[nodiscard]] runtime::Device& device() const noexcept override { return gpu_; }
   [[nodiscard]] const std::string& name() const noexcept override { return inner_->name(); }
   void launch(Work work) override;
   void call_back(std::function<void()> function) override;
-  void wait(const runtime::Event& event) override { inner_->wait(event); }
+  void wait(const runtime::Event& event) override;
   void synchronize() override;
 
-  /// Work that is done when `left` of it is 0; `begin` when everything before it is done.
-  struct Kernel {
-    std::function<void()> begin;
-    std::size_t left = 0;
-    bool begun = false;
-  };
-  void enqueue(std::shared_ptr<Kernel> kernel);
+  void enqueue(std::shared_ptr<WaitingKernel> kernel);
   /// Runs what can run; true if something did.
   bool progress();
 
  private:
+  friend class WaitingEvent;
   struct Item {
-    std::shared_ptr<Kernel> kernel;  // or
+    std::shared_ptr<WaitingKernel> kernel;  // or
+    std::shared_ptr<bool> passed;           // or
     std::function<void()> function;
   };
+  void push(Item item);
 
-  NcclWorld& world_;
-  std::unique_ptr<runtime::Device> device_;
+  WaitingGpu& gpu_;
   std::unique_ptr<runtime::Stream> inner_;
   std::deque<Item> items_;
 };
@@ -76,19 +119,20 @@ class NcclWorld {
     std::size_t count = 0;
     runtime::DType dtype = runtime::DType::f32;
     int peer = 0;
-    WaitingStream::Kernel* kernel = nullptr;  ///< its endpoint keeps it
+    WaitingKernel* kernel = nullptr;  ///< its endpoint keeps it
   };
 
   struct Clique;
   struct Endpoint {
     Clique* clique = nullptr;
     int rank = 0;
-    WaitingStream* stream = nullptr;
+    WaitingStream* stream = nullptr;  ///< of what was launched
+    WaitingGpu* gpu = nullptr;
     NcclLibrary::Result error = NcclLibrary::success;
     int questions = 0;  ///< until what was launched is on the stream
-    std::shared_ptr<WaitingStream::Kernel> launched;
+    std::shared_ptr<WaitingKernel> launched;
     std::size_t collectives = 0;
-    std::vector<std::shared_ptr<WaitingStream::Kernel>> kernels;
+    std::vector<std::shared_ptr<WaitingKernel>> kernels;
   };
   struct Clique {
     int ranks = 0;
@@ -101,16 +145,22 @@ class NcclWorld {
   int groups = 0, calls = 0, closed = 0, aborted = 0;
   std::vector<int> sizes;  ///< of the communicators, as they were connected, once each
 
-  std::unique_ptr<runtime::Stream> make_stream(int rank) {
-    return std::make_unique<WaitingStream>(*this, "nccl " + std::to_string(rank));
-  }
+  bool keeps_launch_order = true;
+  std::size_t room = 2;  ///< for kernels of NCCL's on a GPU at a time
+  /// Called when all ranks are at a collective, with what ends it; null: it takes no time.
+  std::function<void(std::function<void()>)> takes_time = {};
+
+  std::unique_ptr<runtime::Device> make_gpu() { return std::make_unique<WaitingGpu>(*this); }
   std::unique_ptr<NcclLibrary> make_library();
 
   void settle() {
     if (std::exchange(settling_, true)) return;
     for (bool moved = true; moved;) {
       moved = false;
-      for (WaitingStream* stream : streams_) moved = stream->progress() || moved;
+      // Whichever stream comes first takes the room that is left.
+      std::vector<WaitingStream*> streams = streams_;
+      std::shuffle(streams.begin(), streams.end(), random_);
+      for (WaitingStream* stream : streams) moved = stream->progress() || moved;
     }
     settling_ = false;
   }
@@ -131,44 +181,72 @@ class NcclWorld {
   bool settling_ = false;
 };
 
-inline WaitingStream::WaitingStream(NcclWorld& world, std::string name)
-    : world_(world),
-      device_(runtime::make_inline_device()),
-      inner_(device_->make_stream(std::move(name), runtime::StreamWidth::one)) {
-  world_.streams_.push_back(this);
+inline std::unique_ptr<runtime::Stream> WaitingGpu::make_stream(std::string name, runtime::StreamWidth width) {
+  return std::make_unique<WaitingStream>(*this, std::move(name), width);
 }
-inline WaitingStream::~WaitingStream() { std::erase(world_.streams_, this); }
+inline std::unique_ptr<runtime::Event> WaitingGpu::make_event() { return std::make_unique<WaitingEvent>(); }
+inline bool WaitingGpu::may_begin(const WaitingKernel& kernel) {
+  std::erase_if(launched_, [](const auto& each) { return each->begun && each->left == 0; });
+  std::size_t running = 0;
+  for (const auto& each : launched_) {
+    if (world_.keeps_launch_order && each.get() == &kernel) break;
+    if (world_.keeps_launch_order && !each->begun) return false;
+    running += each->begun;
+  }
+  return running < world_.room;
+}
 
+inline void WaitingEvent::record(runtime::StreamView stream) {
+  auto* waiting = dynamic_cast<WaitingStream*>(&stream.stream());
+  expect(waiting != nullptr, "an event is recorded on stream {} of another kind of device", stream.name());
+  last_ = std::make_shared<bool>(false);
+  waiting->push({.function = [passed = last_] { *passed = true; }});
+}
+
+inline WaitingStream::WaitingStream(WaitingGpu& gpu, std::string name, runtime::StreamWidth width)
+    : gpu_(gpu), inner_(gpu.inner_->make_stream(std::move(name), width)) {
+  gpu_.world_.streams_.push_back(this);
+}
+inline WaitingStream::~WaitingStream() { std::erase(gpu_.world_.streams_, this); }
+
+inline void WaitingStream::push(Item item) {
+  items_.push_back(std::move(item));
+  gpu_.world_.settle();
+}
 inline void WaitingStream::launch(Work work) {
-  items_.push_back({nullptr, [this, work = std::move(work)] { inner_->launch(work); }});
-  world_.settle();
+  push({.function = [this, work = std::move(work)] { inner_->launch(work); }});
 }
-inline void WaitingStream::call_back(std::function<void()> function) {
-  items_.push_back({nullptr, std::move(function)});
-  world_.settle();
+inline void WaitingStream::call_back(std::function<void()> function) { push({.function = std::move(function)}); }
+inline void WaitingStream::wait(const runtime::Event& event) {
+  if (const auto last = dynamic_cast<const WaitingEvent&>(event).last_) push({.passed = last});
 }
-inline void WaitingStream::enqueue(std::shared_ptr<Kernel> kernel) {
-  items_.push_back({std::move(kernel), nullptr});
-  world_.settle();
+inline void WaitingStream::enqueue(std::shared_ptr<WaitingKernel> kernel) {
+  gpu_.launched_.push_back(kernel);
+  push({.kernel = std::move(kernel)});
 }
 inline void WaitingStream::synchronize() {
-  world_.settle();
+  gpu_.world_.settle();
   expect(items_.empty(), "stream {} would be waited for for ever", name());
 }
 inline bool WaitingStream::progress() {
   bool moved = false;
   while (!items_.empty()) {
     Item& item = items_.front();
-    if (item.kernel == nullptr) {
+    if (item.function) {
       const std::function<void()> function = std::move(item.function);
       items_.pop_front();
       function();
+    } else if (item.passed != nullptr) {
+      if (!*item.passed) return moved;
+      items_.pop_front();
     } else {
-      if (!std::exchange(item.kernel->begun, true)) {
-        moved = true;
-        item.kernel->begin();
+      const auto kernel = item.kernel;
+      if (!kernel->begun) {
+        if (!gpu_.may_begin(*kernel)) return moved;
+        kernel->begun = moved = true;
+        kernel->begin();
       }
-      if (item.kernel->left > 0) return moved;
+      if (kernel->left > 0) return moved;
       items_.pop_front();
     }
     moved = true;
@@ -216,7 +294,16 @@ inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
   } else {
     runtime::with_float_type(first.dtype, [&](auto type) { compute<decltype(type)>(clique, of_ranks); });
   }
-  for (auto& [rank, call] : of_ranks) --call.kernel->left;
+  std::vector<WaitingKernel*> kernels;
+  for (auto& [rank, call] : of_ranks) kernels.push_back(call.kernel);
+  const auto over = [this, kernels] {
+    for (WaitingKernel* kernel : kernels) {
+      if (kernel->left > 0) --kernel->left;  // or it was aborted
+    }
+    settle();
+  };
+  if (takes_time) return takes_time(over);
+  over();
 }
 
 template <typename T>
@@ -263,6 +350,7 @@ class WorldNccl final : public NcclLibrary {
     std::memcpy(id.bytes.data(), &made, sizeof made);
     return success;
   }
+  [[nodiscard]] bool keeps_launch_order() const override { return world_.keeps_launch_order; }
   [[nodiscard]] Result connect(Handle& handle, const Id& id, int ranks, int rank,
                                runtime::StreamView stream) override {
     std::uint64_t known = 0;
@@ -275,7 +363,7 @@ class WorldNccl final : public NcclLibrary {
     }
     expect(clique.ranks == ranks, "a communicator of {} ranks is connected as one of {}", clique.ranks, ranks);
     auto& made = endpoints_.emplace_back();
-    made = {.clique = &clique, .rank = rank, .stream = dynamic_cast<WaitingStream*>(&stream.stream())};
+    made = {.clique = &clique, .rank = rank, .stream = nullptr, .gpu = &dynamic_cast<WaitingGpu&>(stream.device())};
     clique.members.push_back(&made);
     handle = &made;
     return in_progress;
@@ -312,8 +400,9 @@ class WorldNccl final : public NcclLibrary {
     expect(grouped_ != nullptr, "a group is empty");
     NcclWorld::Endpoint& endpoint = *std::exchange(grouped_, nullptr);
     ++world_.groups;
-    const auto kernel = std::make_shared<WaitingStream::Kernel>();
+    const auto kernel = std::make_shared<WaitingKernel>();
     kernel->left = calls_.size();
+    endpoint.gpu->launches.push_back(calls_.front().count);
     for (NcclWorld::Call& call : calls_) call.kernel = kernel.get();
     kernel->begin = [this, &endpoint, calls = std::exchange(calls_, {})] {
       for (const NcclWorld::Call& call : calls) world_.begin(endpoint, call);
@@ -369,7 +458,10 @@ class WorldNccl final : public NcclLibrary {
     expect(static_cast<int>(endpoint.clique->members.size()) == endpoint.clique->ranks && !endpoint.launched,
            "a call while the communicator is in progress");
     expect(grouped_ == nullptr || grouped_ == &endpoint, "a group of two communicators");
-    expect(&stream.stream() == endpoint.stream, "a call on another stream");
+    auto* const waiting = dynamic_cast<WaitingStream*>(&stream.stream());
+    expect(waiting != nullptr && &waiting->device() == endpoint.gpu, "a call on a stream of another GPU");
+    expect(grouped_ == nullptr || endpoint.stream == waiting, "a group on two streams");
+    endpoint.stream = waiting;
     expect(call.count > 0, "a call without elements");
     grouped_ = &endpoint;
     calls_.push_back(call);
