@@ -105,6 +105,10 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
                             .allow_unregistered()
                             .run();
     for (const auto& found : parsed.options) {
+      if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && knows("help")) {
+        set("help", "on", "-h", true);
+        continue;
+      }
       if (found.unregistered)
         fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
              advice(found.original_tokens.at(0)));
@@ -134,9 +138,7 @@ void OptionTable::read_file(const std::string& path) {
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
-      const bool known = std::any_of(options_.begin(), options_.end(),
-                                     [&](const Declared& one) { return one.option.name == found.string_key; });
-      if (!known || found.string_key == "config")
+      if (!knows(found.string_key) || found.string_key == "config")
         fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice(found.string_key));
       set(found.string_key, found.value.at(0), fmt::format("{} in {}", found.string_key, path), false);
     }
@@ -168,6 +170,10 @@ const OptionTable::Declared& OptionTable::at(std::string_view name) const {
       std::find_if(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
   expect(found != options_.end(), "no option is called {}", name);
   return *found;
+}
+
+bool OptionTable::knows(std::string_view name) const {
+  return std::any_of(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
 }
 
 bool OptionTable::given(std::string_view name) const {
