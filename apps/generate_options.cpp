@@ -29,6 +29,8 @@ OptionTable declare(GenerateOptions& options) {
   table.concern("Model");
   table.add(
       {"weights", "PATH", "safetensors file, or folder with one; its config.json is read", text(options.weights)});
+  table.add({"ignore-tensors", "REGEX", "tensors that the model does not need, by a part of their names",
+             text(options.ignored_tensors)});
   table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),
              "config.json's"});
   table.add(
@@ -38,8 +40,8 @@ OptionTable declare(GenerateOptions& options) {
              "bytes, or gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
              tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
   table.concern("Text");
-  table.add({"prompt", "TEXT", "how the text begins", text(options.prompt),
-             "the end of a text before, or of bytes a new line"});
+  table.add({"prompt", "TEXT", "how the text begins",
+             text(options.prompt), "the end of a text before, or of bytes a new line"});
   table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
   table.add({"num-samples", "N", "texts to write, one after another", whole(options.texts, 1)});
   table.add({"ignore-end-of-text", "", "go on after <|endoftext|>", switch_on(options.ignores_end_of_text)});

@@ -13,6 +13,7 @@ namespace ranvier::apps {
 
 struct GenerateOptions {
   std::string weights;  ///< path
+  std::string ignored_tensors;  ///< a regular expression for names; empty: none
   int heads = 0;        ///< 0: as the config.json beside the weights says
   std::string tokenizer;  ///< "bytes" or "gpt2:PATH"; empty: what lies beside the weights, or bytes
   std::string prompt;     ///< empty: the end of text, or a new line where there is no such token

@@ -473,8 +473,8 @@ void Run::build() {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
   };
   if (!run.init_from.empty()) {
-    const auto file =
-        std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"));
+    const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
+                                                                  run.ignored_tensors);
     models::check_weights(*file, job_.architecture.units());
     weights = [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());
@@ -607,12 +607,16 @@ void Run::save() {
 
 void Run::commit_weights() {
   writer_->commit();
-  // Beside weights of another name it could be taken for that of other weights.
+  // Beside weights of another name they could be taken for those of other weights.
   const auto path = weights_path(options_.run.save);
-  if (job_.config.empty() || path.filename() != "model.safetensors") return;
-  runtime::AtomicFile file(path.parent_path() / "config.json");
-  file.append(job_.config.data(), job_.config.size());
-  file.commit();
+  if (path.filename() != "model.safetensors") return;
+  auto files = job_.beside_weights;
+  if (!job_.config.empty()) files["config.json"] = job_.config;
+  for (const auto& [name, content] : files) {
+    runtime::AtomicFile file(path.parent_path() / name);
+    file.append(content.data(), content.size());
+    file.commit();
+  }
 }
 
 void Run::collect() {

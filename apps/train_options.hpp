@@ -133,6 +133,7 @@ struct RunOptions {
   std::uint64_t seed = 1234;
   double timeout_seconds = 60;
   std::string init_from;  ///< paths; empty: none
+  std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
   std::string save;
   std::string metrics;
   std::string trace;
@@ -150,6 +151,7 @@ struct TrainOptions {
   DeviceOptions device;
   TierOptions tiers;
   RunOptions run;
+  std::vector<std::string> notes;  ///< what was taken from elsewhere than flags, for the start to say
 };
 
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.

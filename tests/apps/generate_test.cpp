@@ -143,6 +143,49 @@ TEST_CASE_FIXTURE(OfWords, "weights of any precision, in one file or in several,
   }
 }
 
+TEST_CASE_FIXTURE(OfWords, "weights with a tensor that the model does not need are refused, unless that is to be ignored") {
+  const auto more = path("model/more.safetensors");
+  ranvier::models::SafetensorsWriter writer(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}});
+  const float value = 1;
+  writer.append(&value, 1);
+  writer.commit();
+  std::string index;
+  const ranvier::models::Safetensors model(path("model/model.safetensors"));
+  for (const auto& tensor : model.tensors())
+    index += "\"" + tensor.name + "\":\"model.safetensors\",";
+  folder.write("model/all.json", R"({"weight_map":{)" + index + R"("lm_head.weight":"more.safetensors"}})");
+  const std::string flags = "--weights " + path("model/all.json") + " --tokens 3 --threads 1";
+  const Generated refused = generate(flags);
+  CHECK(refused.status != 0);
+  CHECK(has(refused.report, "'lm_head.weight' differs from 'wte.weight'"));
+  const Generated ignoring = generate(flags + " --ignore-tensors ^lm_head");
+  CHECK(ignoring.status == 0);
+  CHECK(has(ignoring.report, "not read: 1 of its tensors, 'lm_head.weight' the first"));
+}
+
+TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is such a folder again") {
+  std::string config = read_file(path("model/config.json"));
+  const std::string nothing = "\"eos_token_id\": null";
+  config.replace(config.find(nothing), nothing.size(), "\"eos_token_id\": 284, \"mine\": [1e-05]");
+  folder.write("model/config.json", config);
+  folder.write("model/generation_config.json", "{\"max_length\": 7}");
+  const std::string data = folder.write("text.txt", small_text()).string();
+  const Outcome outcome = run(1, {"--data", data, "--init-from", path("model"), "--save", path("tuned"), "--sequence-length",
+                                  "32", "--steps", "1", "--threads", "1", "--dropout", "0.25"}, 60s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(has(outcome.output, "tokenizer: that beside the weights, gpt2:" + path("model")));
+  CHECK(has(outcome.output, "positions: the first 32 of the 64 in " + path("model/model.safetensors")));
+  CHECK(read_file(path("tuned/tokenizer.json")) == small.tokenizer_json());
+  CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");
+  const auto tuned = ranvier::models::read_gpt_config(path("tuned"));
+  REQUIRE(tuned);
+  CHECK(tuned->sizes.sequence_length == 32);
+  CHECK(tuned->dropout.at("resid_pdrop") == 0.25f);
+  CHECK(has(tuned->text, "\"eos_token_id\": 284,\n  \"mine\": [1e-05],"));
+  CHECK(generate("--weights " + path("tuned") + " --prompt the --tokens 3").status == 0);
+}
+
 TEST_CASE_FIXTURE(OfWords, "a text ends with its end of text, unless that is to be ignored") {
   write_model("model", small.end_of_text());
   const std::string flags = "--weights " + path("model") + " --temperature 0 --tokens 5";
@@ -189,6 +232,9 @@ TEST_CASE_FIXTURE(Fixture, "what ranvier-generate cannot do it says in one line"
     return result.report;
   };
   CHECK(has(error("--prompt x"), "--weights is missing"));
+  const Generated help = generate("-h");
+  CHECK(help.status == 0);
+  CHECK(help.text == generate("--help").text);
   CHECK(has(error("--weights " + file("nothing.safetensors")), "nothing.safetensors"));
   CHECK(has(error("--weights " + folder.path().string()), "has no model.safetensors"));
   CHECK(has(error("--weights " + model + " --heads 4"), "leave the flag out"));
