@@ -142,10 +142,11 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
 }
 
 void generate(const GenerateOptions& options) {
+  const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
-  const bool begins_empty = options.prompt.empty() && tokenizer.end_of_text();
-  const std::string text = options.prompt.empty() && !begins_empty ? "\n" : options.prompt;
+  const bool begins_empty = given.empty() && tokenizer.end_of_text();
+  const std::string text = given.empty() && !begins_empty ? "\n" : given;
   const std::vector<std::int32_t> prompt =
       begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
 
