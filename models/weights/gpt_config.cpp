@@ -69,11 +69,13 @@ class Config {
   /// A share of values that are dropped.
   [[nodiscard]] float rate(const char* key) const {
     const json::value* const value = find(key);
-    const double rate = value == nullptr ? absent_dropout : value->is_number() ? value->to_number<double>() : -1;
+    const auto rate = static_cast<float>(value == nullptr     ? absent_dropout
+                                         : value->is_number() ? value->to_number<double>()
+                                                              : -1.0);
     if (!(rate >= 0 && rate < 1))
       fail(ErrorCode::data, "{}: '{}' is {}: it must be a number from 0 to 1 (excluded)", path_.string(), key,
            text(*value));
-    return static_cast<float>(rate);
+    return rate;
   }
 
   /// Fails unless the key is absent, null, or has a value that `accepts`; `computed` says what that would be.

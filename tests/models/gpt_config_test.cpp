@@ -135,6 +135,7 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
                                                          {"tie_word_embeddings", "false"},
                                                          {"n_embd", "1e400"},
                                                          {"resid_pdrop", "1"},
+                                                         {"resid_pdrop", "0.9999999999"},
                                                          {"attn_pdrop", "-0.1"},
                                                          {"embd_pdrop", "\"0.1\""},
                                                          {"add_cross_attention", "true"},
