@@ -14,6 +14,7 @@
 #include "models/text/tokenizer.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,7 @@ struct Job {
   std::shared_ptr<const models::Tokenizer> tokenizer;  ///< of samples of text; null: there is none
   std::shared_ptr<const models::ChoiceFile> choices;   ///< --hellaswag's; null: none
   std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
+  std::map<std::string, std::string> beside_weights;  ///< other files that are saved there, by name
 };
 
 /// Builds the same job on every rank; may throw on any of them.

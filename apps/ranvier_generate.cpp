@@ -53,10 +53,10 @@ struct Model {
 
 Model load(const GenerateOptions& options) {
   const auto begin = Clock::now();
-  const models::Safetensors file(models::find_weights(options.weights, "--weights"));
+  const models::Safetensors file(models::find_weights(options.weights, "--weights"), options.ignored_tensors);
   Model model;
   model.folder = file.path().has_parent_path() ? file.path().parent_path() : ".";
-  model.gpt = models::stored_gpt(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
+  model.gpt = models::stored_gpt(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt).sizes;
   model.gpt.precision = {options.precision, options.precision};
   const models::Architecture architecture = models::make_gpt(model.gpt);
   models::check_weights(file, architecture.units());
@@ -68,6 +68,8 @@ Model load(const GenerateOptions& options) {
   fmt::print(stderr, "{}: {}, {:.2f}M parameters in {}, loaded in {:.1f} s; {}\n", file.path().string(),
              architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(options.precision),
              seconds_since(begin), model.device->description());
+  if (!file.ignored().empty())
+    fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(), file.ignored().front());
   return model;
 }
 
@@ -140,10 +142,11 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
 }
 
 void generate(const GenerateOptions& options) {
+  const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
-  const bool begins_empty = options.prompt.empty() && tokenizer.end_of_text();
-  const std::string text = options.prompt.empty() && !begins_empty ? "\n" : options.prompt;
+  const bool begins_empty = given.empty() && tokenizer.end_of_text();
+  const std::string text = given.empty() && !begins_empty ? "\n" : given;
   const std::vector<std::int32_t> prompt =
       begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
 

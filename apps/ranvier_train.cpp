@@ -1,5 +1,6 @@
 // ranvier-train: trains a GPT on a file of text or tokens.
 #include "apps/attention_choice.hpp"
+#include "apps/initial_weights.hpp"
 #include "apps/launch.hpp"
 #include "models/gpt.hpp"
 #include "models/text/bpe_files.hpp"
@@ -34,10 +35,17 @@ apps::Job make_job(const apps::TrainOptions& options) {
   gpt.precision = options.precision.types;
   gpt.attention = apps::attention_kernels(options);
   const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
-  apps::Job job{
-      .architecture = models::make_gpt(gpt), .sample = {ids, ids}, .config = models::gpt_config_json(gpt)};
+  apps::Job job{.architecture = models::make_gpt(gpt),
+                .sample = {ids, ids},
+                .config = models::gpt_config_json(gpt, apps::initial_config(options)),
+                .beside_weights = apps::files_beside_weights(options)};
   if (!options.data.gpt2.empty()) {
     job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
+    if (job.tokenizer->size() > gpt.vocab_size)
+      fail(ErrorCode::usage,
+           "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
+           "with a larger --vocab-size",
+           options.data.gpt2, job.tokenizer->size(), gpt.vocab_size);
   } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
     job.tokenizer = std::make_shared<const models::Tokenizer>();
   }

@@ -141,8 +141,8 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
     }
     text += fmt::format("  {} {}", option.name, option.value);
   }
-  if (!options.run.notes.empty()) text += "\n";
-  for (const std::string& note : options.run.notes) text += fmt::format("\nnote: {}", note);
+  if (!options.notes.empty()) text += '\n';
+  for (const std::string& note : options.notes) text += '\n' + note;
   double all = 0;
   for (const auto& layer : architecture.layers) all += layer->flops_per_sample(architecture.positions);
   text += fmt::format("\n\n{}: {} parameters in {} layers, {} model FLOP per token\n", architecture.name,

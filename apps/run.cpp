@@ -155,7 +155,7 @@ std::vector<models::TensorToStore> saved_tensors(const Job& job) {
 }
 
 SavedWeights::Beside saved_beside(const Job& job) {
-  SavedWeights::Beside beside;
+  SavedWeights::Beside beside = job.beside_weights;
   if (!job.config.empty()) beside["config.json"] = job.config;
   return beside;
 }
@@ -516,8 +516,8 @@ void Run::build() {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
   };
   if (!run.init_from.empty()) {
-    const auto file =
-        std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"));
+    const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
+                                                                  run.ignored_tensors);
     models::check_weights(*file, job_.architecture.units());
     weights = [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::read_unit(*file, unit, begin, begin + out.size(), out.data());

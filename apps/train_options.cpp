@@ -1,11 +1,11 @@
 #include "apps/train_options.hpp"
 
 #include "apps/collectives_choice.hpp"
+#include "apps/initial_weights.hpp"
 #include "apps/tokenize_options.hpp"
 #include "apps/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
 #include "models/text/mixed_source.hpp"
-#include "models/weights/gpt_config.hpp"
 #include "runtime/cuda_build.hpp"
 
 #include <fmt/ranges.h>
@@ -159,7 +159,8 @@ OptionBinding prefetch(std::optional<int>& field) {
 }
 
 OptionTable declare(Asked& asked) {
-  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run] = asked.options;
+  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run, notes] =
+      asked.options;
   auto& gpt = model_options.gpt;
   OptionTable table;
 
@@ -227,7 +228,7 @@ OptionTable declare(Asked& asked) {
   table.add({"tokenizer", "NAME",
              "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
              "file); none: the data are tokens already",
-             tokenizer(data), "none for .bin and .idx, else bytes"});
+             tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
   table.add({"token-format", "NAME",
              "auto, text, llmc (a header, then uint16 or uint32), uint16 (no header), megatron (.bin and .idx)",
              choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
@@ -325,9 +326,14 @@ OptionTable declare(Asked& asked) {
              whole(gpt.tile, 1, most)});
 
   table.concern("Run");
-  table.add({"init-from", "PATH", "weights to start from: safetensors, or a folder, whose config.json gives sizes",
+  table.add({"init-from", "PATH",
+             "weights to start from, with their sizes: safetensors, or a folder, whose config.json gives heads and "
+             "dropout, and whose tokenizer reads text",
              text(run.init_from)});
-  table.add({"save", "PATH", "where to write the weights at the end; into a folder, with the model's config.json",
+  table.add({"ignore-tensors", "REGEX", "tensors of --init-from that are not needed, by a part of their names",
+             text(run.ignored_tensors)});
+  table.add({"save", "PATH",
+             "where to write the weights at the end; into a folder, with the model's config.json and tokenizer",
              text(run.save)});
   table.add({"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs",
              text(run.metrics)});
@@ -395,30 +401,6 @@ int divisor_near(int wanted, int whole) {
 /// As many heads as divide the channels into 64 or more each.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
 
-/// Sizes that no flag gives are those of the weights to start from, where a config.json beside them says so.
-void adopt_stored_sizes(ModelOptions& model, const RunOptions& run, const OptionTable& table) {
-  if (run.init_from.empty()) return;
-  const auto folder = models::find_weights(run.init_from, "--init-from").parent_path();
-  const auto stored = models::read_gpt_config(folder);
-  if (!stored) return;
-  using models::GptOptions;
-  for (const auto& [flag, field] : {std::pair{"layers", &GptOptions::layers},
-                                    {"hidden", &GptOptions::hidden},
-                                    {"heads", &GptOptions::heads},
-                                    {"vocab-size", &GptOptions::vocab_size},
-                                    {"sequence-length", &GptOptions::sequence_length}}) {
-    int& asked = model.gpt.*field;
-    const int there = (*stored).*field;
-    if (asked != there && (table.given(flag) || model.name != "gpt")) {
-      fail(ErrorCode::usage, "{} is not the model of --init-from {}, whose config.json says {}: leave the flag out",
-           table.given(flag) ? fmt::format("--{} {}", flag, asked)
-                             : fmt::format("--model {}, with --{} {},", model.name, flag, asked),
-           run.init_from, there);
-    }
-    asked = there;
-  }
-}
-
 void check_model(const ModelOptions& model, const GridOptions& grid) {
   const auto& gpt = model.gpt;
   if (gpt.hidden % gpt.heads != 0)
@@ -448,13 +430,10 @@ void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const Op
 }
 
 void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
-  bool tokens = has_tokens(data.format);
-  if (data.format == TokenFormat::automatic) {
-    const auto paths = models::parse_weighted_paths(data.data);
-    tokens = std::all_of(paths.begin(), paths.end(), [](const models::WeightedPath& one) {
-      return one.path.ends_with(".bin") || one.path.ends_with(".idx");
-    });
-  }
+  const auto paths = models::parse_weighted_paths(data.data);
+  const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
+    return models::holds_tokens(one.path, data.format);
+  });
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   if (data.format == TokenFormat::text && data.tokenizer == Tokenizer::none)
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format text: give --tokenizer bytes or gpt2:PATH");
@@ -535,14 +514,15 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
   resolve_batch(options.batch, options.grid.shape, table);
   resolve_data(options.data, options.model, options.run, table);
-  adopt_stored_sizes(options.model, options.run, table);
+  adopt_initial_weights(options, table);
+  choose_tokenizer(options, table);
   check_model(options.model, options.grid);
   resolve_optimizer(options.optimizer, options.run.steps, table);
   resolve_precision(options.precision, asked, table);
   check_products(options.device, options.precision);
   options.model.gpt.precision = options.precision.types;
   resolve_tiers(options.tiers, options.batch.recompute.mode != Recompute::Mode::off, table);
-  options.run.notes = unused_flags(options, table);
+  for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
   return options;
 }
 

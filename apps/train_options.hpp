@@ -133,12 +133,12 @@ struct RunOptions {
   std::uint64_t seed = 1234;
   double timeout_seconds = 60;
   std::string init_from;  ///< paths; empty: none
+  std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
   std::string save;
   std::string metrics;
   std::string trace;
   bool overwrite = false;  ///< metrics begin anew, and weights may replace those of init_from
   std::string config;
-  std::vector<std::string> notes;  ///< to say at the start: unused_flags()
 };
 
 struct TrainOptions {
@@ -152,6 +152,7 @@ struct TrainOptions {
   DeviceOptions device;
   TierOptions tiers;
   RunOptions run;
+  std::vector<std::string> notes;  ///< for the start to say: what was taken from elsewhere than flags, and which of them change nothing
 };
 
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.

@@ -129,6 +129,10 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
                             .allow_unregistered()
                             .run();
     for (const auto& found : parsed.options) {
+      if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && knows("help")) {
+        set("help", "on", "-h", true);
+        continue;
+      }
       if (found.unregistered)
         fail(ErrorCode::usage, "unknown flag {}: {}", found.original_tokens.at(0),
              advice(found.original_tokens.at(0)));
@@ -158,11 +162,9 @@ void OptionTable::read_file(const std::string& path) {
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
-      const bool known = std::any_of(options_.begin(), options_.end(),
-                                     [&](const Declared& one) { return one.option.name == found.string_key; });
       if (found.string_key == "config")
         fail(ErrorCode::usage, "key 'config' in {}: a config file names no other: put all keys into one file", path);
-      if (!known)
+      if (!knows(found.string_key))
         fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
       set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path), false);
     }
@@ -191,10 +193,7 @@ std::string OptionTable::advice(std::string_view unknown) const {
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {
   const std::string_view bare = without_dashes(unknown);
-  const bool only_dashes = bare != unknown && std::any_of(options_.begin(), options_.end(), [&](const Declared& one) {
-    return one.option.name == bare;
-  });
-  return only_dashes ? fmt::format("keys have no dashes before them: write {} = …", bare) : advice(bare);
+  return bare != unknown && knows(bare) ? fmt::format("keys have no dashes before them: write {} = …", bare) : advice(bare);
 }
 
 const OptionTable::Declared& OptionTable::at(std::string_view name) const {
@@ -202,6 +201,10 @@ const OptionTable::Declared& OptionTable::at(std::string_view name) const {
       std::find_if(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
   expect(found != options_.end(), "no option is called {}", name);
   return *found;
+}
+
+bool OptionTable::knows(std::string_view name) const {
+  return std::any_of(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
 }
 
 bool OptionTable::given(std::string_view name) const {

@@ -64,7 +64,7 @@ class OptionTable {
   /// Arguments that follow no flag go to `field`, in order; without this they are refused.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
-  /// Reads the flags and then, if one of the options is "config" and was given, that file.
+  /// Reads the flags and then, if one of the options is "config" and was given, that file. -h is short for --help.
   void parse(int argc, const char* const* argv);
 
   /// Whether the last parse() met the option, as a flag or as a key.
@@ -82,6 +82,7 @@ class OptionTable {
     std::string origin;  // "--steps" or "steps in run.conf"; empty: not given
   };
 
+  [[nodiscard]] bool knows(std::string_view name) const;
   void read_flags(int argc, const char* const* argv);
   void read_file(const std::string& path);
   void set(std::string_view name, std::string text, std::string origin, bool wins);
@@ -139,8 +140,9 @@ template <std::floating_point T>
               field = value;
               return {};
             }
-            if (high == std::numeric_limits<T>::max() && error != std::errc::result_out_of_range)
-              return fmt::format("a number, at least {}", low);
+            if (error == std::errc::result_out_of_range)
+              return fmt::format("a number that is not out of range, from {} to {:.3g}", low, high);
+            if (high == std::numeric_limits<T>::max()) return fmt::format("a number, at least {}", low);
             return fmt::format("a number from {} to {}{}", low, high, high_excluded ? " (excluded)" : "");
           },
           .write = [&field] { return fmt::format("{:.12g}", field); }};

@@ -24,6 +24,7 @@ using Merge = BpeVocabulary::Merge;
 
 constexpr std::size_t largest_file = std::size_t{64} << 20;
 constexpr std::int64_t most_tokens = 1 << 22;
+constexpr std::size_t longest_ranked = 256;  // bytes, each tried as a cut; OpenAI's encodings have up to 128
 constexpr std::int64_t most_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
 
 /// A whole file as text; it has to be of a size that a tokenizer may have.
@@ -340,6 +341,9 @@ BpeVocabulary read_ranks(const fs::path& path) {
     if (rank >= most_ranks)
       fail(ErrorCode::data, "{}: rank {}: encodings with more than {} tokens split text in other ways than GPT-2's",
            file.name(), rank, most_ranks);
+    if (bytes->size() > longest_ranked)
+      fail(ErrorCode::data, "{}: line {} at offset {}: a token of {} bytes: up to {} are read", file.name(), number,
+           offset, bytes->size(), longest_ranked);
     list.add(rank, *bytes);
   });
   const std::int32_t end_of_text = list.first_free();
@@ -403,6 +407,20 @@ bool has_bpe_vocabulary(const fs::path& folder) {
     return is_file(folder / pair.first) && is_file(folder / pair.second);
   });
   return encoder || is_file(folder / "tokenizer.json") || !rank_files_in(folder).empty();
+}
+
+std::map<std::string, fs::path> bpe_vocabulary_files(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    const bool ranks = path.extension() == ".tiktoken";
+    return {{ranks ? path.filename().string() : "tokenizer.json", path}};
+  }
+  std::map<std::string, fs::path> files;
+  for (const char* name : {"encoder.json", "vocab.bpe", "vocab.json", "merges.txt", "tokenizer.json",
+                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
+    if (is_file(path / name)) files[name] = path / name;
+  for (const fs::path& ranks : rank_files_in(path)) files[ranks.filename().string()] = ranks;
+  return files;
 }
 
 }  // namespace ranvier::models

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 namespace ranvier::models {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t round_places = 1 << 16;
 
@@ -108,16 +111,26 @@ std::vector<WeightedPath> parse_weighted_paths(const std::string& text) {
     const char* const last = part.data() + part.size();
     const char* const number = colon == std::string::npos ? last : part.data() + colon + 1;
     const auto [stop, error] = std::from_chars(number, last, weight);
-    if (error != std::errc{} || stop != last) {
+    const bool is_number = error == std::errc{} || error == std::errc::result_out_of_range;
+    if (!is_number || stop != last) {
       paths.push_back({part});
       continue;
     }
+    if (error == std::errc::result_out_of_range)
+      fail(ErrorCode::usage, "--data {}: weight {} of {} is out of range: give a number such as 0.7", text, number,
+           part.substr(0, colon));
     ++weighted;
     paths.push_back({part.substr(0, colon), weight});
     if (!(weight > 0) || !std::isfinite(weight))
       fail(ErrorCode::usage, "--data {}: weight {} of {}: give a number above 0", text, weight, paths.back().path);
   }
-  if (weighted == 0) return {{text}};
+  if (weighted == 0) {
+    std::error_code ignored;
+    if (paths.size() > 1 && !fs::exists(text, ignored) && fs::exists(paths.front().path, ignored))
+      fail(ErrorCode::usage, "--data {}: there is no such file: of several each needs a weight, as in {}:1,{}:1", text,
+           paths[0].path, paths[1].path);
+    return {{text}};
+  }
   for (const auto& one : paths)
     if (one.path.empty())
       fail(ErrorCode::usage, "--data {}: a weight without a file: write FILE:WEIGHT,FILE:WEIGHT", text);

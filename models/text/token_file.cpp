@@ -4,8 +4,10 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <span>
 
@@ -61,15 +63,15 @@ fs::path beside(const fs::path& path, const char* extension) {
 /// Where the bytes of the tokens are.
 fs::path data_path(const fs::path& path, TokenFormat format) {
   std::error_code ignored;
-  if (format == TokenFormat::megatron &&
-      !fs::exists(path, ignored)) {  // Megatron's own flags take both without extension
+  const bool may_be_megatron = format == TokenFormat::automatic || format == TokenFormat::megatron;
+  if (may_be_megatron && !fs::exists(path, ignored)) {  // Megatron's own flags take both without extension
     fs::path data = path;
     data += ".bin";
-    if (fs::exists(data, ignored)) return data;
+    fs::path index = path;
+    index += ".idx";
+    if (fs::exists(data, ignored) && (format == TokenFormat::megatron || fs::exists(index, ignored))) return data;
   }
-  const bool index =
-      path.extension() == ".idx" && (format == TokenFormat::automatic || format == TokenFormat::megatron);
-  return index ? beside(path, ".bin") : path;
+  return may_be_megatron && path.extension() == ".idx" ? beside(path, ".bin") : path;
 }
 
 TokenFormat recognise(const fs::path& path, std::span<const std::byte> bytes) {
@@ -87,6 +89,16 @@ TokenFormat recognise(const fs::path& path, std::span<const std::byte> bytes) {
 }  // namespace
 
 bool has_tokens(TokenFormat format) { return format != TokenFormat::text && format != TokenFormat::automatic; }
+
+bool holds_tokens(const fs::path& path, TokenFormat format) {
+  if (format != TokenFormat::automatic) return has_tokens(format);
+  const fs::path data = data_path(path, format);
+  if (data.extension() == ".bin") return true;
+  std::array<std::byte, sizeof(std::int32_t)> start{};
+  std::ifstream(data, std::ios::binary).read(reinterpret_cast<char*>(start.data()), start.size());
+  const std::int32_t magic = header_word(start, 0);
+  return magic == llmc_magic || magic == llmc_wide_magic;
+}
 
 std::size_t TokenFile::bytes_of(Type type) {
   std::size_t bytes = 0;

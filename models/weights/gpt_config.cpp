@@ -4,13 +4,18 @@
 #include "runtime/json_text.hpp"
 #include "runtime/memory_map.hpp"
 
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ranvier::models {
 namespace {
@@ -34,6 +39,9 @@ constexpr std::array sizes = {
     Size{"n_positions", "--sequence-length", &GptOptions::sequence_length},
 };
 
+constexpr std::array dropout_keys = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
+constexpr double absent_dropout = 0.1;  // transformers' own default
+
 class Config {
  public:
   explicit Config(std::filesystem::path path) : path_(std::move(path)) {
@@ -41,11 +49,13 @@ class Config {
     const auto bytes = file.bytes();
     if (bytes.size() > longest_config)
       fail(ErrorCode::data, "{}: {} bytes are too many for a model's configuration", path_.string(), bytes.size());
-    const json::value value =
-        runtime::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path_.string());
+    text_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const json::value value = runtime::parse_json(text_, path_.string());
     if (!value.is_object()) fail(ErrorCode::data, "{}: not a JSON object", path_.string());
     object_ = value.as_object();
   }
+
+  [[nodiscard]] const std::string& whole() const { return text_; }
 
   [[nodiscard]] int size(const char* key) const {
     const json::value* const value = find(key);
@@ -54,6 +64,18 @@ class Config {
       fail(ErrorCode::data, "{}: '{}' is {}: it must be a whole number from 1 on", path_.string(), key,
            text(*value));
     return static_cast<int>(value->as_int64());
+  }
+
+  /// A share of values that are dropped.
+  [[nodiscard]] float rate(const char* key) const {
+    const json::value* const value = find(key);
+    const auto rate = static_cast<float>(value == nullptr     ? absent_dropout
+                                         : value->is_number() ? value->to_number<double>()
+                                                              : -1.0);
+    if (!(rate >= 0 && rate < 1))
+      fail(ErrorCode::data, "{}: '{}' is {}: it must be a number from 0 to 1 (excluded)", path_.string(), key,
+           text(*value));
+    return rate;
   }
 
   /// Fails unless the key is absent, null, or has a value that `accepts`; `computed` says what that would be.
@@ -75,7 +97,72 @@ class Config {
   [[nodiscard]] static std::string text(const json::value& value) { return json::serialize(value); }
 
   std::filesystem::path path_;
+  std::string text_;
   json::object object_;
+};
+
+/// Keys and values of a JSON object in their order, the values as they are written. `text` is known to be JSON.
+class Members {
+ public:
+  explicit Members(std::string_view text) : text_(text) {
+    at_ = text_.find('{') + 1;
+    for (skip_blanks(); text_.at(at_) != '}'; skip_blanks()) {
+      const std::string_view key = take_value();
+      skip_blanks();
+      ++at_;  // ':'
+      skip_blanks();
+      const json::value name = json::parse({key.data(), key.size()});
+      set(std::string(name.as_string()), std::string(take_value()));
+      skip_blanks();
+      if (text_.at(at_) == ',') ++at_;
+    }
+  }
+
+  [[nodiscard]] bool has(const std::string& key) const { return places_.contains(key); }
+
+  /// In its place, or at the end.
+  void set(const std::string& key, std::string value) {
+    const auto [place, is_new] = places_.emplace(key, members_.size());
+    if (is_new) {
+      members_.emplace_back(key, std::move(value));
+    } else {
+      members_[place->second].second = std::move(value);
+    }
+  }
+
+  [[nodiscard]] std::string json() const {
+    std::string all;
+    for (const auto& [key, value] : members_)
+      all += fmt::format("{}\n  {}: {}", all.empty() ? "{" : ",", json::serialize(json::string(key)), value);
+    return all + "\n}\n";
+  }
+
+ private:
+  void skip_blanks() { at_ = text_.find_first_not_of(" \t\r\n", at_); }
+  void skip_string() {
+    for (++at_; text_.at(at_) != '"'; ++at_)
+      if (text_[at_] == '\\') ++at_;
+    ++at_;
+  }
+  std::string_view take_value() {
+    const std::size_t begin = at_;
+    int depth = 0;
+    do {
+      const char c = text_.at(at_);
+      if (c == '"') {
+        skip_string();
+        continue;
+      }
+      depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+      ++at_;
+    } while (depth > 0 || std::string_view(" \t\r\n,:}").find(text_.at(at_)) == std::string_view::npos);
+    return text_.substr(begin, at_ - begin);
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::vector<std::pair<std::string, std::string>> members_;
+  std::map<std::string, std::size_t> places_;  // of keys
 };
 
 bool is_text(const json::value& value, std::initializer_list<std::string_view> texts) {
@@ -98,16 +185,41 @@ const StoredTensor& matrix(const Safetensors& weights, const char* name) {
   return *tensor;
 }
 
+/// Blocks are numbered by their tensors, without a gap.
+int blocks_of(const Safetensors& weights) {
+  int last = 0;
+  const StoredTensor* of_last = nullptr;
+  for (const StoredTensor& tensor : weights.tensors()) {
+    std::string_view name = tensor.name;
+    if (name.starts_with(stored_prefix)) name.remove_prefix(stored_prefix.size());
+    int block = 0;
+    if (!name.starts_with("h.")) continue;
+    const char* const digits = name.data() + 2;
+    const auto [end, error] = std::from_chars(digits, name.data() + name.size(), block);
+    if (error != std::errc{} || end == name.data() + name.size() || *end != '.' || block < last) continue;
+    last = block;
+    of_last = &tensor;
+  }
+  for (int block = 0; block <= last; ++block) {
+    if (weights.find(fmt::format("h.{}.ln_1.weight", block)) != nullptr) continue;
+    fail(ErrorCode::data, "{}: no tensor 'h.{}.ln_1.weight'{}", weights.path().string(), block,
+         block == 0 ? ": these are not the weights of a GPT-2" : fmt::format(", but '{}'", of_last->name));
+  }
+  return last + 1;
+}
+
 }  // namespace
 
-std::optional<GptOptions> read_gpt_config(const std::filesystem::path& folder) {
+std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Config config(path);
   config.require(
       "model_type", [](const auto& value) { return is_text(value, {"gpt2"}); }, "GPT-2's layers");
-  GptOptions options;
+  GptConfig result{.text = config.whole()};
+  GptOptions& options = result.sizes;
   for (const Size& size : sizes) options.*size.field = config.size(size.key);
+  for (const char* key : dropout_keys) result.dropout[key] = config.rate(key);
   if (options.hidden % options.heads != 0)
     fail(ErrorCode::data, "{}: 'n_embd' {} does not divide by 'n_head' {}", path.string(), options.hidden,
          options.heads);
@@ -132,69 +244,65 @@ std::optional<GptOptions> read_gpt_config(const std::filesystem::path& folder) {
       "scale_attn_by_inverse_layer_idx", [](const auto& value) { return value == json::value(false); }, "false");
   config.require(
       "tie_word_embeddings", [](const auto& value) { return value == json::value(true); }, "true");
-  return options;
+  config.require(
+      "add_cross_attention", [](const auto& value) { return value == json::value(false); }, "false");
+  config.require(
+      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); }, "all heads");
+  return result;
 }
 
-std::string gpt_config_json(const GptOptions& options) {
-  const auto rate = static_cast<double>(options.dropout);
-  return fmt::format(R"({{
-  "architectures": ["GPT2LMHeadModel"],
-  "model_type": "gpt2",
-  "n_layer": {},
-  "n_embd": {},
-  "n_head": {},
-  "vocab_size": {},
-  "n_positions": {},
-  "n_inner": null,
-  "activation_function": "gelu_new",
-  "layer_norm_epsilon": 1e-05,
-  "embd_pdrop": {:.6g},
-  "attn_pdrop": {:.6g},
-  "resid_pdrop": {:.6g},
-  "initializer_range": 0.02,
-  "scale_attn_weights": true,
-  "tie_word_embeddings": true,
-  "use_cache": true,
-  "bos_token_id": null,
-  "eos_token_id": null,
-  "torch_dtype": "float32"
-}}
-)",
-                     options.layers, options.hidden, options.heads, options.vocab_size, options.sequence_length,
-                     rate, rate, rate);
+std::string gpt_config_json(const GptOptions& options, const std::string& like) {
+  constexpr std::string_view from_nothing = R"({
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+    "n_layer": 0, "n_embd": 0, "n_head": 0, "vocab_size": 0, "n_positions": 0, "n_inner": null,
+    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05,
+    "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0, "initializer_range": 0.02,
+    "scale_attn_weights": true, "tie_word_embeddings": true, "use_cache": true,
+    "bos_token_id": null, "eos_token_id": null, "torch_dtype": "float32"})";
+  Members members(like.empty() ? from_nothing : std::string_view(like));
+  members.set("model_type", "\"gpt2\"");
+  for (const Size& size : sizes) members.set(size.key, fmt::format("{}", options.*size.field));
+  for (const char* key : dropout_keys) members.set(key, fmt::format("{:.6g}", static_cast<double>(options.dropout)));
+  if (members.has("n_ctx")) members.set("n_ctx", fmt::format("{}", options.sequence_length));  // n_positions of old
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (members.has(key)) members.set(key, "\"float32\"");
+  return members.json();
 }
 
-GptOptions stored_gpt(const Safetensors& weights, std::optional<int> heads) {
+StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
   const std::string file = weights.path().string();
-  GptOptions options;
+  StoredGpt stored;
+  GptOptions& options = stored.sizes;
   const auto& tokens = matrix(weights, "wte.weight").shape;
   const auto& positions = matrix(weights, "wpe.weight").shape;
   options.vocab_size = static_cast<int>(tokens[0]);
   options.hidden = static_cast<int>(tokens[1]);
   options.sequence_length = static_cast<int>(positions[0]);
-  options.layers = 0;
-  while (weights.find(fmt::format("h.{}.ln_1.weight", options.layers)) != nullptr) ++options.layers;
-  if (options.layers == 0)
-    fail(ErrorCode::data, "{}: no tensor 'h.0.ln_1.weight': these are not the weights of a GPT-2", file);
+  options.layers = blocks_of(weights);
 
   const auto folder = weights.path().parent_path();
-  const auto config = read_gpt_config(folder);
-  if (config) {
+  const std::string config_file = (folder / "config.json").string();
+  stored.config = read_gpt_config(folder);
+  if (stored.config) {
+    const GptOptions& said = stored.config->sizes;
+    if (said.layers < options.layers)
+      fail(ErrorCode::data,
+           "{}: 'n_layer' is {}, but {} has a tensor 'h.{}.ln_1.weight', too: they are of different models, or leave "
+           "tensors out by --ignore-tensors",
+           config_file, said.layers, file, said.layers);
     for (const Size& size : sizes) {
-      if (size.field == &GptOptions::heads || options.*size.field == (*config).*size.field) continue;
-      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}: they are of different models",
-           (folder / "config.json").string(), size.key, (*config).*size.field, file, options.*size.field);
+      if (size.field == &GptOptions::heads || options.*size.field == said.*size.field) continue;
+      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}: they are of different models", config_file,
+           size.key, said.*size.field, file, options.*size.field);
     }
-    if (heads && *heads != config->heads)
-      fail(ErrorCode::usage, "--heads {}: {} says {}: leave the flag out", *heads,
-           (folder / "config.json").string(), config->heads);
-    options.heads = config->heads;
-    return options;
+    if (heads && *heads != said.heads)
+      fail(ErrorCode::usage, "--heads {}: {} says {}: leave the flag out", *heads, config_file, said.heads);
+    options.heads = said.heads;
+    return stored;
   }
   if (!heads)
     fail(ErrorCode::usage,
-         "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json "
-         "beside "
+         "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json beside "
          "it: give --heads",
          file);
   if (options.hidden % *heads != 0)
@@ -202,7 +310,7 @@ GptOptions stored_gpt(const Safetensors& weights, std::optional<int> heads) {
          "--heads {} does not divide the {} channels of {}: give the heads that it was trained with", *heads,
          options.hidden, file);
   options.heads = *heads;
-  return options;
+  return stored;
 }
 
 }  // namespace ranvier::models

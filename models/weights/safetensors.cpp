@@ -1,5 +1,6 @@
 #include "models/weights/safetensors.hpp"
 
+#include "models/weights/name_pattern.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
 
@@ -235,12 +236,13 @@ std::size_t StoredTensor::elements() const {
   return product;
 }
 
-Safetensors::Safetensors(const std::filesystem::path& path) : path_(path) {
+Safetensors::Safetensors(const std::filesystem::path& path, const std::string& ignored) : path_(path) {
   if (path.extension() == ".json") {
     open_all(path);
   } else {
     open(path);
   }
+  if (!ignored.empty()) ignore(ignored);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!by_name_.emplace(tensors_[i].name, i).second)
       fail(ErrorCode::data, "{}: two tensors are called '{}'; the file is damaged", path.string(),
@@ -304,9 +306,21 @@ void Safetensors::open(const std::filesystem::path& path) {
   std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
 }
 
+void Safetensors::ignore(const std::string& expression) {
+  const NamePattern pattern(expression, "--ignore-tensors");
+  std::erase_if(tensors_, [&](const StoredTensor& tensor) {
+    if (!pattern.matches_in(tensor.name)) return false;
+    ignored_.push_back(tensor.name);
+    return true;
+  });
+  if (ignored_.empty())
+    fail(ErrorCode::usage, "--ignore-tensors {}: {} has no tensor of such a name: leave the flag out", expression,
+         path_.string());
+}
+
 const StoredTensor* Safetensors::find(std::string_view name) const {
   auto found = by_name_.find(name);
-  if (found == by_name_.end()) found = by_name_.find("transformer." + std::string(name));
+  if (found == by_name_.end()) found = by_name_.find(std::string(stored_prefix) + std::string(name));
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
@@ -316,8 +330,16 @@ void Safetensors::read(const StoredTensor& tensor, std::size_t begin, std::size_
   if (!tensor.dtype)
     fail(ErrorCode::data, "{}: tensor '{}' is {}: weights are read from F32, BF16 or F16", path_.string(),
          tensor.name, tensor.dtype_name);
-  const std::byte* const from = files_[tensor.file].bytes().data() + tensor.begin + begin * size_of(*tensor.dtype);
+  const std::byte* const from = bytes_of(tensor).data() + begin * size_of(*tensor.dtype);
   runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
+}
+
+bool Safetensors::equal(const StoredTensor& a, const StoredTensor& b) const {
+  return a.dtype_name == b.dtype_name && a.shape == b.shape && std::ranges::equal(bytes_of(a), bytes_of(b));
+}
+
+std::span<const std::byte> Safetensors::bytes_of(const StoredTensor& tensor) const {
+  return files_[tensor.file].bytes().subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
 std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag) {

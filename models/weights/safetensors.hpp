@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,29 +35,42 @@ struct StoredTensor {
   [[nodiscard]] std::size_t elements() const;
 };
 
+/// What the names of tensors may begin with.
+inline constexpr std::string_view stored_prefix = "transformer.";
+
 class Safetensors {
  public:
-  /// A safetensors file, or an index of several (.json). Throws ErrorCode::io if a file cannot be read,
-  /// ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it.
-  explicit Safetensors(const std::filesystem::path& path);
+  /// A safetensors file, or an index of several (.json). Tensors of a name in which the regular expression `ignored`
+  /// (NamePattern) matches are as if they were not there; empty: all are. Throws ErrorCode::io if a file cannot be read,
+  /// ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it, ErrorCode::usage for
+  /// an expression that is none, or matches nowhere.
+  explicit Safetensors(const std::filesystem::path& path, const std::string& ignored = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// In the order of their bytes, file by file.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
-  /// The tensor of that name, or of that name after "transformer."; null if there is none.
+  /// Names of those that `ignored` left out.
+  [[nodiscard]] const std::vector<std::string>& ignored() const noexcept { return ignored_; }
+  /// The tensor of that name, or of that name after stored_prefix; null if there is none.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
 
   /// Writes elements [begin, end) of one of tensors() as floats. Throws ErrorCode::data for a dtype that
   /// cannot be read, ErrorCode::internal for a range outside the tensor.
   void read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const;
 
+  /// Whether two of tensors() are alike in dtype, shape and every bit.
+  [[nodiscard]] bool equal(const StoredTensor& a, const StoredTensor& b) const;
+
  private:
   void open(const std::filesystem::path& path);
   void open_all(const std::filesystem::path& index);
+  void ignore(const std::string& expression);
+  [[nodiscard]] std::span<const std::byte> bytes_of(const StoredTensor& tensor) const;
 
   std::filesystem::path path_;
   std::vector<runtime::MemoryMap> files_;
   std::vector<StoredTensor> tensors_;
+  std::vector<std::string> ignored_;
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 

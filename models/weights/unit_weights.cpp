@@ -11,12 +11,19 @@
 namespace ranvier::models {
 namespace {
 
+/// Of positions a model may have the first that the file has.
+bool fits(const std::vector<std::size_t>& stored, const ParameterSpec& parameter) {
+  const auto& wanted = parameter.tensor_shape();
+  if (parameter.name != "wpe.weight" || stored.size() != 2 || wanted.size() != 2) return stored == wanted;
+  return stored[0] >= wanted[0] && stored[1] == wanted[1];
+}
+
 const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& parameter) {
   const StoredTensor* const tensor = file.find(parameter.name);
   if (tensor == nullptr)
     fail(ErrorCode::data, "{}: no tensor '{}' of shape {}: choose the model's sizes as in the file",
          file.path().string(), parameter.name, shape_text(parameter.tensor_shape()));
-  if (tensor->shape != parameter.tensor_shape())
+  if (!fits(tensor->shape, parameter))
     fail(ErrorCode::data,
          "{}: tensor '{}' has shape {}, but the model needs {}: choose the model's sizes as in "
          "the file",
@@ -54,11 +61,47 @@ void for_each_part(const UnitSpec& unit, std::size_t begin, std::size_t end, F&&
   }
 }
 
+/// "h.0.attn.bias", "transformer.h.11.attn.masked_bias": constants of transformers' causal mask.
+bool is_attention_mask(std::string_view name) {
+  if (name.starts_with(stored_prefix)) name.remove_prefix(stored_prefix.size());
+  if (!name.starts_with("h.")) return false;
+  name.remove_prefix(2);
+  const std::size_t digits = name.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string_view::npos) return false;
+  name.remove_prefix(digits);
+  return name == ".attn.bias" || name == ".attn.masked_bias";
+}
+
+/// Whether the file has it beside what it equals.
+bool is_tied_head(const Safetensors& file, const StoredTensor& tensor) {
+  if (tensor.name != "lm_head.weight") return false;
+  const StoredTensor* const embedding = file.find("wte.weight");
+  if (embedding == nullptr) return false;
+  if (file.equal(tensor, *embedding)) return true;
+  fail(ErrorCode::data,
+       "{}: tensor 'lm_head.weight' differs from '{}', and models have one table for both here: these weights are of "
+       "another model, or leave it out by --ignore-tensors lm_head",
+       file.path().string(), embedding->name);
+}
+
 }  // namespace
 
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
+  std::set<const StoredTensor*> used;
   for (const auto& unit : units)
-    for (const auto& parameter : unit.parameters) static_cast<void>(tensor_for(file, parameter));
+    for (const auto& parameter : unit.parameters) used.insert(&tensor_for(file, parameter));
+  const StoredTensor* unknown = nullptr;
+  std::size_t others = 0;
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_tied_head(file, tensor)) continue;
+    if (unknown != nullptr) ++others;
+    if (unknown == nullptr) unknown = &tensor;
+  }
+  if (unknown == nullptr) return;
+  fail(ErrorCode::data,
+       "{}: tensor '{}'{} no part of this model: the weights are of another one, or leave out what is not needed by "
+       "--ignore-tensors REGEX",
+       file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to) {

@@ -94,7 +94,7 @@ TEST_CASE("a name places all states, flags override it wherever they stand, and 
 }
 
 TEST_CASE("a preset sets all sizes, and flags override it wherever they stand") {
-  const auto options = parse({"--layers", "3", "--model", "gpt2-medium", "--data", "a"});
+  const auto options = parse({"--layers", "3", "--model", "gpt2-medium", "--data", "a.bin"});
   CHECK(options.model.name == "gpt2-medium");
   CHECK(options.model.gpt.layers == 3);
   CHECK(options.model.gpt.hidden == 1024);
@@ -222,6 +222,12 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   refused({"--stpes", "3"}, "did you mean --steps?");
 }
 
+TEST_CASE("-h asks for help, and is a value like others after a flag") {
+  CHECK(parse({"--data", "a", "-h"}).run.request == Request::help);
+  CHECK(parse({"--data", "a", "--sample-prompt", "-h"}).data.sample_prompt == "-h");
+  refused({"-x"}, "unexpected argument '-x'");
+}
+
 TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the device") {
   if constexpr (runtime::with_cuda) {
     CHECK(parse({"--data", "a"}).device.device == DeviceChoice::cpu);
@@ -260,6 +266,7 @@ TEST_CASE("a file of measured products is for runs that measure") {
 TEST_CASE("rates outside their ranges are refused") {
   refused({"--dropout", "1"}, "--dropout: '1'");
   refused({"--learning-rate", "-1"}, "--learning-rate: '-1'");
+  refused({"--learning-rate", "1e400"}, "--learning-rate: '1e400' will not do: give a number that is not out of range");
   refused({"--beta2", "1"}, "--beta2: '1'");
   refused({"--clip", "nan"}, "--clip: 'nan'");
   refused({"--timeout", "0"}, "--timeout 0");
@@ -269,7 +276,7 @@ TEST_CASE("rates outside their ranges are refused") {
   CHECK(parse({"--hidden", "200"}).model.gpt.heads == 2);
   CHECK(parse({"--data", "a"}).model.gpt.tile == 1);
   CHECK(parse({"--data", "a", "--tile", "8"}).model.gpt.tile == 8);
-  CHECK(parse({"--data", "a", "--model", "gpt2-small", "--tile", "3"}).model.gpt.tile == 3);
+  CHECK(parse({"--data", "a.bin", "--model", "gpt2-small", "--tile", "3"}).model.gpt.tile == 3);
   refused({"--tile", "7"}, "--tile 7 does not divide --hidden 384: choose a divisor such as 6");
   refused({"--tile", "0"}, "--tile");
   refused({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
@@ -307,7 +314,7 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
 TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
   const TemporaryFolder folder;
   const auto options =
-      parse({"--data",       "a b.txt", "--model",     "gpt2-small", "--g-inter",        "2",
+      parse({"--data",       "a b.bin", "--model",     "gpt2-small", "--g-inter",        "2",
              "--recompute",  "auto",    "--precision", "fp16",       "--gradient-dtype", "half",
              "--eval-every", "5",       "--dropout",   "0.1",        "--shard",          "IGN",
              "--all-gather", "ring",    "--prefetch",  "3",          "--learning-rate",  "0.00025"});
@@ -350,17 +357,17 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
 TEST_CASE("flags that were given and change nothing are said, with why") {
   const auto notes = [](std::vector<const char*> arguments, int ranks = 4) {
     arguments.insert(arguments.end(), {"--data", "text.txt"});
-    return parse(arguments, ranks).run.notes;
+    return parse(arguments, ranks).notes;
   };
   CHECK(notes({"--shard", "zero3", "--prefetch", "1", "--lr-decay", "linear", "--min-learning-rate", "1e-5"}).empty());
   CHECK(notes({"--lr-decay", "constant", "--min-learning-rate", "1e-5"}) ==
-        std::vector<std::string>{"--min-learning-rate 1e-05 has no effect with --lr-decay constant"});
+        std::vector<std::string>{"note: --min-learning-rate 1e-05 has no effect with --lr-decay constant"});
   CHECK(notes({"--sample-prompt", "Once", "--sample-tokens", "9"}) ==
-        std::vector<std::string>{"--sample-prompt Once has no effect without --sample-every",
-                                 "--sample-tokens 9 has no effect without --sample-every"});
+        std::vector<std::string>{"note: --sample-prompt Once has no effect without --sample-every",
+                                 "note: --sample-tokens 9 has no effect without --sample-every"});
   CHECK(notes({"--steps", "10", "--warmup-steps", "40", "--learning-rate", "0.004"}) ==
         std::vector<std::string>{
-            "--warmup-steps 40 goes beyond --steps 10: the learning rate rises to 0.001, not to 0.004"});
+            "note: --warmup-steps 40 goes beyond --steps 10: the learning rate rises to 0.001, not to 0.004"});
   CHECK(notes({"--shard", "zero3"}, 1).size() == 1);
   CHECK(notes({"--prefetch", "1"}).size() == 1);
   CHECK(notes({"--prefetch", "1", "--parameter-tier", "host"}).empty());

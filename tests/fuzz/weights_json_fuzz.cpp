@@ -13,7 +13,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (fuzz::take_byte(input) % 3) {
     case 0: {
       const auto path = folder.write("config.json", input);
-      fuzz::accepts_or_refuses(path.string(), [&] { static_cast<void>(models::read_gpt_config(folder.path())); });
+      fuzz::accepts_or_refuses(path.string(), [&] {
+        const auto config = models::read_gpt_config(folder.path());
+        const std::string written = models::gpt_config_json(config->sizes, config->text);
+        folder.write("config.json", written);
+        const auto again = models::read_gpt_config(folder.path());
+        fuzz::require(models::gpt_config_json(again->sizes, again->text) == written, "a config is what was written of it");
+      });
       break;
     }
     case 1: {

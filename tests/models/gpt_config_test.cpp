@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,7 +69,52 @@ struct Fixture {
 TEST_CASE_FIXTURE(Fixture, "a model's config.json is read as it was written") {
   CHECK(!read_gpt_config(folder.path()));
   folder.write("config.json", gpt_config_json(sizes));
-  CHECK(same_sizes(read_gpt_config(folder.path()).value(), sizes));
+  CHECK(same_sizes(read_gpt_config(folder.path()).value().sizes, sizes));
+}
+
+TEST_CASE_FIXTURE(Fixture, "the three rates of dropout are read, 0.1 where one is not said, and written as one") {
+  using Rates = std::map<std::string, float>;
+  folder.write("config.json", with("attn_pdrop", "0.25"));
+  CHECK(read_gpt_config(folder.path())->dropout == Rates{{"attn_pdrop", 0.25f}, {"embd_pdrop", 0}, {"resid_pdrop", 0}});
+  folder.write("config.json", with("attn_pdrop", "null"));
+  CHECK(read_gpt_config(folder.path())->dropout.at("attn_pdrop") == 0.1f);
+  GptOptions dropped = sizes;
+  dropped.dropout = 0.3f;
+  folder.write("config.json", gpt_config_json(dropped));
+  CHECK(read_gpt_config(folder.path())->dropout ==
+        Rates{{"attn_pdrop", 0.3f}, {"embd_pdrop", 0.3f}, {"resid_pdrop", 0.3f}});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a config.json that another is made of keeps all that training did not change") {
+  const std::string like = R"({
+  "_name_or_path": "a \"b\", {c}",  "layer_norm_epsilon": 1e-05,
+  "n_layer": 12, "n_embd": 12, "n_head": 3, "vocab_size": 70, "n_positions": 1024, "n_ctx": 1024,
+  "model_type": "gpt2", "resid_pdrop": 0.1, "eos_token_id": 69,"big":123456789012345678901234567890,
+  "task_specific_params": { "text-generation": {"do_sample": true, "max_length": [50, 60]} },
+  "\u006eested": {}, "dtype": "bfloat16", "n_layer": 13 }
+)";
+  CHECK(gpt_config_json(sizes, like) == R"({
+  "_name_or_path": "a \"b\", {c}",
+  "layer_norm_epsilon": 1e-05,
+  "n_layer": 2,
+  "n_embd": 12,
+  "n_head": 3,
+  "vocab_size": 70,
+  "n_positions": 9,
+  "n_ctx": 9,
+  "model_type": "gpt2",
+  "resid_pdrop": 0,
+  "eos_token_id": 69,
+  "big": 123456789012345678901234567890,
+  "task_specific_params": { "text-generation": {"do_sample": true, "max_length": [50, 60]} },
+  "nested": {},
+  "dtype": "float32",
+  "embd_pdrop": 0,
+  "attn_pdrop": 0
+}
+)");
+  folder.write("config.json", gpt_config_json(sizes, like));
+  CHECK(gpt_config_json(sizes, read_gpt_config(folder.path())->text) == gpt_config_json(sizes, like));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of model is refused by key") {
@@ -86,7 +132,14 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
                                                          {"layer_norm_epsilon", "1e-6"},
                                                          {"scale_attn_weights", "false"},
                                                          {"scale_attn_by_inverse_layer_idx", "true"},
-                                                         {"tie_word_embeddings", "false"}};
+                                                         {"tie_word_embeddings", "false"},
+                                                         {"n_embd", "1e400"},
+                                                         {"resid_pdrop", "1"},
+                                                         {"resid_pdrop", "0.9999999999"},
+                                                         {"attn_pdrop", "-0.1"},
+                                                         {"embd_pdrop", "\"0.1\""},
+                                                         {"add_cross_attention", "true"},
+                                                         {"pruned_heads", "{\"0\": [1]}"}};
   for (const auto& [key, value] : refused) {
     CAPTURE(key);
     const Error error = config_error(with(key, value));
@@ -99,16 +152,40 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
 
 TEST_CASE_FIXTURE(Fixture, "sizes are those of the tensors, and heads those of the config or the flag") {
   const Safetensors weights(file());
-  CHECK(same_sizes(stored_gpt(weights, 3), sizes));
+  CHECK(same_sizes(stored_gpt(weights, 3).sizes, sizes));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }), {"--heads"}));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 5)); }), {"--heads 5", "12"}));
   folder.write("config.json", gpt_config_json(sizes));
-  CHECK(same_sizes(stored_gpt(weights, std::nullopt), sizes));
-  CHECK(same_sizes(stored_gpt(weights, 3), sizes));
+  CHECK(same_sizes(stored_gpt(weights, std::nullopt).sizes, sizes));
+  CHECK(same_sizes(stored_gpt(weights, 3).sizes, sizes));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 4)); }), {"--heads 4", "config.json"}));
   folder.write("config.json", with("n_layer", "3"));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }),
                  {"n_layer", "3", "model.safetensors"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "blocks that config.json does not count are named, and those that were ignored do not count") {
+  folder.write("config.json", with("n_layer", "1"));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file()), std::nullopt)); }),
+                 {"'n_layer' is 1", "'h.1.ln_1.weight'", "--ignore-tensors"}));
+  CHECK(stored_gpt(Safetensors(file(), R"(^transformer\.h\.1\.)"), std::nullopt).sizes.layers == 1);
+  CHECK(says_all(error_of([&] {
+                   static_cast<void>(stored_gpt(Safetensors(file(), R"(h\.0\.)"), std::nullopt));
+                 }),
+                 {"no tensor 'h.0.ln_1.weight'"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
+  const auto path = folder.path() / "gap.safetensors";
+  SafetensorsWriter writer(path, {{"wte.weight", runtime::DType::f32, {1, 1}},
+                                  {"wpe.weight", runtime::DType::f32, {1, 1}},
+                                  {"h.0.ln_1.weight", runtime::DType::f32, {1}},
+                                  {"h.2147483647.ln_1.weight", runtime::DType::f32, {1}}});
+  const std::vector<float> zeros(4);
+  writer.append(zeros.data(), zeros.size());
+  writer.commit();
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(path), 1)); }),
+                 {"no tensor 'h.1.ln_1.weight', but 'h.2147483647.ln_1.weight'"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights that are no GPT-2's are refused") {

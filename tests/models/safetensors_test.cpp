@@ -1,5 +1,6 @@
 #include "models/weights/safetensors.hpp"
 
+#include "models/weights/name_pattern.hpp"
 #include "models/weights/safetensors_writer.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -119,6 +120,48 @@ TEST_CASE("a part of a tensor is read without the rest") {
   file.read(*tensor, 16, 16, nullptr);
   CHECK(error_of([&] { file.read(*tensor, 15, 17, part.data()); }).code() == ErrorCode::internal);
   CHECK(file.find("wpe.weight") == nullptr);
+}
+
+TEST_CASE("tensors of names that are ignored are as if they were not there") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  SafetensorsWriter writer(path, {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}});
+  const std::vector<float> values = {1, 2, 3};
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const Safetensors file(path, "[qk]_norm$");
+  CHECK(file.ignored() == std::vector<std::string>{"h.0.q_norm", "h.0.k_norm"});
+  CHECK(file.find("h.0.q_norm") == nullptr);
+  CHECK(values_of(file, *file.find("wte")) == std::vector<float>{3});
+  const auto refusal = [&](const std::string& expression) { return error_of([&] { Safetensors one(path, expression); }); };
+  CHECK(says(refusal("lm_head"), "--ignore-tensors lm_head: " + path.string() + " has no tensor"));
+  CHECK(says(refusal("h.(0"), "--ignore-tensors h.(0 is no regular expression: missing closing parenthesis at its character 5"));
+  CHECK(refusal("[").code() == ErrorCode::usage);
+}
+
+TEST_CASE("an expression that would go back and forth for ever is given up") {
+  const std::string name(200, 'a');
+  const auto error =
+      error_of([&] { static_cast<void>(NamePattern("(a+)+$", "--ignore-tensors").matches_in(name + "b")); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(says(error, "give a simpler expression"));
+  CHECK(NamePattern("(a+)+$", "--ignore-tensors").matches_in(name));
+}
+
+TEST_CASE("two tensors are equal in dtype, shape and every bit, or not") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  SafetensorsWriter writer(path, {{"a", DType::f32, {2}}, {"same", DType::f32, {2}}, {"other", DType::f32, {2}},
+                                  {"column", DType::f32, {2, 1}}, {"half", DType::bf16, {2}}});
+  const std::vector<float> values = {1, 2, 1, 2, 1, 3, 1, 2, 1, 2};
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const Safetensors file(path);
+  const auto equals_a = [&](const char* name) { return file.equal(*file.find("a"), *file.find(name)); };
+  CHECK(equals_a("same"));
+  CHECK_FALSE(equals_a("other"));
+  CHECK_FALSE(equals_a("column"));
+  CHECK_FALSE(equals_a("half"));
 }
 
 TEST_CASE("tensors that need not be aligned are read") {

@@ -188,8 +188,12 @@ TEST_CASE("weights are read from the words of --data, and what makes no sense of
   CHECK(says(refused("a:1,b"), "some files have weights and some have none"));
   CHECK(says(refused("a:0,b:1"), "weight 0 of a: give a number above 0"));
   CHECK(says(refused("a:1,:1"), "a weight without a file"));
+  CHECK(says(refused("a.bin:1e400,b.bin:0.3"), "weight 1e400 of a.bin is out of range"));
+  CHECK(says(refused("a.bin:1e-400,b.bin:0.3"), "weight 1e-400 of a.bin is out of range"));
   const TemporaryFolder folder;
   const auto path = folder.write("a", counting(100)).string();
+  CHECK(says(refused((path + ",b").c_str()), "of several each needs a weight, as in " + path + ":1,b:1"));
+  CHECK(parse_weighted_paths(folder.write("a,b", "").string()).size() == 1);
   const auto tiny = error_of([&] {
     static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4}));
   });

@@ -92,6 +92,19 @@ TEST_CASE("llm.c's files are recognised by their magic number") {
   CHECK(read(file, 0, 3) == std::vector<std::int32_t>{5, 50256, 65535});
 }
 
+TEST_CASE("data are known to be tokens by format, name or first bytes") {
+  const TemporaryFolder folder;
+  CHECK(holds_tokens(folder.path() / "nothing.bin", TokenFormat::automatic));
+  CHECK_FALSE(holds_tokens(folder.path() / "nothing.bin", TokenFormat::text));
+  CHECK(holds_tokens(folder.path() / "nothing", TokenFormat::uint16));
+  CHECK_FALSE(holds_tokens(folder.path() / "nothing", TokenFormat::automatic));
+  CHECK_FALSE(holds_tokens(folder.path(), TokenFormat::automatic));
+  CHECK(holds_tokens(folder.write("tokens", llmc_file({1, 2, 3})), TokenFormat::automatic));
+  CHECK_FALSE(holds_tokens(folder.write("text", "abc"), TokenFormat::automatic));
+  folder.write("prefix.bin", "abcd");
+  CHECK_FALSE(holds_tokens(folder.path() / "prefix", TokenFormat::automatic));
+}
+
 TEST_CASE("uint16 tokens without a header are read when told so") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
@@ -213,8 +226,9 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
     const Index index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
     folder.write("a.idx", index.bytes());
     for (const char* name : {"a.bin", "a.idx", "a"}) {
-      const bool named = std::string_view(name).size() > 1;
-      const TokenFile file(folder.path() / name, named ? TokenFormat::automatic : TokenFormat::megatron);
+      CHECK(holds_tokens(folder.path() / name, TokenFormat::automatic));
+      CHECK(TokenFile(folder.path() / name, TokenFormat::megatron).tokens() == 5);
+      const TokenFile file(folder.path() / name, TokenFormat::automatic);
       CHECK(file.format() == TokenFormat::megatron);
       CHECK(file.tokens() == 5);
       CHECK(read(file, 0, 5) == std::vector<std::int32_t>{7, 8, 1, 2, 3});

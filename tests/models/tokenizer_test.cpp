@@ -272,10 +272,25 @@ TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's 
   CHECK(says(refusal("a.tiktoken", "IQ==\n"), "line 1 at offset 0: not a token in base64"));
   CHECK(says(refusal("a.tiktoken", "I*== 0\n"), "line 1 at offset 0"));
   CHECK(says(refusal("a.tiktoken", "IQ== 0\n"), "byte 0 is no token"));
+  CHECK(says(refusal("a.tiktoken", fmt::format("{}{:A<344} 999\n", small.tiktoken(), "")),
+             "a token of 258 bytes: up to 256 are read"));
   const auto none = refusal_of(folder.path() / "nowhere");
   CHECK(none.code() == ErrorCode::io);
   folder.write("empty/x", "");
   CHECK(says(refusal_of(folder.path() / "empty"), "no tokenizer is there"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of its own needs") {
+  using Files = std::map<std::string, std::filesystem::path>;
+  openai();
+  folder.write("gpt2/tokenizer_config.json", "{}");
+  folder.write("gpt2/model.safetensors", "");
+  const auto gpt2 = folder.path() / "gpt2";
+  CHECK(bpe_vocabulary_files(gpt2) == Files{{"encoder.json", gpt2 / "encoder.json"},
+                                            {"tokenizer_config.json", gpt2 / "tokenizer_config.json"},
+                                            {"vocab.bpe", gpt2 / "vocab.bpe"}});
+  CHECK(bpe_vocabulary_files("of/mine.json") == Files{{"tokenizer.json", "of/mine.json"}});
+  CHECK(bpe_vocabulary_files("of/r50k.tiktoken") == Files{{"r50k.tiktoken", "of/r50k.tiktoken"}});
 }
 
 TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or leaves whole lines") {

@@ -7,7 +7,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <string>
 #include <vector>
 
 using namespace ranvier;
@@ -138,18 +140,82 @@ TEST_CASE("a file with a tile missing, or one twice, is not committed") {
   CHECK(error_of([&] { write_unit(writer, units[1], 0, 32, values.data()); }).code() == ErrorCode::internal);
 }
 
-TEST_CASE("tensors that no unit names are let be, with or without the prefix of the others") {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"transformer.h.0.attn.bias", DType::f32, {2}},
-                                  {"transformer.ln_f.weight", DType::bf16, {4}},
-                                  {"lm_head.weight", DType::f32, {1}}});
-  const std::vector<float> values = {9, 9, 1, 2, 3, 4, 9};
+namespace {
+
+/// A file whose values count from 1 on, tensor after tensor.
+Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToStore>& tensors,
+                    const std::string& ignored = {}) {
+  const auto path = folder.path() / "counted.safetensors";
+  std::size_t count = 0;
+  for (const auto& tensor : tensors)
+    count += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::size_t{1}, std::multiplies<>());
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  SafetensorsWriter writer(path, tensors);
   writer.append(values.data(), values.size());
   writer.commit();
+  return Safetensors(path, ignored);
+}
+
+}  // namespace
+
+TEST_CASE("attention masks and a head that equals the embedding need no unit, with or without a prefix") {
+  const TemporaryFolder folder;
+  const std::vector<UnitSpec> units = {other_unit, {"wte", {{.name = "wte.weight", .shape = {1}}}}};
+  const auto path = folder.path() / "model.safetensors";
+  SafetensorsWriter writer(path, {{"transformer.h.0.attn.bias", DType::f32, {2}},
+                                  {"h.11.attn.masked_bias", DType::f32, {}},
+                                  {"transformer.ln_f.weight", DType::bf16, {4}},
+                                  {"transformer.wte.weight", DType::f32, {1}},
+                                  {"lm_head.weight", DType::f32, {1}}});
+  const std::vector<float> values = {9, 9, 9, 1, 2, 3, 4, 7, 7};
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const Safetensors file(path);
+  check_weights(file, units);
   std::vector<float> read(other_unit.elements());
-  read_unit(Safetensors(path), other_unit, 0, read.size(), read.data());
+  read_unit(file, other_unit, 0, read.size(), read.data());
   CHECK(read == flattened(other_unit));
+}
+
+TEST_CASE("tensors that the model does not use are refused by name, unless they are to be ignored") {
+  const TemporaryFolder folder;
+  const std::vector<UnitSpec> units = {{"wte", {{.name = "wte.weight", .shape = {1}}}}};
+  for (const char* name : {"h.0.attn.q_norm.weight", "transformer.h.0.crossattention.c_attn.weight", "h.1.ln_1.bias",
+                           "h.0.attn.c_attn.bias", "h.attn.bias", "h..attn.bias", "score.weight", "transformer.wte.weight",
+                           "lm_head.weight", "lm_head.bias"}) {
+    CAPTURE(name);
+    const std::vector<TensorToStore> tensors = {{"wte.weight", DType::f32, {1}}, {name, DType::f32, {1}}};
+    const auto error = error_of([&] { check_weights(counted(folder, tensors), units); });
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, fmt::format("counted.safetensors: tensor '{}'", name)));
+    CHECK(says(error, "--ignore-tensors"));
+    check_weights(counted(folder, tensors, fmt::format("^{}$", name)), units);
+  }
+  const auto several = error_of([&] {
+    check_weights(counted(folder, {{"wte.weight", DType::f32, {1}}, {"a", DType::f32, {1}}, {"b", DType::f32, {1}}}), units);
+  });
+  CHECK(says(several, "tensor 'a' and 1 more are no part of this model"));
+}
+
+TEST_CASE("of a table of positions the first rows are taken, and no other table is cut") {
+  const TemporaryFolder folder;
+  const auto table = [](const char* name, std::size_t rows, std::size_t columns) {
+    return std::vector<UnitSpec>{{name, {{.name = name, .shape = {rows, columns}}}}};
+  };
+  const Safetensors positions = counted(folder, {{"wpe.weight", DType::f32, {5, 3}}});
+  const auto first = table("wpe.weight", 2, 3);
+  check_weights(positions, first);
+  std::vector<float> read(first[0].elements(), -1);
+  read_unit(positions, first[0], 0, read.size(), read.data());
+  CHECK(read == flattened(first[0]));
+  const auto refused = [&](const Safetensors& file, const std::vector<UnitSpec>& units) {
+    return error_of([&] { check_weights(file, units); });
+  };
+  CHECK(says(refused(positions, table("wpe.weight", 6, 3)), "has shape [5, 3], but the model needs [6, 3]"));
+  CHECK(says(refused(positions, table("wpe.weight", 5, 2)), "has shape [5, 3], but the model needs [5, 2]"));
+  CHECK(says(refused(counted(folder, {{"wte.weight", DType::f32, {5, 3}}}), table("wte.weight", 2, 3)),
+             "has shape [5, 3], but the model needs [2, 3]"));
 }
 
 TEST_CASE("weights of another model are refused with file, tensor and both shapes") {

@@ -1,0 +1,198 @@
+// What --init-from brings along, from flags to what is saved: no run, no ranks.
+#include "apps/initial_weights.hpp"
+
+#include "models/gpt.hpp"
+#include "models/weights/gpt_config.hpp"
+#include "models/weights/unit_weights.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/small_tokenizer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+
+namespace {
+
+using Flags = std::vector<std::string>;
+
+TrainOptions parse(const Flags& flags) {
+  std::vector<const char*> arguments{"ranvier-train"};
+  for (const std::string& flag : flags) arguments.push_back(flag.c_str());
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
+}
+
+/// A folder with a GPT of 2 layers that knows 285 tokens and 64 positions.
+struct Fixture {
+  Fixture() {
+    write_weights();
+    folder.write("model/config.json", models::gpt_config_json(sizes));
+  }
+
+  void write_weights(std::vector<models::TensorToStore> more = {}) const {
+    std::filesystem::create_directories(folder.path() / "model");
+    const auto units = models::make_gpt(sizes).units();
+    auto tensors = models::tensors_of(units, runtime::DType::f32);
+    tensors.insert(tensors.end(), more.begin(), more.end());
+    models::SafetensorsWriter writer(folder.path() / "model/model.safetensors", tensors);
+    for (const auto& tensor : tensors) {
+      std::size_t count = 1;
+      for (const std::size_t each : tensor.shape) count *= each;
+      const std::vector<float> zeros(count);
+      writer.append(zeros.data(), count);
+    }
+    writer.commit();
+  }
+
+  [[nodiscard]] std::string path(const std::string& name = "model") const { return (folder.path() / name).string(); }
+
+  [[nodiscard]] TrainOptions from_model(const Flags& more = {}) const {
+    Flags flags{"--init-from", path(), "--data", "a.bin"};
+    for (const std::string& flag : more) {
+      const auto given = std::find(flags.begin(), flags.end(), flag);
+      if (flag == "--data" && given != flags.end()) flags.erase(given, given + 2);
+    }
+    flags.insert(flags.end(), more.begin(), more.end());
+    return parse(flags);
+  }
+  void refused(const Flags& more, std::initializer_list<std::string_view> words) const {
+    const Error error = error_of([&] { static_cast<void>(from_model(more)); });
+    for (const std::string_view word : words) {
+      CAPTURE(word);
+      CHECK(says(error, word));
+    }
+  }
+
+  models::GptOptions sizes{.layers = 2, .hidden = 16, .heads = 4, .vocab_size = 285, .sequence_length = 64};
+  tests::TemporaryFolder folder;
+  tests::SmallTokenizer small;
+};
+
+bool notes(const TrainOptions& options, std::string_view words) {
+  return std::any_of(options.notes.begin(), options.notes.end(),
+                     [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says others is refused") {
+  const models::GptOptions gpt = from_model().model.gpt;
+  CHECK(gpt.layers == 2);
+  CHECK(gpt.hidden == 16);
+  CHECK(gpt.heads == 4);
+  CHECK(gpt.vocab_size == 285);
+  CHECK(gpt.sequence_length == 64);
+  CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt.layers == 2);
+  refused({"--layers", "3"}, {"--layers 3 is not the model of --init-from", "which has 2"});
+  refused({"--heads", "2"}, {"--heads 2", "config.json says 4"});
+  refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "without a config.json sizes are those of the tensors, and heads are asked for") {
+  std::filesystem::remove(path("model/config.json"));
+  refused({}, {"--heads"});
+  const models::GptOptions gpt = from_model({"--heads", "2"}).model.gpt;
+  CHECK(gpt.layers == 2);
+  CHECK(gpt.heads == 2);
+  CHECK(gpt.vocab_size == 285);
+  refused({"--model", "gpt2-small"}, {"--heads 12 does not divide the 16 channels"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their config.json") {
+  folder.write("model/config.json", R"({"model_type": "llama"})");
+  refused({}, {"'model_type' is \"llama\""});
+}
+
+TEST_CASE_FIXTURE(Fixture, "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
+  const TrainOptions shorter = from_model({"--sequence-length", "48"});
+  CHECK(shorter.model.gpt.sequence_length == 48);
+  CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
+  CHECK_FALSE(notes(from_model(), "positions"));
+  refused({"--sequence-length", "65"}, {"--sequence-length 65 is more than the 64 positions", "give at most 64"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and three that differ need the flag") {
+  const auto write = [&](const char* rate) {
+    std::string config = models::gpt_config_json(sizes);
+    for (const char* key : {"embd", "attn", "resid"}) {
+      const std::string whole = std::string("\"") + key + "_pdrop\": 0";
+      config.replace(config.find(whole), whole.size(), whole.substr(0, whole.size() - 1) + rate);
+      if (std::string_view(rate) == "0.3") rate = "0.2";
+    }
+    folder.write("model/config.json", config);
+  };
+  write("0.1");
+  const TrainOptions taken = from_model();
+  CHECK(taken.model.gpt.dropout == 0.1f);
+  CHECK(notes(taken, "dropout: 0.1, as " + path("model/config.json") + " says"));
+  const TrainOptions given = from_model({"--dropout", "0"});
+  CHECK(given.model.gpt.dropout == 0);
+  CHECK_FALSE(notes(given, "dropout"));
+  write("0.3");
+  refused({}, {"'attn_pdrop' 0.2", "'embd_pdrop' 0.3", "give --dropout"});
+  CHECK(from_model({"--dropout", "0.3"}).model.gpt.dropout == 0.3f);
+}
+
+TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or a flag has to name one") {
+  refused({"--data", "a.txt"}, {"--data a.txt is text", "knows 285 tokens", "--tokenizer gpt2:DIR",
+                                "--tokenizer bytes", "token files"});
+  CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
+  folder.write("model/tokenizer.json", small.tokenizer_json());
+  const TrainOptions beside = from_model({"--data", "a.txt"});
+  CHECK(beside.data.tokenizer == Tokenizer::gpt2);
+  CHECK(beside.data.gpt2 == path());
+  CHECK(notes(beside, "tokenizer: that beside the weights, gpt2:" + path()));
+  CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
+}
+
+TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
+  const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
+  CHECK(error.code() == ErrorCode::usage);
+  for (const char* words : {"--model gpt2-small knows 50257 tokens", "--tokenizer gpt2:DIR", "bytes", "token files"})
+    CHECK(says(error, words));
+  CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
+  CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(parse({"--model", "gpt2-small", "--data", "a.txt", "--vocab-size", "256"}).notes.empty());
+  CHECK(notes(parse({"--vocab-size", "512", "--data", "a.txt"}), "bytes, which are 256 of the 512 tokens"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "tensors that are to be ignored are said, and belong to weights") {
+  write_weights({{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
+  refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
+  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "not read: 1 tensor of " + path("model/model.safetensors") +
+                                                                 ", 'h.2.ln_1.weight' the first"));
+  const auto error = error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
+  CHECK(says(error, "--ignore-tensors x is about the weights of --init-from"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what is saved beside weights is the tokenizer that they go with, and what they came with") {
+  folder.write("model/tokenizer.json", small.tokenizer_json());
+  folder.write("model/generation_config.json", R"({"eos_token_id": 284})");
+  folder.write("other/small.tiktoken", small.tiktoken());
+  const auto saved = [&](Flags more) {
+    more.insert(more.end(), {"--save", path("out")});
+    return files_beside_weights(from_model(more));
+  };
+  const std::string generation = R"({"eos_token_id": 284})";
+  using Files = std::map<std::string, std::string>;
+  const Files with_its_own{{"generation_config.json", generation}, {"tokenizer.json", small.tokenizer_json()}};
+  CHECK(saved({}) == with_its_own);
+  CHECK(saved({"--data", "a.txt"}) == with_its_own);
+  CHECK(saved({"--data", "a.txt", "--tokenizer", "bytes"}) == Files{{"generation_config.json", generation}});
+  CHECK(saved({"--data", "a.txt", "--tokenizer", "gpt2:" + path("other/small.tiktoken")}) ==
+        Files{{"generation_config.json", generation}, {"small.tiktoken", small.tiktoken()}});
+  CHECK(files_beside_weights(from_model()).empty());
+  CHECK(initial_config(from_model()) == folder.read("model/config.json"));
+  CHECK(initial_config(parse({"--data", "a"})).empty());
+}
