@@ -138,6 +138,22 @@ GradientSync::Memory GradientSync::plan(const models::Stage& stage, const UnitSt
   return memory;
 }
 
+std::vector<runtime::StagedMessages> GradientSync::staged_messages(const UnitStates& states,
+                                                                   const Options& options) {
+  using Direction = runtime::StagedMessages::Direction;
+  std::vector<runtime::StagedMessages> messages;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    if (!options.partners[u]) continue;
+    const UnitState& unit = states.all()[u];
+    const auto index = static_cast<std::uint32_t>(unit.global_index);
+    const std::size_t bytes = std::min(options.message_bytes, unit.gradients.front().bytes());
+    for (const Direction direction : {Direction::send, Direction::receive}) {
+      messages.push_back({Channel::tied, direction, index, bytes, exchanges_of_each(options, states)});
+    }
+  }
+  return messages;
+}
+
 GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                            StreamView compute, StreamView accumulate, const models::Stage& stage,
                            const UnitStates& states, const ColumnOptions& column, const collectives::ShardFlow& flow,

@@ -26,6 +26,7 @@
 #include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
 #include "actors/use_sum.hpp"
+#include "runtime/staged_transport.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
@@ -63,6 +64,10 @@ class GradientSync {
   [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const ChunkSchedule& chunks,
                                    const Options& options, runtime::MemoryPlan& plan);
+
+  /// What tied units send and receive at a time.
+  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const UnitStates& states,
+                                                                            const Options& options);
 
   /// `accumulate` runs what adds arriving gradients up. `tier` is null where sums are on the device. All outlive the
   /// sync.

@@ -22,6 +22,7 @@ class GridPass {
   struct Parts {
     runtime::EventLoop* loop = nullptr;
     runtime::StreamView load;
+    Loader::Places* places = nullptr;  ///< of samples
     Consensus* consensus = nullptr;
     std::function<std::unique_ptr<StageActor>(Loader& loader)> make_actor;  ///< called by the constructor alone
     std::function<bool()> wishes_to_stop;  ///< this rank

@@ -1,7 +1,8 @@
 // Brings samples from the source to the stages that need them: inputs to the first, targets to the last.
 // Reading happens on a stream of its own, ahead of the computation, so that a page fault never holds up the
 // loop or a kernel; and with it the system is told to fetch what the next step will read. Where the host does not
-// reach the device's memory, a thread reads into pinned memory and the stream copies from there. Loop thread only.
+// reach the device's memory, another stream reads into pinned memory and the stream copies from there. Loop thread
+// only.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -17,10 +18,18 @@ namespace ranvier::actors {
 
 class Loader {
  public:
+  /// Pinned memory for samples on their way to a device; loaders that take turns share it.
+  struct Places {
+    explicit Places(runtime::Device& device)
+        : inputs(device, "inputs of samples"), targets(device, "targets of samples") {}
+
+    runtime::PinnedPool inputs, targets;
+  };
+
   /// `stream` is narrow; samples `stride` further are those of the next step, 0: there is none. All outlive the loader.
-  Loader(runtime::EventLoop& loop, runtime::StreamView stream, const models::SampleSource& source,
+  Loader(runtime::EventLoop& loop, runtime::StreamView stream, Places& places, const models::SampleSource& source,
          std::int64_t stride = 0)
-      : loop_(&loop), stream_(stream), source_(&source), stride_(stride), pinned_(stream.device()) {}
+      : loop_(&loop), stream_(stream), places_(&places), source_(&source), stride_(stride) {}
 
   /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
@@ -31,17 +40,18 @@ class Loader {
 
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
-  void load(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to, runtime::Handler done);
+  void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes, std::byte* to,
+            runtime::Handler done);
   void announce_next(runtime::StreamView reader, std::int64_t first, int count);
-  void read_and_copy(Read read, std::int64_t first, int count, std::size_t bytes, std::byte* to,
-                     runtime::Handler done);
+  void read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
+                     std::byte* to, runtime::Handler done);
 
   runtime::EventLoop* loop_;
   runtime::StreamView stream_;
+  Places* places_;
   const models::SampleSource* source_;
   std::int64_t stride_;
-  runtime::PinnedPool pinned_;
-  std::unique_ptr<runtime::Device> host_;  ///< made when it is needed
+  std::unique_ptr<runtime::Device> host_;  ///< made when it is needed, for a device that runs no work of the host's
   std::unique_ptr<runtime::Stream> reader_;
   int reads_ = 0;  // on the streams
 };

@@ -9,12 +9,34 @@ namespace ranvier::actors {
 
 using collectives::Range;
 using collectives::Scope;
+using collectives::TeamKind;
 using runtime::Channel;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SpanKind;
 using runtime::Tag;
 using runtime::Trace;
+
+namespace {
+
+constexpr std::size_t answers_at_a_time = 4;  // whole or in pieces, by way of pinned memory; others wait
+
+/// Whose pieces a rank needs for such passes, and by which scope those are cut.
+struct Owners {
+  TeamKind team = TeamKind::column;
+  Scope scope = Scope::global;
+};
+Owners owners_of(const collectives::Sharding& sharding, bool backward) {
+  const Scope scope = backward && sharding.secondary_parameters ? Scope::group : sharding.parameters;
+  return {scope == Scope::global ? TeamKind::column : TeamKind::group, scope};
+}
+
+bool pulls_pieces(const UnitStates& states, const collectives::ShardFlow& flow,
+                  const ParameterStore::Options& options) {
+  return states.gathers_parameters() && options.pulls && !flow.gather_forward.empty();
+}
+
+}  // namespace
 
 /// Another row that may ask for pieces. The transport may hold its receive when the store is gone.
 struct ParameterStore::Peer {
@@ -57,6 +79,47 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
   return memory;
 }
 
+std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
+    const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
+    const collectives::ShardFlow& flow, const Options& options, const Memory& memory) {
+  using Direction = runtime::StagedMessages::Direction;
+  if (!pulls_pieces(states, flow, options)) return {};
+  using Kind = models::Stage::Step::Kind;
+  std::vector<runtime::StagedMessages> messages;
+  std::size_t longest = 0;
+  const bool apart = column.sharding.secondary_parameters;
+  for (const bool backward : {false, true}) {
+    if (backward && !apart) break;
+    const Owners owners = owners_of(column.sharding, backward);
+    const auto pieces = static_cast<std::size_t>(column.layout.pieces(owners.scope));
+    // By class of the first unit of a message, which has all that the step still needs.
+    std::vector<std::size_t> bytes(memory.classes.slots.size(), 0);
+    auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
+    const auto back = stage.units_of_parts(Kind::backward_input);
+    if (backward || !apart) steps.insert(steps.end(), back.begin(), back.end());
+    for (const auto& units : steps) {
+      std::size_t behind = 0;
+      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+        behind += states.all()[*unit].elements / pieces * runtime::size_of(states.precision().compute);
+        std::size_t& of_class = bytes[memory.classes.of_unit[*unit]];
+        of_class = std::max(of_class, behind);
+      }
+    }
+    const SlotSchedule places(memory.classes);
+    const std::size_t others = column.layout.team(owners.team).members.size() - 1;
+    for (std::size_t slot = 0; slot < places.slots(); ++slot) {
+      const std::size_t of_slot = bytes[places.class_of_slot(slot)];
+      if (of_slot == 0) continue;
+      longest = std::max(longest, of_slot);
+      messages.push_back(
+          {Channel::piece, Direction::receive, static_cast<std::uint32_t>(slot), of_slot, others});
+    }
+  }
+  messages.push_back({Channel::piece, Direction::send, std::nullopt,
+                      std::min(longest, runtime::StagedTransport::usual_piece_bytes), answers_at_a_time});
+  return messages;
+}
+
 ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
                                runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage,
                                const UnitStates& states, const ColumnOptions& column,
@@ -72,7 +135,7 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
       trace_(&trace),
       options_(options),
       gathers_(states.gathers_parameters()),
-      pulls_(gathers_ && options.pulls && !flow.gather_forward.empty()),
+      pulls_(pulls_pieces(states, flow, options)),
       schedule_(memory.classes),
       forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
                states.precision().compute, 0, memory.forward, arena),
@@ -114,15 +177,11 @@ const UnitPart& ParameterStore::source(std::size_t unit, bool backward) const {
 }
 
 Range ParameterStore::range(std::size_t unit, bool backward, int row) const {
-  const bool secondary = backward && column_->sharding.secondary_parameters;
-  return column_->layout.range(secondary ? Scope::group : column_->sharding.parameters,
-                               states_->all()[unit].elements, row);
+  return column_->layout.range(owners_of(column_->sharding, backward).scope, states_->all()[unit].elements, row);
 }
 
 const collectives::Team& ParameterStore::owners(bool backward) const {
-  const bool secondary = backward && column_->sharding.secondary_parameters;
-  const bool column = !secondary && column_->sharding.parameters == Scope::global;
-  return column_->layout.team(column ? collectives::TeamKind::column : collectives::TeamKind::group);
+  return column_->layout.team(owners_of(column_->sharding, backward).team);
 }
 
 ParameterTier::Piece ParameterStore::piece(std::size_t unit, bool backward) const {

@@ -17,6 +17,7 @@
 #include "actors/parameter_tier.hpp"
 #include "actors/slot_schedule.hpp"
 #include "actors/unit_states.hpp"
+#include "runtime/staged_transport.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
@@ -45,6 +46,11 @@ class ParameterStore {
   [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
                                    const collectives::ShardFlow& flow, const Options& options,
                                    runtime::MemoryPlan& plan);
+
+  /// What pulls send and receive at a time; nothing where there are none.
+  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(
+      const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
+      const collectives::ShardFlow& flow, const Options& options, const Memory& memory);
 
   /// `copies` runs copies of this rank's own pieces; `tier` is null where those lie on the device. All outlive the
   /// store.

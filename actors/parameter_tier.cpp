@@ -17,7 +17,7 @@ using runtime::MemorySpace;
 namespace {
 
 constexpr std::size_t most_answers = 2;                        // at a time; each may go to several ranks
-constexpr std::size_t values_elements = std::size_t{1} << 20;  // asked for at a time, of a source
+constexpr std::size_t values_elements = std::size_t{1} << 18;  // asked for at a time, of a source
 
 offload::BucketLayout layout_of(const UnitState& unit, const UnitPart& part) {
   return unit.cut.layout(part.range, {runtime::size_of(part.dtype)});
@@ -41,6 +41,8 @@ ParameterTier::Memory ParameterTier::plan(const models::Stage& stage, const Unit
                                                unit.spec->name + " parameters for backward passes",
                                                secondary_bytes.back(), plan));
   }
+  memory.values = plan.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
+                            values_elements * sizeof(float), 1});
   if (tiers.parameters != TierKind::nvme || bytes.empty()) return memory;
   for (const auto& of_units : {bytes, secondary_bytes}) {
     for (const std::size_t of_unit : of_units) memory.buffer_bytes = std::max(memory.buffer_bytes, of_unit);
@@ -127,13 +129,11 @@ void ParameterTier::load(Source weights, runtime::StreamView casts, runtime::Han
   weights_ = std::move(weights);
   casts_ = casts;
   loaded_ = std::move(done);
-  values_ = casts.device().allocate(values_elements * sizeof(float), MemorySpace::pinned);
   load_next(0);
 }
 
 void ParameterTier::load_next(std::size_t unit) {
   if (unit == states_->all().size()) {
-    values_ = {};
     weights_ = nullptr;
     return loop_->post(std::exchange(loaded_, nullptr));
   }
@@ -141,7 +141,7 @@ void ParameterTier::load_next(std::size_t unit) {
   const UnitPart& to = part(piece);
   const models::UnitSpec& spec = *states_->all()[unit].spec;
   const std::span<std::byte> image = in_files_ ? buffer(0, piece) : tiers_->memory(region(piece));
-  auto* values = reinterpret_cast<float*>(values_.data());
+  auto* values = arena_->slot_as<float>(*memory_.values);
   runtime::fill_zero(*casts_, image.data(), image.size());
   for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
     const std::size_t end = std::min(first + elements, spec.elements());

@@ -45,6 +45,7 @@ class ParameterTier {
   struct Memory {
     std::vector<offload::TierRegion> parameters, secondary;  ///< by unit
     std::optional<runtime::MemoryId> buffers, answers;       ///< pinned, where parts are in files
+    std::optional<runtime::MemoryId> values;                 ///< pinned: what a source fills
     std::size_t buffer_bytes = 0, buffer_count = 0;
     std::size_t answer_bytes = 0;
     bool reads_ahead = false;
@@ -138,7 +139,6 @@ class ParameterTier {
 
   Source weights_;
   std::optional<runtime::StreamView> casts_;
-  runtime::Buffer values_;
   runtime::Handler loaded_;
 };
 

@@ -3,7 +3,8 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <string>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -36,35 +37,68 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
   return units;
 }
 
-/// Shown with the rest; who uses it allocates it. Pinned buffers are as many as messages are on their way at a time,
-/// and their sizes powers of two (runtime/pinned_pool.hpp).
-void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
+/// Shown with the rest; who uses it allocates it, before the first step.
+void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, RankPlan& plan) {
+  using runtime::Channel;
   using runtime::MemoryKind;
   using runtime::MemorySpace;
-  const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t slots) {
+  using Direction = runtime::StagedMessages::Direction;
+  const auto add = [&](MemoryKind kind, MemorySpace space, std::string name, std::size_t bytes, std::size_t slots) {
     if (bytes > 0 && slots > 0)
-      plan.memory.add(
-          {.kind = kind, .space = space, .name = name, .slot_bytes = bytes, .slots = slots, .elsewhere = true});
+      plan.memory.add({.kind = kind,
+                       .space = space,
+                       .name = std::move(name),
+                       .slot_bytes = bytes,
+                       .slots = slots,
+                       .elsewhere = true});
   };
   add(MemoryKind::workspace, MemorySpace::device, "scratch of the GPU's libraries", gpu.scratch_bytes, 1);
-  if (!gpu.staged) return;
   const models::Stage& stage = *plan.stage;
   const auto slots = static_cast<std::size_t>(stage.slots());
-  const auto staged = [&](const char* name, std::size_t bytes, std::size_t count) {
-    add(MemoryKind::messages, MemorySpace::pinned, name, bytes == 0 ? 0 : std::bit_ceil(bytes), count);
-  };
   const int samples = stage.capacity().samples;
-  const auto between_stages = [&](const char* name, std::size_t bytes, std::size_t count) {
-    staged(name, bytes, count);
-    plan.staged_messages.push_back({bytes, count});
+  const auto load = [&](const char* name, std::size_t bytes, std::size_t& of_each, std::size_t& count) {
+    of_each = bytes;
+    count = slots;
+    add(MemoryKind::messages, MemorySpace::pinned, name, runtime::PinnedPool::buffer_bytes(bytes), slots);
   };
-  if (stage.first()) {
-    staged("inputs, staged", stage.input_bytes(samples), slots);
-  } else {
-    between_stages("inputs and their gradients, staged", stage.input_bytes(samples),
-                   slots + static_cast<std::size_t>(stage.gradient_buffers()));
+  RankPlan::StagedSamples& loads = plan.staged_samples;
+  if (stage.first()) load("inputs, staged", stage.input_bytes(samples), loads.input_bytes, loads.inputs);
+  if (stage.last()) {
+    load("targets, staged", static_cast<std::size_t>(samples) * sample.target, loads.target_bytes, loads.targets);
   }
-  if (!stage.last()) between_stages("outputs and their gradients, staged", stage.output_bytes(samples), 2 * slots);
+  if (!gpu.staged) return;
+  const auto staged = [&](std::string name, const runtime::StagedMessages& messages) {
+    add(MemoryKind::messages, MemorySpace::pinned, std::move(name),
+        runtime::StagedTransport::pinned_bytes(messages.bytes), messages.count);
+    plan.staged_messages.push_back(messages);
+  };
+  const auto between_stages = [&](const char* name, Channel channel, Direction direction, std::size_t bytes,
+                                  std::size_t count) {
+    staged(name, {channel, direction, std::nullopt, bytes, count});
+  };
+  if (!stage.first()) {
+    const std::size_t bytes = stage.input_bytes(samples);
+    between_stages("inputs arriving, staged", Channel::activation, Direction::receive, bytes, slots);
+    between_stages("gradients of inputs leaving, staged", Channel::gradient, Direction::send, bytes,
+                   static_cast<std::size_t>(stage.gradient_buffers()));
+  }
+  if (!stage.last()) {
+    const std::size_t bytes = stage.output_bytes(samples);
+    between_stages("outputs leaving, staged", Channel::activation, Direction::send, bytes, slots);
+    between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
+  }
+  const auto each = [&](const char* leaving, const char* arriving, const std::vector<runtime::StagedMessages>& all) {
+    for (const runtime::StagedMessages& messages : all) {
+      staged(fmt::format("{}{}", messages.direction == Direction::send ? leaving : arriving,
+                         messages.index ? fmt::format(" {}", *messages.index) : ""),
+             messages);
+    }
+  };
+  each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
+       ParameterStore::staged_messages(stage, *plan.states, *plan.column, plan.flow, plan.parameter_options,
+                                       plan.parameter_memory));
+  each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
+       GradientSync::staged_messages(*plan.states, plan.sync_options));
   // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {
@@ -74,7 +108,8 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, RankPlan& plan) {
     chunk_bytes = std::max(chunk_bytes, choice.chunk_bytes);
     chunks += 2 * static_cast<std::size_t>(choice.depth);
   }
-  staged("chunks of collectives, staged", chunk_bytes, chunks);
+  add(MemoryKind::messages, MemorySpace::pinned, "chunks of collectives, staged",
+      chunk_bytes == 0 ? 0 : runtime::PinnedPool::buffer_bytes(chunk_bytes), chunks);
 }
 
 /// What an evaluation or a sample of text wants to know of the last layer.
@@ -239,7 +274,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
   plan_details(architecture, options, row_samples, plan);
   plan.tiers.finish(options.tiers.files, plan.memory);
-  if (options.gpu) plan_gpu_memory(*options.gpu, plan);
+  if (options.gpu) plan_gpu_memory(*options.gpu, sample, plan);
   return plan;
 }
 

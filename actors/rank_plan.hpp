@@ -18,6 +18,7 @@
 #include "models/text/choice_file.hpp"
 #include "runtime/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
+#include "runtime/staged_transport.hpp"
 
 #include <array>
 #include <cstdint>
@@ -99,12 +100,13 @@ struct RankPlan {
   Optimizer::Options optimizer_options;
   Optimizer::Memory optimizer_memory;
   ActivationTier::Memory checkpoint_memory;
-  /// Between stages by way of pinned memory, at a time at most.
-  struct StagedMessages {
-    std::size_t bytes = 0;  ///< of a message
-    std::size_t count = 0;
+  std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
+  /// On their way to a device whose memory the host does not reach, at a time.
+  struct StagedSamples {
+    std::size_t input_bytes = 0, target_bytes = 0;  ///< of a microbatch
+    std::size_t inputs = 0, targets = 0;
   };
-  std::vector<StagedMessages> staged_messages;
+  StagedSamples staged_samples;
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 

@@ -15,6 +15,8 @@ using runtime::MemorySpace;
 
 namespace {
 
+constexpr std::size_t values_elements = std::size_t{1} << 18;  // asked for at a time, of a source
+
 BucketLayout layout_of(const UnitState& unit, bool separate_master) {
   return unit.cut.layout(unit.optimizer, std::vector<std::size_t>(separate_master ? 3 : 2, sizeof(float)));
 }
@@ -35,6 +37,10 @@ StateTier::Memory StateTier::plan(const UnitStates& states, const TierOptions& o
     memory.regions.push_back(reserve(" optimizer states"));
     if (options.commit == Commit::flip) memory.spare.push_back(reserve(" optimizer states, spare"));
     buckets += layout.buckets();
+  }
+  if (states.separate_master()) {
+    memory.values = plan.add({MemoryKind::workspace, MemorySpace::pinned, "master weights on their way to the tier",
+                              values_elements * sizeof(float), 1});
   }
   const bool on_host = options.step == StepPlace::host;
   if (on_host && options.optimizer == TierKind::host) return memory;
@@ -144,7 +150,6 @@ void StateTier::load(Source weights, runtime::Handler done) {
   if (on_device() || !states_->separate_master()) return loop_->post(std::move(done));
   weights_ = std::move(weights);
   loaded_ = std::move(done);
-  host_ = compute_.device().allocate(std::size_t{1} << 20, MemorySpace::pinned);
   load_next(0, 0);
 }
 
@@ -154,18 +159,16 @@ void StateTier::load_next(std::size_t u, std::size_t index) {
     index = 0;
   }
   if (u == layouts_.size()) {
-    host_ = {};
     weights_ = nullptr;
     return loop_->post(std::exchange(loaded_, nullptr));
   }
   const UnitState& unit = states_->all()[u];
-  auto* values = reinterpret_cast<float*>(host_.data());
-  const std::size_t piece = host_.bytes() / sizeof(float);
+  auto* values = arena_->slot_as<float>(*memory_.values);
   if (!stays()) runtime::fill_zero(compute_, slot(0).data(), memory_.slot_bytes);
   for (const Run& run : runs({u, index}, 0, Copy::counts)) {
     const std::size_t first = run.range.begin, last = std::min(first + run.range.count, unit.spec->elements());
-    for (std::size_t begin = first; begin < last; begin += piece) {
-      const std::size_t count = std::min(piece, last - begin);
+    for (std::size_t begin = first; begin < last; begin += values_elements) {
+      const std::size_t count = std::min(values_elements, last - begin);
       weights_(*unit.spec, begin, {values, count});
       runtime::copy(compute_, run.weights + (begin - first), values, count * sizeof(float));
       compute_.synchronize();  // before training, when nothing else happens

@@ -24,6 +24,7 @@ class StateTier {
 
   struct Memory {
     std::optional<runtime::MemoryId> slots;
+    std::optional<runtime::MemoryId> values;  ///< pinned: what a source fills
     std::size_t slot_bytes = 0;
     std::vector<offload::TierRegion> regions, spare;  ///< by unit
   };
@@ -87,7 +88,6 @@ class StateTier {
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::vector<bool>> flipped_;      // by unit and bucket: `spare` counts
   Source weights_;
-  runtime::Buffer host_;  // what a source fills
   runtime::Handler loaded_;
 };
 

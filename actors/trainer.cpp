@@ -40,9 +40,12 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       arena_(device, plan_.memory),
       tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, plan_.rank),
       executor_(loop, transport, *reduce_),
-      loader_(loop, *load_, source, options.batch_size),
+      load_places_(device),
+      loader_(loop, *load_, load_places_, source, options.batch_size),
       consensus_(loop, transport),
       loss_scale_(options.loss_scale) {
+  load_places_.inputs.reserve(plan_.staged_samples.input_bytes, plan_.staged_samples.inputs);
+  load_places_.targets.reserve(plan_.staged_samples.target_bytes, plan_.staged_samples.targets);
   plan_.stage->bind(arena_);
   plan_.states->bind(arena_);
   if (options.tiers.parameters != TierKind::device) {
@@ -77,6 +80,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
   stage_actor_ = make_actor(loader_);
   const GridPass::Parts parts{.loop = &loop,
                               .load = *load_,
+                              .places = &load_places_,
                               .consensus = &consensus_,
                               .make_actor = make_actor,
                               .wishes_to_stop = [this] { return stop_requested_; }};

@@ -126,6 +126,7 @@ class Trainer {
   runtime::Arena arena_;
   offload::Tiers tiers_;
   collectives::Executor executor_;
+  Loader::Places load_places_;
   Loader loader_;
   std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;

@@ -189,6 +189,13 @@ std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   return peers;
 }
 
+/// On a GPU an allocation in the middle of a run may wait for a kernel that waits for this rank.
+void close_memory(runtime::Device& device, runtime::MemorySpace space) {
+  if constexpr (runtime::with_cuda) {
+    if (device.kind() == runtime::DeviceKind::cuda) runtime::close_cuda_memory(device, space);
+  }
+}
+
 }  // namespace
 
 Run::Run(runtime::MpiSession& session, TrainOptions options, Job job)
@@ -225,6 +232,7 @@ void Run::execute() {
   choose_kernels();
   load_kernels();
   together(session_, [&] { build(); });
+  measure_peak();
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
@@ -352,6 +360,7 @@ void Run::choose_collectives() {
 
 void Run::connect_nccl() {
   session_.barrier();  // ranks that share a GPU have taken what they planned
+  close_memory(*device_, runtime::MemorySpace::pinned);
   if constexpr (runtime::with_nccl) free_before_nccl_ = runtime::cuda_free_bytes(*device_);
   nccl_->connect([this] { loop_.stop(); });
   loop_.run();
@@ -483,7 +492,7 @@ void Run::build() {
   actors::RankPlan plan = actors::plan_rank(job_.architecture, job_.sample, trainer_options_, session_.rank());
   runtime::Transport& transport = transport_of_actors();
   if (staged_) {
-    for (const auto& [bytes, count] : plan.staged_messages) staged_->prepare(bytes, count);
+    for (const runtime::StagedMessages& messages : plan.staged_messages) staged_->reserve(messages);
   }
   if (collectives_.nccl) {
     const auto& names = trainer_options_.algorithms;
@@ -521,10 +530,13 @@ void Run::make_reporter() {
       trainer_->plan().memory);
 }
 
-void Run::train() {
+void Run::measure_peak() {
   const double peak =
       measure_peak_flops(trainer_->compute(), trainer_options_.precision.compute, [this] { session_.barrier(); });
   if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
+}
+
+void Run::train() {
   actors::Watchdog watchdog(
       loop_, transport_, trainer_->trace(),
       {.timeout = timeout_of(options_),
@@ -543,6 +555,7 @@ void Run::train() {
   trainer_->start({.step =
                        [this](const actors::StepResult& result) {
                          ++progress_;
+                         close_memory(*device_, runtime::MemorySpace::device);
                          report([this, result] { reporter_->step(result); });
                        },
                    .evaluation =

@@ -53,6 +53,7 @@ class Run {
   void make_reporter();
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
+  void measure_peak();
   void train();
   void save();
   void commit_weights();

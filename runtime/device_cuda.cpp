@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,7 @@ class CudaDevice final : public Device {
   }
 
   [[nodiscard]] const cuda::Properties& properties() const noexcept { return properties_; }
+  void close(MemorySpace space) { closed_.insert(space); }
 
   struct Memory {
     std::size_t free_bytes = 0, total_bytes = 0;
@@ -151,6 +153,7 @@ class CudaDevice final : public Device {
   cuda::Properties properties_;
   std::string description_;
   std::size_t budget_ = 0;
+  std::set<MemorySpace> closed_;
   bool graphs_ = true;
   std::shared_ptr<DeviceMemory> memory_ = std::make_shared<DeviceMemory>();
   CpuMemory host_{std::nullopt};
@@ -347,6 +350,9 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
 
 Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
   if (bytes == 0) return {};
+  expect(closed_.count(space) == 0,
+         "{} ({} bytes) of {} memory are asked for in the middle of a run, which plans and takes it before it begins",
+         format_bytes(bytes), bytes, to_string(space));
   failure_.rethrow_if_set();
   make_current();
   switch (space) {
@@ -477,6 +483,11 @@ int cuda_device_count() {
 
 std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
   return std::make_unique<CudaDevice>(options);
+}
+
+void close_cuda_memory(Device& device, MemorySpace space) {
+  (void)cuda_device(device);
+  dynamic_cast<CudaDevice&>(device).close(space);
 }
 
 std::size_t cuda_free_bytes(const Device& device) { return cuda_device(device).memory().free_bytes; }

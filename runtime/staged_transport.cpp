@@ -52,18 +52,40 @@ StagedTransport::StagedTransport(EventLoop& loop, Transport& host, Device& devic
       host_(&host),
       device_(&device),
       piece_bytes_(piece_bytes),
-      pool_(device),
+      others_{PinnedPool(device, "messages"), {}},
       to_host_(device.make_stream("to host", StreamWidth::one)),
       to_device_(device.make_stream("to device", StreamWidth::one)) {
   expect(piece_bytes >= 1, "messages are staged in pieces of {} bytes", piece_bytes);
 }
 
-void StagedTransport::prepare(std::size_t message_bytes, std::size_t messages) {
-  std::vector<std::shared_ptr<std::byte>> taken;
-  for (std::size_t m = 0; m < messages; ++m) {
-    for (std::size_t begin = 0; begin < message_bytes; begin += piece_bytes_)
-      taken.push_back(pool_.take(std::min(piece_bytes_, message_bytes - begin)));
+void StagedTransport::reserve(const StagedMessages& messages) {
+  const Reserved key(messages.channel, messages.direction, messages.index);
+  const bool sends = messages.direction == StagedMessages::Direction::send;
+  auto found = reserved_.find(key);
+  if (found == reserved_.end()) {
+    PinnedPool pool(*device_, fmt::format("{} messages to {}", to_string(messages.channel), sends ? "send" : "receive"));
+    found = reserved_.emplace(key, Places{std::move(pool), {}}).first;
   }
+  for (std::size_t begin = 0; begin < messages.bytes; begin += piece_bytes_) {
+    found->second.pool.reserve(std::min(piece_bytes_, messages.bytes - begin), messages.count);
+  }
+}
+
+std::size_t StagedTransport::pinned_bytes(std::size_t message_bytes, std::size_t piece_bytes) {
+  const std::size_t whole = message_bytes / piece_bytes, rest = message_bytes % piece_bytes;
+  return whole * PinnedPool::buffer_bytes(piece_bytes) + (rest > 0 ? PinnedPool::buffer_bytes(rest) : 0);
+}
+
+std::size_t StagedTransport::staging_bytes() const {
+  std::size_t bytes = others_.pool.allocated_bytes();
+  for (const auto& [key, places] : reserved_) bytes += places.pool.allocated_bytes();
+  return bytes;
+}
+
+StagedTransport::Places& StagedTransport::places(Tag tag, StagedMessages::Direction direction) {
+  auto found = reserved_.find(Reserved(tag.channel, direction, tag.index));
+  if (found == reserved_.end()) found = reserved_.find(Reserved(tag.channel, direction, std::nullopt));
+  return found == reserved_.end() ? others_ : found->second;
 }
 
 void StagedTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
@@ -83,27 +105,41 @@ void StagedTransport::send_piece(int peer, Tag tag, std::vector<ConstBytes> rang
       std::all_of(ranges.begin(), ranges.end(), [&](ConstBytes range) { return device_->host_reaches(range.data()); });
   const Way way(peer, tag);
   if (reached && !copying_.contains(way)) return host_->send(peer, tag, ranges, std::move(done));
-
-  std::shared_ptr<std::byte> staging;
-  if (!reached) {
-    const std::size_t bytes = bytes_of(ranges);
-    staging = pool_.take(bytes);
-    std::size_t at = 0;
-    for (const ConstBytes range : ranges) {
-      copy(*to_host_, staging.get() + at, range.data(), range.size());
-      at += range.size();
-    }
-    ranges = {ConstBytes(staging.get(), bytes)};
-  }
   ++copying_[way];
-  to_host_->call_back([this, peer, tag, way, staging, ranges = std::move(ranges), done = std::move(done)]() mutable {
-    loop_->post([this, peer, tag, way, staging = std::move(staging), ranges = std::move(ranges),
-                 done = std::move(done)]() mutable {
-      if (const auto here = copying_.find(way); --here->second == 0) copying_.erase(here);
-      const std::span<const ConstBytes> bytes(ranges);
-      host_->send(peer, tag, bytes, [staging = std::move(staging), done = std::move(done)] { done(); });
+  Places& at = places(tag, StagedMessages::Direction::send);
+  at.waiting.push_back({peer, tag, std::move(ranges), !reached, std::move(done)});
+  send_waiting(at);
+}
+
+void StagedTransport::send_waiting(Places& at) {
+  while (!at.waiting.empty()) {
+    Sending& next = at.waiting.front();
+    // Given back before anybody hears that the piece has left; whoever keeps a copy of a handler keeps no place.
+    const auto place = std::make_shared<std::shared_ptr<std::byte>>();
+    if (next.staged) {
+      const std::size_t bytes = bytes_of(next.ranges);
+      *place = &at == &others_ ? at.pool.take(bytes) : at.pool.take_if_free(bytes);
+      if (*place == nullptr) return;
+      std::size_t offset = 0;
+      for (const ConstBytes range : next.ranges) {
+        copy(*to_host_, place->get() + offset, range.data(), range.size());
+        offset += range.size();
+      }
+      next.ranges = {ConstBytes(place->get(), bytes)};
+    }
+    to_host_->call_back([this, &at, place, piece = std::make_shared<Sending>(std::move(next))] {
+      loop_->post([this, &at, place, piece] {
+        if (const auto here = copying_.find(Way(piece->peer, piece->tag)); --here->second == 0) copying_.erase(here);
+        const std::span<const ConstBytes> bytes(piece->ranges);
+        host_->send(piece->peer, piece->tag, bytes, [this, &at, place, done = std::move(piece->done)] {
+          place->reset();
+          send_waiting(at);
+          done();
+        });
+      });
     });
-  });
+    at.waiting.pop_front();
+  }
 }
 
 void StagedTransport::receive_piece(int peer, Tag tag, std::vector<Bytes> ranges, Handler done) {
@@ -111,15 +147,19 @@ void StagedTransport::receive_piece(int peer, Tag tag, std::vector<Bytes> ranges
     return host_->receive(peer, tag, ranges, std::move(done));
   }
   const std::size_t bytes = bytes_of(ranges);
-  const auto staging = pool_.take(bytes);
-  host_->receive(peer, tag, Bytes(staging.get(), bytes),
-                 [this, staging, ranges = std::move(ranges), done = std::move(done)] {
-                   std::size_t at = 0;
+  const auto place = std::make_shared<std::shared_ptr<std::byte>>(
+      places(tag, StagedMessages::Direction::receive).pool.take(bytes));
+  host_->receive(peer, tag, Bytes(place->get(), bytes),
+                 [this, place, ranges = std::move(ranges), done = std::move(done)] {
+                   std::size_t offset = 0;
                    for (const Bytes range : ranges) {
-                     copy(*to_device_, range.data(), staging.get() + at, range.size());
-                     at += range.size();
+                     copy(*to_device_, range.data(), place->get() + offset, range.size());
+                     offset += range.size();
                    }
-                   to_device_->call_back([this, staging, done] { loop_->post(done); });
+                   to_device_->call_back([this, place, done] {
+                     place->reset();
+                     loop_->post(done);
+                   });
                  });
 }
 

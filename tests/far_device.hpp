@@ -3,8 +3,10 @@
 #pragma once
 
 #include "runtime/device.hpp"
+#include "runtime/error.hpp"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,10 +24,14 @@ class FarDevice final : public runtime::Device {
   std::size_t used_bytes() const noexcept override { return near_->used_bytes(); }
   std::size_t budget_bytes() const noexcept override { return near_->budget_bytes(); }
   runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
+    expect(closed_.count(space) == 0, "{} bytes of {} memory are asked for after that was closed", bytes,
+           runtime::to_string(space));
     auto buffer = near_->allocate(bytes, space);
     if (space == runtime::MemorySpace::device) far_.emplace_back(buffer.data(), bytes);
     return buffer;
   }
+  /// As a run on a GPU closes it (runtime/cuda_memory.hpp).
+  void close(runtime::MemorySpace space) { closed_.insert(space); }
   bool host_reaches(const void* address) const override {
     for (const auto& [begin, bytes] : far_) {
       if (address >= begin && address < begin + bytes) return false;
@@ -55,6 +61,7 @@ class FarDevice final : public runtime::Device {
   };
 
   std::unique_ptr<runtime::Device> near_;
+  std::set<runtime::MemorySpace> closed_;
   std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as it
 };
 

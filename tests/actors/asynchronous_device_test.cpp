@@ -2,6 +2,7 @@
 // streams, pool and loop run beside each other and a sanitizer can watch them.
 #include "runtime/asio_loop.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/far_device.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -26,7 +27,7 @@ class Alone final : public runtime::Transport {
 
 }  // namespace
 
-TEST_CASE("the asynchronous device computes the bits of the inline one, with any threads") {
+TEST_CASE("the asynchronous device computes the bits of the inline one, with any threads and all memory taken before") {
   auto gpt = tests::small_gpt(2);
   gpt.dropout = 0.1f;
   auto options = tests::small_run();
@@ -61,18 +62,21 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
     CAPTURE(to_string(tiers.gradients));
     options.threads = threads;
     options.tiers = tiers;
+    options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host does not reach the device's memory
     options.tiers.files.directories = {folder.path()};
     const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
     runtime::AsioLoop loop;
     Alone transport;
-    const auto device = runtime::make_cpu_device({.threads = threads});
-    device->on_failure([&](std::exception_ptr error) { loop.stop(error); });
-    actors::Trainer trainer(loop, transport, *device, architecture, tokens, &tokens, options,
+    tests::FarDevice device(runtime::make_cpu_device({.threads = threads}));
+    device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
+    actors::Trainer trainer(loop, transport, device, architecture, tokens, &tokens, options,
                             actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
+    device.close(runtime::MemorySpace::pinned);
+    device.close(runtime::MemorySpace::device);
     std::vector<double> losses;
     trainer.start({.step = [&](const actors::StepResult& step) { losses.push_back(step.loss); },
                    .evaluation = [&](const actors::EvaluationResult& result) { losses.push_back(*result.loss); },

@@ -51,7 +51,8 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
     AsioLoop loop;
     const auto stream = device->make_stream("load", StreamWidth::one);
     const Numbers source;
-    actors::Loader loader(loop, *stream, source);
+    actors::Loader::Places places(*device);
+    actors::Loader loader(loop, *stream, places, source);
     constexpr int loads = 20, samples = 3;
     const Buffer buffer = device->allocate(2 * loads * samples * sizeof(std::int32_t), MemorySpace::device);
     auto* values = reinterpret_cast<std::int32_t*>(buffer.data());
@@ -85,7 +86,8 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
     AsioLoop loop;
     const auto stream = device->make_stream("load", StreamWidth::one);
     const Announced source;
-    actors::Loader loader(loop, *stream, source, stride);
+    actors::Loader::Places places(*device);
+    actors::Loader loader(loop, *stream, places, source, stride);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(16, 4, buffer.data(), [] {});
     loader.load_targets(20, 4, buffer.data(), [&] { loop.stop(); });
@@ -103,7 +105,8 @@ TEST_CASE("a sample that cannot be read ends the loop with its message") {
     device->on_failure([&](std::exception_ptr error) { loop.stop(std::move(error)); });
     const auto stream = device->make_stream("load", StreamWidth::one);
     const Numbers source;
-    actors::Loader loader(loop, *stream, source);
+    actors::Loader::Places places(*device);
+    actors::Loader loader(loop, *stream, places, source);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(-5, 1, buffer.data(), [] {});
     CHECK_THROWS_WITH(loop.run(), "sample -5 cannot be read");

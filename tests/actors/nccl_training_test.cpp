@@ -84,6 +84,51 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device that the host does not reach") {
+  using actors::Policy;
+  using actors::TierKind;
+  struct Case {
+    const char* sharding;
+    runtime::GridShape grid;
+    Policy policy = Policy::one_f_one_b;
+    TierKind tier = TierKind::device;
+    models::Precision precision = {};
+  };
+  const models::Precision half = {.compute = runtime::DType::bf16};
+  for (const Case& each : {Case{"zero2", {1, 4}},
+                           Case{"zero3", {1, 4}, Policy::one_f_one_b, TierKind::host},
+                           Case{"ddp", {3, 2}, Policy::gpipe},
+                           Case{"zero1", {2, 2}, Policy::message_driven, TierKind::host, half},
+                           Case{"zero3", {2, 2}, Policy::message_driven},
+                           Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
+                           Case{"zero++", {3, 4}, Policy::message_driven}}) {
+    CAPTURE(std::string(each.sharding));
+    CAPTURE(each.grid.g_inter);
+    CAPTURE(each.grid.g_data);
+    auto options = sharded(each.sharding, each.grid);
+    options.policy = each.policy;
+    options.batch_size = 5 * each.grid.g_data;  // the last microbatch is shorter
+    options.eval_every = 1;
+    options.eval_batches = 1;
+    options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
+    options.precision = each.precision;
+    options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
+    auto gpt = tests::small_gpt();
+    gpt.precision = each.precision;
+    const auto architecture = models::make_gpt(gpt);
+    const tests::RandomTokens tokens(8, 37);
+    const auto near = tests::run_simulated(architecture, tokens, options, 1);
+    options.gpu = {{.scratch_bytes = 0, .staged = true}};
+    NcclOfJob nccl(1);
+    const auto far = tests::run_simulated(
+        architecture, tokens, options, 2, {}, tests::Devices::far,
+        [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+          return nccl.attach(simulation, rank, plan, collectives::NcclWay::plan);
+        });
+    tests::check_same_bits(near, far);
+  }
+}
+
 TEST_CASE("training by NCCL's own collectives gives the same weights within rounding") {
   tests::Share share(2, 8);
   for (const char* sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig"}) {

@@ -10,7 +10,9 @@
 #include "runtime/error.hpp"
 #include "runtime/philox.hpp"
 #include "runtime/simulation.hpp"
+#include "runtime/staged_transport.hpp"
 #include "tests/actors/delayed_device.hpp"
+#include "tests/far_device.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -63,7 +65,8 @@ struct JobResult {
   actors::Optimizer::Answers answers;  ///< of rank 0
 };
 
-enum class Devices { inline_, delayed };
+/// On `far` devices, and with messages by way of pinned memory, nothing is allocated once training has begun.
+enum class Devices { inline_, delayed, far };
 
 /// Gives a rank's column another source of communicators, which is connected before the rank trains.
 using Attach = std::function<collectives::NcclColumn*(runtime::Simulation&, int rank, actors::RankPlan&)>;
@@ -92,6 +95,7 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   runtime::Simulation simulation(ranks, {.seed = seed});
   JobResult result;
   std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
   std::vector<std::unique_ptr<actors::Trainer>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
   std::vector<std::vector<std::vector<std::int32_t>>> texts(static_cast<std::size_t>(ranks));
@@ -110,18 +114,31 @@ inline JobResult run_simulated(const models::Architecture& architecture, const R
   for (int r = 0; r < ranks; ++r) {
     if (kind == Devices::delayed) {
       devices.push_back(std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
+    } else if (kind == Devices::far) {
+      devices.push_back(std::make_unique<FarDevice>(runtime::make_inline_device()));
     } else {
       devices.push_back(runtime::make_inline_device());
     }
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
     auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
     collectives::NcclColumn* const nccl = attach ? attach(simulation, r, plan) : nullptr;
-    trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r), *devices.back(),
-                                                         architecture, tokens, &tokens, options, std::move(plan)));
+    runtime::Transport* transport = &simulation.transport(r);
+    if (kind == Devices::far) {
+      staged.push_back(std::make_unique<runtime::StagedTransport>(simulation.loop(r), *transport, *devices.back()));
+      for (const auto& messages : plan.staged_messages) staged.back()->reserve(messages);
+      transport = staged.back().get();
+    }
+    trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), *transport, *devices.back(), architecture,
+                                                         tokens, &tokens, options, std::move(plan)));
     actors::Trainer& trainer = *trainers.back();
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
+    if (kind == Devices::far) {
+      auto& far = dynamic_cast<FarDevice&>(*devices.back());
+      far.close(runtime::MemorySpace::pinned);
+      far.close(runtime::MemorySpace::device);
+    }
     const auto start = [&, r] {
       trainers[static_cast<std::size_t>(r)]->start(
           {.step =

@@ -1,5 +1,6 @@
 #include "runtime/staged_transport.hpp"
 
+#include "runtime/error.hpp"
 #include "runtime/simulation.hpp"
 #include "tests/far_device.hpp"
 #include "tests/seeds.hpp"
@@ -126,23 +127,86 @@ TEST_CASE("staging memory is taken again once messages are done") {
   CHECK(right.transport.staging_bytes() == 3 * 4096);
 }
 
-TEST_CASE("staging memory that was prepared is enough for so many messages under way") {
-  Simulation simulation(2, {.seed = 1});
-  Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
-  const Buffer sent = left.device.allocate(3 * 20000, MemorySpace::device);
-  const Buffer received = right.device.allocate(3 * 20000, MemorySpace::device);
-  left.transport.prepare(20000, 3);
-  right.transport.prepare(20000, 3);
-  const std::size_t prepared = left.transport.staging_bytes();
-  CHECK(prepared == 3 * (8192 + 8192 + 4096));
-  int left_to_do = 3;
-  for (std::size_t m = 0; m < 3; ++m) {
-    left.transport.send(1, {}, ConstBytes(sent.data() + m * 20000, 20000), [&] { simulation.loop(0).stop(); });
-    right.transport.receive(0, {}, Bytes(received.data() + m * 20000, 20000), [&] {
-      if (--left_to_do == 0) simulation.loop(1).stop();
+namespace {
+
+using Direction = StagedMessages::Direction;
+
+/// Sends messages of so many bytes at a time from the device of one rank to that of the other.
+void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages, Tag tag) {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<Buffer> from, to;
+  for (const std::size_t bytes : messages) {
+    sent.push_back(noise(bytes, random));
+    from.push_back(left.device.allocate(bytes, MemorySpace::device));
+    to.push_back(right.device.allocate(bytes, MemorySpace::device));
+    std::memcpy(from.back().data(), sent.back().data(), bytes);
+  }
+  std::size_t sends = 0, receives = 0;
+  for (std::size_t m = 0; m < messages.size(); ++m) {
+    left.transport.send(1, tag, ConstBytes(from[m].data(), messages[m]), [&] {
+      if (++sends == messages.size()) simulation.loop(0).stop();
+    });
+    right.transport.receive(0, tag, Bytes(to[m].data(), messages[m]), [&] {
+      if (++receives == messages.size()) simulation.loop(1).stop();
     });
   }
   simulation.run();
-  CHECK(left.transport.staging_bytes() == prepared);
-  CHECK(right.transport.staging_bytes() == prepared);
+  for (std::size_t m = 0; m < messages.size(); ++m) CHECK(std::equal(sent[m].begin(), sent[m].end(), to[m].data()));
+}
+
+}  // namespace
+
+TEST_CASE("staging memory that was reserved is enough for so many messages under way, shorter ones too") {
+  constexpr std::size_t piece_bytes = 8192;
+  for (const std::uint64_t seed : test::seeds(20)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Simulation simulation(2, {.seed = seed});
+    Rank left(simulation, 0, piece_bytes), right(simulation, 1, piece_bytes);
+    left.transport.reserve({Channel::gradient, Direction::send, std::nullopt, 20000, 3});
+    right.transport.reserve({Channel::gradient, Direction::receive, std::nullopt, 20000, 3});
+    for (const Rank* rank : {&left, &right}) {
+      CHECK(rank->transport.staging_bytes() == 3 * StagedTransport::pinned_bytes(20000, piece_bytes));
+      CHECK(rank->transport.staging_bytes() == 3 * (8192 + 8192 + 4096));
+    }
+    left.device.close(MemorySpace::pinned);
+    right.device.close(MemorySpace::pinned);
+    for (int round = 0; round < 5; ++round) {
+      std::vector<std::size_t> messages;
+      for (int m = 0; m < 3; ++m) messages.push_back(1 + random() % 20000);
+      send_at_a_time(simulation, left, right, messages, {Channel::gradient, 7});
+    }
+  }
+}
+
+TEST_CASE("sends beyond what was reserved wait for a place, and arrive in order") {
+  for (const std::uint64_t seed : test::seeds(20)) {
+    CAPTURE(seed);
+    Simulation simulation(2, {.seed = seed});
+    Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
+    left.transport.reserve({Channel::piece, Direction::send, std::nullopt, 8192, 2});
+    left.device.close(MemorySpace::pinned);
+    send_at_a_time(simulation, left, right, {5000, 20000, 1, 8192, 30000, 300}, {Channel::piece, 3});
+    CHECK(left.transport.staging_bytes() == 2 * 8192);
+  }
+}
+
+TEST_CASE("a place that was reserved under a tag is that tag's, and what nobody reserved is refused in a closed space") {
+  Simulation simulation(2, {.seed = 1});
+  Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
+  right.transport.reserve({Channel::piece, Direction::receive, 1, 100, 1});
+  const std::size_t reserved = right.transport.staging_bytes();
+  send_at_a_time(simulation, left, right, {100}, {Channel::piece, 1});
+  CHECK(right.transport.staging_bytes() == reserved);
+  send_at_a_time(simulation, left, right, {100}, {Channel::piece, 2});
+  CHECK(right.transport.staging_bytes() == 2 * reserved);
+
+  right.transport.reserve({Channel::gradient, Direction::receive, std::nullopt, 100, 1});
+  const Buffer to = right.device.allocate(5000, MemorySpace::device);
+  right.device.close(MemorySpace::pinned);
+  CHECK_THROWS_WITH_AS(
+      right.transport.receive(0, {Channel::gradient, 0}, Bytes(to.data(), 5000), [] {}),
+      "gradient messages to receive: 8192 bytes of pinned memory are asked for after that was closed",
+      Error);
 }
