@@ -26,6 +26,7 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
     ChunkUnit& unit = units.emplace_back();
     unit.front = stage.layers();
     unit.tied = partners[u].has_value();
+    unit.number = state.global_index;
     for (const models::Stage::UnitUse& use : stage.uses()) {
       if (use.unit == u) unit.front = std::min(unit.front, use.layer);
     }

@@ -603,6 +603,12 @@ std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number
   return std::make_unique<Member>(state_, team, number, std::move(options));
 }
 
+bool NcclColumn::sums_alike() const noexcept {
+  const auto& ways = state_->options.ways;
+  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclWay::plan &&
+         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclWay::plan;
+}
+
 void NcclColumn::connect(Handler done) {
   state_->when_connected = std::move(done);
   state_->next_connection = state_->connections.begin();

@@ -154,6 +154,33 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
   }
 }
 
+TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds in its own way") {
+  tests::Share share(3, 8);
+  for (const std::string sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
+    for (const auto way : {collectives::NcclWay::own, collectives::NcclWay::hierarchical}) {
+      for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {
+        if (!share.takes()) continue;
+        CAPTURE(sharding);
+        auto options = sharded(sharding.c_str(), {2, 4});
+        options.tiers.gradients = tier;
+        options.policy = actors::Policy::one_f_one_b;
+        options.gpu = {{.scratch_bytes = 0, .staged = true}};
+        NcclOfJob nccl(5);
+        nccl.world.sums_alike = false;
+        // Which throws where copies of a unit differ.
+        const auto result = tests::run_simulated(
+            models::make_gpt(tests::small_gpt()), tests::RandomTokens(8, 37), options, 5, {}, tests::Devices::far,
+            [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+              return nccl.attach(simulation, rank, plan, way);
+            });
+        options.gpu.reset();
+        const auto by_plan = tests::run_simulated(tests::small_gpt(), options, 5);
+        CHECK(result.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
+      }
+    }
+  }
+}
+
 TEST_CASE("a row that stops taking part in NCCL's operations is named, with what waits for it") {
   constexpr auto timeout = std::chrono::milliseconds(100);
   for (const int silent : {0, 1, 3}) {
