@@ -25,7 +25,8 @@ ChunkSchedule chunk_schedule(std::span<const ChunkUnit> units, const ChunkOption
   std::vector<std::size_t> order(units.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return units[a].tied != units[b].tied ? units[b].tied : units[a].front > units[b].front;
+    if (units[a].tied != units[b].tied) return units[b].tied;
+    return units[a].tied ? units[a].number < units[b].number : units[a].front > units[b].front;
   });
 
   ChunkSchedule schedule;

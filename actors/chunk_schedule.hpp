@@ -20,6 +20,7 @@ struct ChunkUnit {
   std::size_t front = 0;                   ///< the frontmost layer that uses it
   bool tied = false;                       ///< with another stage
   std::vector<std::size_t> bucket_bytes;
+  std::size_t number = 0;                  ///< where it is tied: the same on both stages, which take those in one order
 };
 
 struct ChunkOptions {

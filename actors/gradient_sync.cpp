@@ -213,6 +213,18 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
     }
     squares_.push_back(arena.slot_as<double>(memory.squares, u));
   }
+  const bool sums_alike = column.source == nullptr || column.source->sums_alike();
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const auto& partner = options_.partners[u];
+    if (!partner || sums_alike || flow.reduce_batch.empty()) continue;
+    units_[u].sum_copy = std::make_unique<SumCopy>(
+        transport,
+        SumCopy::Options{.partner = *partner,
+                         .sends = transport.rank() < *partner,
+                         .tag = {Channel::tied, static_cast<std::uint32_t>(states.all()[u].global_index)},
+                         .message_bytes = options_.message_bytes,
+                         .depth = exchanges_of_each(options_, states)});
+  }
   for (std::size_t p = 0; p < memory.chunk_place_count; ++p) free_places_.push_back(arena.slot(memory.chunk_places, p));
 }
 
@@ -228,7 +240,8 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
   microbatches_ = microbatches;
   done_ = std::move(done);
   missing_ = chunks_->chunks.size();
-  next_chunk_ = next_reduced_ = 0;
+  next_chunk_ = next_left_by_column_ = next_reduced_ = 0;
+  left_by_column_.assign(missing_, false);
   reduced_.assign(missing_, false);
   loaded_.assign(missing_, {});
   next_loaded_ = next_left_ = 0;
@@ -521,9 +534,46 @@ void GradientSync::submit(std::size_t chunk) {
   const auto buckets = chunks_->buckets(chunks_->chunks[chunk]);
   batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
     trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(), static_cast<int>(chunk));
+    left_by_column_[chunk] = true;
+    // Both stages of a tied unit take its chunks in one order.
+    while (next_left_by_column_ < left_by_column_.size() && left_by_column_[next_left_by_column_]) {
+      left_by_column(next_left_by_column_++);
+    }
+  });
+}
+
+void GradientSync::left_by_column(std::size_t chunk) {
+  // The chunk itself counts, too, until all copies have begun.
+  const auto missing = std::make_shared<std::size_t>(1);
+  const auto one_equal = [this, chunk, missing] {
+    if (--*missing > 0) return;
     reduced_[chunk] = true;
     while (next_reduced_ < reduced_.size() && reduced_[next_reduced_]) reduced(next_reduced_++);
-  });
+  };
+  const auto copy = [&](const ChunkSchedule::Bucket& bucket, std::byte* record) {
+    const auto& sum_copy = units_[bucket.unit].sum_copy;
+    if (!sum_copy) return;
+    ++*missing;
+    sum_copy->run(reduced_runs(bucket, record), one_equal);
+  };
+  if (tier_ != nullptr) {
+    for_loaded(chunk, copy);
+  } else {
+    for (const ChunkSchedule::Bucket& bucket : chunks_->buckets(chunks_->chunks[chunk])) copy(bucket, nullptr);
+  }
+  one_equal();
+}
+
+std::vector<runtime::Bytes> GradientSync::reduced_runs(const ChunkSchedule::Bucket& bucket, std::byte* record) const {
+  const UnitState& state = states_->all()[bucket.unit];
+  const std::size_t width = runtime::size_of(states_->precision().gradient);
+  if (record != nullptr) record += before_reduced(bucket) * width;
+  std::vector<runtime::Bytes> runs;
+  for (const Range& run : state.cut.runs(state.reduced, bucket.index)) {
+    runs.emplace_back(record != nullptr ? record : state.gradients[0].at(run.begin), run.count * width);
+    if (record != nullptr) record += run.count * width;
+  }
+  return runs;
 }
 
 void GradientSync::reduced(std::size_t chunk) {
@@ -583,20 +633,19 @@ std::size_t GradientSync::before_reduced(const ChunkSchedule::Bucket& bucket) co
   return state.cut.elements({begin, state.reduced.begin - begin}, bucket.index);
 }
 
-void GradientSync::take_squares(const ChunkSchedule::Bucket& bucket, const std::byte* record) {
+void GradientSync::take_squares(const ChunkSchedule::Bucket& bucket, std::byte* record) {
   const UnitState& state = states_->all()[bucket.unit];
   Unit& unit = units_[bucket.unit];
   float* sums = unit.block_sums + state.cut.slice(bucket.index).begin / runtime::squares_block_elements;
-  const runtime::DType dtype = states_->precision().gradient;
-  if (record != nullptr) record += before_reduced(bucket) * runtime::size_of(dtype);
-  for (const Range& run : state.cut.runs(state.reduced, bucket.index)) {
+  const std::vector<Range> runs = state.cut.runs(state.reduced, bucket.index);
+  const std::vector<runtime::Bytes> gradients = reduced_runs(bucket, record);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
     // Nothing is behind the last parameter.
-    const std::size_t end = std::min(run.begin + run.count, state.spec->elements());
-    if (run.begin < end) {
-      runtime::sums_of_squares(compute_, sums, record != nullptr ? record : state.gradients[0].at(run.begin), dtype,
-                               end - run.begin);
+    const std::size_t end = std::min(runs[r].begin + runs[r].count, state.spec->elements());
+    if (runs[r].begin < end) {
+      runtime::sums_of_squares(compute_, sums, gradients[r].data(), states_->precision().gradient,
+                               end - runs[r].begin);
     }
-    if (record != nullptr) record += run.count * runtime::size_of(dtype);
     sums += blocks_of_piece(state);
   }
   if (--unit.buckets_missing == 0) runtime::sum(compute_, squares_[bucket.unit], unit.block_sums, block_sums(state));

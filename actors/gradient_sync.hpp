@@ -16,7 +16,8 @@
 // end: the norm has the same bits whatever the buckets and chunks.
 //
 // A tied unit on two stages (embedding and head) is exchanged between them inside each row first; both add the same
-// two numbers and both columns reduce alike, so the copies stay equal to the bit.
+// two numbers and both columns reduce alike, so the copies stay equal to the bit. Where columns may round differently
+// the first stage sends what its column left to the other one (sum_copy.hpp).
 // Loop thread only.
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "actors/gradient_tier.hpp"
 #include "actors/hop_pipeline.hpp"
 #include "actors/slot_schedule.hpp"
+#include "actors/sum_copy.hpp"
 #include "actors/unit_states.hpp"
 #include "actors/use_sum.hpp"
 #include "runtime/staged_transport.hpp"
@@ -125,7 +127,8 @@ class GradientSync {
     std::size_t exchanges_begun = 0;
     std::size_t exchanges_missing = 0;
     std::vector<std::byte*> exchange_staging;
-    std::unique_ptr<UseSum> use_sum;  ///< in a tier
+    std::unique_ptr<UseSum> use_sum;    ///< in a tier
+    std::unique_ptr<SumCopy> sum_copy;  ///< of a unit on two stages whose columns may round differently
   };
   /// A chunk on its way through the device, its buckets one after another on blocks.
   struct Loaded {
@@ -168,6 +171,7 @@ class GradientSync {
   void summed(std::size_t unit);
   void reduce_ready();
   void submit(std::size_t chunk);
+  void left_by_column(std::size_t chunk);
   void reduced(std::size_t chunk);
   /// Calls f(bucket, bytes) with where each bucket of a loaded chunk lies.
   template <typename F>
@@ -176,8 +180,11 @@ class GradientSync {
   void keep(std::size_t chunk);
   void lend(std::size_t chunk);
   void chunk_over();
-  /// `record`: the bucket of a range of gradients, where it comes from a tier; otherwise null.
-  void take_squares(const ChunkSchedule::Bucket& bucket, const std::byte* record);
+  /// What is reduced of a bucket. `record`: the bucket of a range of gradients, where it comes from a tier; otherwise
+  /// null.
+  [[nodiscard]] std::vector<runtime::Bytes> reduced_runs(const ChunkSchedule::Bucket& bucket,
+                                                         std::byte* record) const;
+  void take_squares(const ChunkSchedule::Bucket& bucket, std::byte* record);
   [[nodiscard]] std::size_t before_reduced(const ChunkSchedule::Bucket& bucket) const;
   /// Calls `next` on the loop after what the stream has queued.
   void after(runtime::StreamView stream, runtime::Handler next);
@@ -212,6 +219,8 @@ class GradientSync {
   runtime::Handler waiting_;
   std::vector<Unit> units_;
   std::size_t next_chunk_ = 0;       // to be reduced: one order on every row, whatever is ready first
+  std::vector<bool> left_by_column_;    // by chunk
+  std::size_t next_left_by_column_ = 0; // to be copied, where a unit of it is
   std::vector<bool> reduced_;        // by chunk
   std::size_t next_reduced_ = 0;     // to be announced
   std::vector<Loaded> loaded_;       // by chunk, where they come from a tier

@@ -1,7 +1,8 @@
 // Brings samples from the source to the stages that need them: inputs to the first, targets to the last.
 // Reading happens on a stream of its own, ahead of the computation, so that a page fault never holds up the
 // loop or a kernel; and with it the system is told to fetch what the next step will read. Where the host does not
-// reach the device's memory, another stream reads into pinned memory and the stream copies from there. Loop thread only.
+// reach the device's memory, another stream reads into pinned memory and the stream copies from there. Loop thread
+// only.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -19,7 +20,8 @@ class Loader {
  public:
   /// Pinned memory for samples on their way to a device; loaders that take turns share it.
   struct Places {
-    explicit Places(runtime::Device& device) : inputs(device, "inputs of samples"), targets(device, "targets of samples") {}
+    explicit Places(runtime::Device& device)
+        : inputs(device, "inputs of samples"), targets(device, "targets of samples") {}
 
     runtime::PinnedPool inputs, targets;
   };

@@ -31,7 +31,8 @@ Owners owners_of(const collectives::Sharding& sharding, bool backward) {
   return {scope == Scope::global ? TeamKind::column : TeamKind::group, scope};
 }
 
-bool pulls_pieces(const UnitStates& states, const collectives::ShardFlow& flow, const ParameterStore::Options& options) {
+bool pulls_pieces(const UnitStates& states, const collectives::ShardFlow& flow,
+                  const ParameterStore::Options& options) {
   return states.gathers_parameters() && options.pulls && !flow.gather_forward.empty();
 }
 
@@ -83,15 +84,20 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
     const collectives::ShardFlow& flow, const Options& options, const Memory& memory) {
   using Direction = runtime::StagedMessages::Direction;
   if (!pulls_pieces(states, flow, options)) return {};
+  using Kind = models::Stage::Step::Kind;
   std::vector<runtime::StagedMessages> messages;
   std::size_t longest = 0;
+  const bool apart = column.sharding.secondary_parameters;
   for (const bool backward : {false, true}) {
+    if (backward && !apart) break;
     const Owners owners = owners_of(column.sharding, backward);
     const auto pieces = static_cast<std::size_t>(column.layout.pieces(owners.scope));
     // By class of the first unit of a message, which has all that the step still needs.
     std::vector<std::size_t> bytes(memory.classes.slots.size(), 0);
-    using Kind = models::Stage::Step::Kind;
-    for (const auto& units : stage.units_of_parts(backward ? Kind::backward_input : Kind::forward)) {
+    auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
+    const auto back = stage.units_of_parts(Kind::backward_input);
+    if (backward || !apart) steps.insert(steps.end(), back.begin(), back.end());
+    for (const auto& units : steps) {
       std::size_t behind = 0;
       for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
         behind += states.all()[*unit].elements / pieces * runtime::size_of(states.precision().compute);

@@ -28,6 +28,7 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
     ChunkUnit& unit = units.emplace_back();
     unit.front = fronts[u];
     unit.tied = partners[u].has_value();
+    unit.number = state.global_index;
     for (std::size_t b = 0; b < state.cut.buckets(); ++b) {
       unit.bucket_bytes.push_back(state.cut.elements({0, state.elements}, b) *
                                   runtime::size_of(states.precision().gradient));
@@ -62,7 +63,9 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
   };
   RankPlan::StagedSamples& loads = plan.staged_samples;
   if (stage.first()) load("inputs, staged", stage.input_bytes(samples), loads.input_bytes, loads.inputs);
-  if (stage.last()) load("targets, staged", static_cast<std::size_t>(samples) * sample.target, loads.target_bytes, loads.targets);
+  if (stage.last()) {
+    load("targets, staged", static_cast<std::size_t>(samples) * sample.target, loads.target_bytes, loads.targets);
+  }
   if (!gpu.staged) return;
   const auto staged = [&](std::string name, const runtime::StagedMessages& messages) {
     add(MemoryKind::messages, MemorySpace::pinned, std::move(name),

@@ -15,6 +15,9 @@ class CommunicatorSource {
   /// `number` tells the communicators of a rank apart, the same on all ranks. The source outlives what it makes.
   [[nodiscard]] virtual std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                                    PlanCommunicator::Options options) = 0;
+
+  /// Whether columns that reduce equal numbers get equal bits.
+  [[nodiscard]] virtual bool sums_alike() const noexcept = 0;
 };
 
 }  // namespace ranvier::collectives

@@ -132,7 +132,9 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
   [[nodiscard]] Lane lane_of_phase(const Operation& operation, std::size_t phase) const {
     return streams.size() == 1 ? inside : connection_of_phase(operation, phase).lane;
   }
-  [[nodiscard]] runtime::Stream& stream_of(Lane lane) const { return *streams[std::min<std::size_t>(lane, streams.size() - 1)]; }
+  [[nodiscard]] runtime::Stream& stream_of(Lane lane) const {
+    return *streams[std::min<std::size_t>(lane, streams.size() - 1)];
+  }
 
   /// Otherwise this rank's own order is everybody's. The same on all ranks.
   [[nodiscard]] bool needs_words() const noexcept {
@@ -189,13 +191,14 @@ struct NcclColumn::State : std::enable_shared_from_this<State> {
 
   std::vector<std::unique_ptr<runtime::Stream>> streams;  ///< by lane, or one for both
   std::vector<std::unique_ptr<runtime::Event>> spare_events;
-  std::set<int> numbers;                    ///< of communicators
-  std::map<int, std::uint32_t> places;      ///< of the next operation, by number
-  Operations operations;                    ///< that are not over, in the order in which they were submitted
-  std::deque<Word> order;                   ///< of the phases that come next
-  std::optional<Operations::iterator> issuing;            ///< its last begun phase is not on the stream as a whole
-  std::array<std::deque<const Operation*>, lanes> ahead;  ///< phases that were named and are not over; on the first rank
-  Word word;                                ///< what the next message of the first rank is received into
+  std::set<int> numbers;                        ///< of communicators
+  std::map<int, std::uint32_t> places;          ///< of the next operation, by number
+  Operations operations;                        ///< that are not over, in the order in which they were submitted
+  std::deque<Word> order;                       ///< of the phases that come next
+  std::optional<Operations::iterator> issuing;  ///< its last begun phase is not on the stream as a whole
+  Word word;                                    ///< what the next message of the first rank is received into
+  /// On the first rank, by lane: phases that were named and are not over.
+  std::array<std::deque<const Operation*>, lanes> ahead;
 };
 
 /// A communicator of one flow of actors.
@@ -587,6 +590,8 @@ NcclColumn::NcclColumn(runtime::EventLoop& loop, Transport& transport, runtime::
 
 NcclColumn::~NcclColumn() {
   close();
+  for (auto& operation : state_->operations) operation.left.reset();
+  state_->spare_events.clear();
   state_->streams.clear();  // handlers that the transport still holds keep the rest, which receives were posted into
 }
 
@@ -596,6 +601,12 @@ std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number
   state_->numbers.insert(number);
   state_->add_connections(team, options);
   return std::make_unique<Member>(state_, team, number, std::move(options));
+}
+
+bool NcclColumn::sums_alike() const noexcept {
+  const auto& ways = state_->options.ways;
+  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclWay::plan &&
+         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclWay::plan;
 }
 
 void NcclColumn::connect(Handler done) {

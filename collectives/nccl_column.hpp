@@ -63,6 +63,9 @@ class NcclColumn final : public CommunicatorSource {
   [[nodiscard]] std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                            PlanCommunicator::Options options) override;
 
+  /// Where all sums follow plans; NCCL chooses by the links of a column.
+  [[nodiscard]] bool sums_alike() const noexcept override;
+
   /// Makes NCCL's communicators with the other ranks of the column, all of which call this; then calls `done` on
   /// the loop. Throws on the loop where one of them does not come.
   void connect(runtime::Handler done);

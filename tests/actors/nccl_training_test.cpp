@@ -102,7 +102,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
                            Case{"zero3", {2, 2}, Policy::message_driven},
                            Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
                            Case{"zero++", {3, 4}, Policy::message_driven}}) {
-    CAPTURE(each.sharding);
+    CAPTURE(std::string(each.sharding));
     CAPTURE(each.grid.g_inter);
     CAPTURE(each.grid.g_data);
     auto options = sharded(each.sharding, each.grid);
@@ -113,7 +113,9 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
-    const auto architecture = models::make_gpt(tests::small_gpt());
+    auto gpt = tests::small_gpt();
+    gpt.precision = each.precision;
+    const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(8, 37);
     const auto near = tests::run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
@@ -148,6 +150,33 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
       CHECK(worst < 1e-4);
       REQUIRE(by_nccl.steps.size() == by_plan.steps.size());
       CHECK(by_nccl.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds in its own way") {
+  tests::Share share(3, 8);
+  for (const std::string sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
+    for (const auto way : {collectives::NcclWay::own, collectives::NcclWay::hierarchical}) {
+      for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {
+        if (!share.takes()) continue;
+        CAPTURE(sharding);
+        auto options = sharded(sharding.c_str(), {2, 4});
+        options.tiers.gradients = tier;
+        options.policy = actors::Policy::one_f_one_b;
+        options.gpu = {{.scratch_bytes = 0, .staged = true}};
+        NcclOfJob nccl(5);
+        nccl.world.sums_alike = false;
+        // Which throws where copies of a unit differ.
+        const auto result = tests::run_simulated(
+            models::make_gpt(tests::small_gpt()), tests::RandomTokens(8, 37), options, 5, {}, tests::Devices::far,
+            [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+              return nccl.attach(simulation, rank, plan, way);
+            });
+        options.gpu.reset();
+        const auto by_plan = tests::run_simulated(tests::small_gpt(), options, 5);
+        CHECK(result.steps.back().loss == doctest::Approx(by_plan.steps.back().loss).epsilon(1e-5));
+      }
     }
   }
 }

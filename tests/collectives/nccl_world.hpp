@@ -136,6 +136,7 @@ class NcclWorld {
   };
   struct Clique {
     int ranks = 0;
+    std::uint64_t number = 0;
     std::vector<Endpoint*> members;
     std::map<std::size_t, std::map<int, Call>> meetings;              ///< by number and rank
     std::map<std::pair<int, int>, std::deque<Call>> sends, receives;  ///< by source and destination
@@ -146,7 +147,8 @@ class NcclWorld {
   std::vector<int> sizes;  ///< of the communicators, as they were connected, once each
 
   bool keeps_launch_order = true;
-  std::size_t room = 2;  ///< for kernels of NCCL's on a GPU at a time
+  bool sums_alike = true;  ///< otherwise each communicator has an order of its own
+  std::size_t room = 2;    ///< for kernels of NCCL's on a GPU at a time
   /// Called when all ranks are at a collective, with what ends it; null: it takes no time.
   std::function<void(std::function<void()>)> takes_time = {};
 
@@ -328,7 +330,8 @@ void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
       const std::size_t owner = first.kind == Kind::reduce ? static_cast<std::size_t>(first.peer)
                                 : scatters                 ? i / count
                                                            : i * ranks / count;
-      result[i] = ranks == 1 ? values[0] : sum_round_ring(values, static_cast<int>(owner));
+      const std::size_t from_behind = sums_alike ? owner : (owner + clique.number) % ranks;
+      result[i] = ranks == 1 ? values[0] : sum_round_ring(values, static_cast<int>(from_behind));
     }
   }
   for (auto& [rank, call] : of_ranks) {
@@ -359,6 +362,7 @@ class WorldNccl final : public NcclLibrary {
     NcclWorld::Clique& clique = found->second;
     if (is_new) {
       clique.ranks = ranks;
+      clique.number = known;
       world_.sizes.push_back(ranks);
     }
     expect(clique.ranks == ranks, "a communicator of {} ranks is connected as one of {}", clique.ranks, ranks);
