@@ -252,7 +252,7 @@ void Run::plan() {
     }
     direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && reaches);
     trainer_options_.gpu = {
-        .scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
+        .scratch_bytes = models::cuda::stream_scratch_bytes,
         .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
   }
   if (job_.validation) {
