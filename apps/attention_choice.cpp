@@ -8,7 +8,9 @@ namespace ranvier::apps {
 
 using models::AttentionKernels;
 
-AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built) {
+namespace {
+
+AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
   const bool on_gpu = options.device.device == DeviceChoice::cuda;
   const bool half = options.precision.types.compute != runtime::DType::f32;
   const models::GptOptions& gpt = options.model.gpt;
@@ -32,11 +34,21 @@ AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_
            rather);
     return AttentionKernels::cudnn;
   }
-  // A file of products promises later runs the same bits, and has no place for attention.
-  const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products &&
-                        options.device.products_file.empty();
+  const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
   return measures && on_gpu && half && gpt.dropout == 0 && suits && library_is_built ? AttentionKernels::measured
                                                                                      : AttentionKernels::own;
+}
+
+}  // namespace
+
+AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built) {
+  const AttentionKernels kernels = asked_kernels(options, library_is_built);
+  if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
+    fail(ErrorCode::usage,
+         "--attention-backward fast is cuDNN's, and our own kernels, which are deterministic, do attention here: "
+         "leave it "
+         "out, or give --attention cudnn, which says what it needs");
+  return kernels;
 }
 
 AttentionKernels attention_kernels(const TrainOptions& options) {

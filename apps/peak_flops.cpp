@@ -1,6 +1,7 @@
 #include "apps/peak_flops.hpp"
 
 #include "models/ops/matmul.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -19,9 +20,13 @@ double measure_peak_flops(runtime::StreamView stream, runtime::DType dtype, cons
   const std::size_t n = gpu ? 4096 : 768;
   const int at_a_time = gpu ? 20 : 1;
   const std::size_t elements = n * n, bytes = elements * runtime::size_of(dtype);
+  // A GPU's scratch is part of the budget, and not of what the device has given away.
+  const bool has_room =
+      !gpu || device.used_bytes() + 3 * bytes + models::cuda::stream_scratch_bytes <= device.budget_bytes();
   runtime::Buffer buffer;
   try {
-    buffer = device.allocate(3 * bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+    if (has_room)
+      buffer = device.allocate(3 * bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::memory) throw;  // the plan takes all: no rate is known then
   }

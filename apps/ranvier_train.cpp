@@ -34,6 +34,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt;
   gpt.precision = options.precision.types;
   gpt.attention = apps::attention_kernels(options);
+  gpt.fast_attention_backward = options.device.fast_attention_backward;
   const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
   apps::Job job{.architecture = models::make_gpt(gpt),
                 .sample = {ids, ids},

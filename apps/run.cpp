@@ -3,9 +3,9 @@
 #include "actors/gather.hpp"
 #include "actors/watchdog.hpp"
 #include "apps/agreement.hpp"
-#include "apps/attention_choice.hpp"
 #include "apps/host_memory.hpp"
 #include "apps/job_memory.hpp"
+#include "apps/kernel_choice.hpp"
 #include "apps/output_files.hpp"
 #include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
@@ -13,8 +13,6 @@
 #include "apps/sharding.hpp"
 #include "apps/stop_signals.hpp"
 #include "models/initialize.hpp"
-#include "models/ops/attention_choice.hpp"
-#include "models/ops/product_choice_file.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/run_layers.hpp"
 #include "models/weights/unit_weights.hpp"
@@ -137,19 +135,6 @@ runtime::Duration timeout_of(const TrainOptions& options) {
   return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(options.run.timeout_seconds));
 }
 
-/// Whoever counts on the bits of an earlier run sees here whether they are kept.
-std::string products_line(const models::ChosenProducts& chosen, const std::string& file) {
-  const std::size_t measured = chosen.choices.choices.size() - chosen.remembered;
-  std::string line = fmt::format("products: {} as in {}", chosen.remembered, file);
-  for (const models::ProductLibrary& other : chosen.instead) {
-    line += fmt::format("{}{} with cuBLASLt {}", &other == chosen.instead.data() ? ", which has those of " : ", of ",
-                        other.gpu, other.version);
-  }
-  if (!chosen.instead.empty())
-    line += fmt::format(", and this is {} with {}", chosen.choices.of.gpu, chosen.choices.of.version);
-  return line + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
-}
-
 std::vector<models::TensorToStore> saved_tensors(const Job& job) {
   return models::tensors_of(job.architecture.units(), runtime::DType::f32);
 }
@@ -229,7 +214,7 @@ bool Run::execute() {
   check_memory();
   together(session_, [&] { make_devices(); });
   choose_collectives();
-  choose_kernels();
+  choose_kernels(session_, options_, *device_, [this](runtime::StreamView stream) { run_layers(stream); });
   load_kernels();
   together(session_, [&] { build(); });
   together(session_, [&] {  // what keeps states in files has taken its space
@@ -264,9 +249,8 @@ void Run::plan() {
            "MPI that was built with CUDA");
     }
     direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && reaches);
-    trainer_options_.gpu = {
-        .scratch_bytes = models::cuda::stream_workspace_bytes + models::cuda::stream_sums_floats * sizeof(float),
-        .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
+    trainer_options_.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
+                            .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
   }
   if (job_.validation) {
     const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
@@ -432,80 +416,6 @@ void Run::load_kernels() {
   if (!collectives_.nccl || options_.grid.shape.g_inter == 1) return;
   const auto stream = device_->make_stream("loading", runtime::StreamWidth::whole);
   together(session_, [&] { run_layers(*stream); });
-}
-
-void Run::choose_kernels() {
-  if constexpr (runtime::with_cuda) {
-    if (options_.device.device != DeviceChoice::cuda || trainer_options_.precision.compute == runtime::DType::f32)
-      return;
-    const bool measures_products = options_.device.measures_products;
-    const models::AttentionKernels kernels = attention_kernels(options_);
-    if (!measures_products && kernels == models::AttentionKernels::own) return;
-    const auto stream = device_->make_stream("products", runtime::StreamWidth::whole);
-    std::vector<std::byte> text, attention;
-    const auto layers = [&] { run_layers(*stream); };
-    const auto work = [&] {
-      if (kernels == models::AttentionKernels::own || !models::attention_library_obstacle().empty()) return layers();
-      attention = models::measure_attention(*stream, layers);
-    };
-    together(session_, [&] {
-      if (!speaks_) return;
-      if (!measures_products) return work();
-      const std::string& file = options_.device.products_file;
-      models::ProductChoices choices;
-      if (file.empty()) {
-        choices = models::measure_products(*stream, work);
-      } else {
-        models::ChosenProducts chosen = models::choose_products(*stream, file, "--products-file", work);
-        fmt::print("{}\n\n", products_line(chosen, file));
-        std::fflush(stdout);
-        choices = std::move(chosen.choices);
-      }
-      const std::string json = models::to_json({&choices, 1});
-      const auto bytes = std::as_bytes(std::span(json));
-      text.assign(bytes.begin(), bytes.end());
-    });
-    if (measures_products) {
-      session_.broadcast(text);
-      together(session_, [&] {
-        const auto choices = models::parse_product_choices({reinterpret_cast<const char*>(text.data()), text.size()},
-                                                           "rank 0's products");
-        for (const models::ProductChoices& one : choices) models::adopt_products(*stream, one);
-      });
-    }
-    if (kernels != models::AttentionKernels::own) adopt_attention(*stream, std::move(attention));
-  }
-}
-
-void Run::adopt_attention(runtime::StreamView stream, std::vector<std::byte> choices) {
-  if constexpr (runtime::with_cuda) {
-    const bool insists = options_.device.attention == models::AttentionKernels::cudnn;
-    session_.broadcast(choices);
-    bool can = false;
-    together(session_, [&] {
-      const std::string obstacle = models::attention_library_obstacle();
-      can = obstacle.empty() && !choices.empty() && models::adopt_attention(stream, choices);
-      if (insists && !obstacle.empty())
-        fail(ErrorCode::device, "--attention cudnn on rank {}: {}; or --attention auto", session_.rank(), obstacle);
-      if (insists && !can)
-        fail(ErrorCode::device,
-             "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
-             "or --attention auto",
-             session_.rank(), models::attention_description(stream));
-    });
-    const long long others = session_.sum(can ? 0 : 1);
-    if (others > 0) models::forget_attention(stream);
-    if (!speaks_) return;
-    if (others == 0) {
-      fmt::print("attention: {}\n\n", models::attention_description(stream));
-    } else if (choices.empty()) {
-      fmt::print("attention: our own kernels, since {}\n\n", models::attention_library_obstacle());
-    } else {
-      fmt::print("attention: our own kernels, since cuDNN of {} rank{} cannot do what rank 0's does\n\n", others,
-                 others > 1 ? "s" : "");
-    }
-    std::fflush(stdout);
-  }
 }
 
 void Run::build() {

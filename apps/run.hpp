@@ -46,15 +46,11 @@ class Run {
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
-  /// On a GPU: rank 0 measures how products and attention are done, and all ranks do them so.
-  void choose_kernels();
   /// Where NCCL and stages wait for each other's ranks: CUDA loads a kernel when it is launched for the first time, and
   /// may wait for all that runs on the GPU then, one of NCCL's kernels included, which waits for a peer.
   void load_kernels();
   /// Each kind of layer once, with the microbatches of this run.
   void run_layers(runtime::StreamView stream) const;
-  /// Rank 0's choices of attention to all; none: our own kernels, since there is an obstacle.
-  void adopt_attention(runtime::StreamView stream, std::vector<std::byte> choices);
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();

@@ -298,16 +298,20 @@ OptionTable declare(Asked& asked) {
        "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
        "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
        choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
-  table.add({"products-file", "FILE",
-             "remembers what --products measured found, so that later runs keep their bits and do not measure again; "
-             "made where it is not there, added to where it is",
-             text(device_options.products_file)});
+  table.add(
+      {"products-file", "FILE",
+       "remembers what --products measured and --attention auto found, so that later runs keep their bits and do "
+       "not measure again; made where it is not there, added to where it is",
+       text(device_options.products_file)});
   table.add({"attention", "WAY",
              "who computes attention on a GPU in half precision without dropout: ranvier, cudnn (where it has a kernel), "
              "auto: the faster one of each pass, if --products are measured",
              choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
                                                                          {"cudnn", models::AttentionKernels::cudnn},
                                                                          {"ranvier", models::AttentionKernels::own}})});
+  table.add({"attention-backward", "WAY",
+             "of cuDNN: deterministic keeps bits from run to run, fast does not and takes less memory",
+             choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
   table.add({"cuda-graphs", "WHETHER",
              "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
              choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});

@@ -120,6 +120,7 @@ struct DeviceOptions {
   bool measures_products = true;            ///< on a GPU; models/ops/product_choice.hpp
   std::string products_file;                ///< remembers what was measured; empty: nothing does
   models::AttentionKernels attention = models::AttentionKernels::measured;  ///< as asked for; attention_choice.hpp
+  bool fast_attention_backward = false;     ///< cuDNN's, whose bits differ from run to run
   bool cuda_graphs = true;                  ///< runtime/graph_cache_cuda.hpp
   std::optional<std::size_t> memory_bytes;  ///< budget; none: what the machine has
   int threads = 0;                          ///< 0: this rank's share of its node's cores

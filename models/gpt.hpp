@@ -30,6 +30,7 @@ struct GptOptions {
   int tile = 1;              ///< tiles of each large product's weight, units of their own; divides hidden
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
+  bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
 };
 
 /// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b", as large as PaRO's smaller model; and Myelin's

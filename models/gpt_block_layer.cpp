@@ -10,8 +10,12 @@ namespace ranvier::models {
 namespace {
 
 AttentionShape attention_shape(const GptOptions& options, const MicrobatchShape& shape) {
-  return {shape.samples, shape.positions, options.heads, options.hidden / options.heads,
-          options.attention};
+  return {.samples = shape.samples,
+          .positions = shape.positions,
+          .heads = options.heads,
+          .channels = options.hidden / options.heads,
+          .kernels = options.attention,
+          .fast_backward = options.fast_attention_backward};
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include "runtime/cuda_build.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/philox.hpp"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -27,12 +30,54 @@ Likeness likeness_of(const Layer& layer, const MicrobatchShape& shape) {
   return {std::move(extents), memory.saved, memory.deferred, memory.workspace, layer.parts().forward.size()};
 }
 
+/// Fills memory with values as a model has them, uniform in [-scale, scale) and over and over the same few hundred
+/// thousand: a GPU multiplies zeros faster, so whoever measures there has to see other numbers.
+class Filling {
+ public:
+  Filling(runtime::StreamView stream, runtime::DType dtype, float scale)
+      : stream_(stream), values_(stream.device().allocate(count * size_of(dtype), runtime::MemorySpace::pinned)) {
+    runtime::with_float_type(dtype, [&](auto type) {
+      using T = decltype(type);
+      auto* const to = reinterpret_cast<T*>(values_.data());
+      for (std::uint32_t i = 0; i < count; i += 4) {
+        const auto drawn = runtime::philox({}, {i, 0, 0, 0});
+        for (std::uint32_t j = 0; j < 4; ++j)
+          to[i + j] = runtime::from_float<T>(scale * (2 * runtime::uniform(drawn[j]) - 1));
+      }
+    });
+  }
+
+  /// Waits for the stream.
+  void fill(std::byte* to, std::size_t bytes) const {
+    std::size_t filled = std::min(bytes, values_.bytes());
+    runtime::copy(stream_, to, values_.data(), filled);
+    for (std::size_t more = 0; filled < bytes; filled += more) {
+      more = std::min(filled, bytes - filled);
+      runtime::copy(stream_, to + filled, to, more);
+    }
+    stream_.synchronize();
+  }
+
+ private:
+  static constexpr std::uint32_t count = 300000;  // rows of a power of two differ
+
+  runtime::StreamView stream_;
+  runtime::Buffer values_;
+};
+
+struct Fillings {
+  Fillings(runtime::StreamView stream, runtime::DType dtype)
+      : activations(stream, dtype, 1.0f), weights(stream, dtype, 0.05f) {}
+
+  Filling activations, weights;
+};
+
 /// One layer, and what a microbatch needs in it.
 class LayerRun {
  public:
   LayerRun(Layer& layer, const Precision& precision, const MicrobatchShape& shape, std::size_t input_bytes,
-           std::size_t target_bytes, runtime::StreamView stream)
-      : layer_(layer), shape_(shape), stream_(stream) {
+           std::size_t target_bytes, bool first, bool last, const Fillings& fillings, runtime::StreamView stream)
+      : layer_(layer), shape_(shape), first_(first), last_(last), stream_(stream) {
     const LayerMemory memory = layer.memory(shape);
     const std::size_t output_bytes = static_cast<std::size_t>(shape.samples) *
                                      layer.output_elements(shape.positions) * size_of(precision.compute);
@@ -59,14 +104,19 @@ class LayerRun {
     output_gradient_ = base + output_gradient;
     for (const std::size_t offset : parameters) parameters_.push_back(base + offset);
     for (const std::size_t offset : gradients) gradients_.push_back(base + offset);
+    fillings.activations.fill(base, layout.bytes());
+    for (std::size_t unit = 0; unit < parameters.size(); ++unit)
+      fillings.weights.fill(base + parameters[unit], layer.units()[unit].elements() * size_of(precision.compute));
+    runtime::fill_zero(stream, targets_, target_bytes);  // a token of every vocabulary
+    if (first) runtime::fill_zero(stream, input_, input_bytes);
   }
 
-  void run(bool first, bool last) {
+  void run() {
     const LayerParts parts = layer_.parts();
     for (std::size_t part = 0; part < parts.forward.size(); ++part) layer_.forward(call(part), input_, output_);
     for (std::size_t part = 0; part < parts.backward_input.size(); ++part) {
-      layer_.backward_input(call(part), input_, last ? nullptr : output_gradient_,
-                            first ? nullptr : input_gradient_);
+      layer_.backward_input(call(part), input_, last_ ? nullptr : output_gradient_,
+                            first_ ? nullptr : input_gradient_);
     }
     for (const bool accumulate : {false, true}) {
       for (std::size_t part = 0; part < parts.backward_weight.size(); ++part) {
@@ -95,6 +145,7 @@ class LayerRun {
 
   Layer& layer_;
   MicrobatchShape shape_;
+  bool first_, last_;  // of the model: it takes tokens, or has the loss
   runtime::StreamView stream_;
   runtime::Buffer device_memory_, loss_;
   std::byte *saved_, *deferred_, *workspace_, *targets_, *input_, *input_gradient_, *output_, *output_gradient_;
@@ -107,6 +158,7 @@ class LayerRun {
 void run_each_layer(const Architecture& architecture, const Precision& precision, const SampleBytes& sample,
                     std::span<const MicrobatchShape> shapes, runtime::StreamView stream) {
   const std::size_t layers = architecture.layers.size();
+  const Fillings fillings(stream, precision.compute);
   for (const MicrobatchShape& shape : shapes) {
     const auto samples = static_cast<std::size_t>(shape.samples);
     std::set<Likeness> seen;
@@ -116,8 +168,9 @@ void run_each_layer(const Architecture& architecture, const Precision& precision
       const bool last = l + 1 == layers;
       if (seen.insert(likeness_of(layer, shape)).second) {
         try {
-          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, stream)
-              .run(l == 0, last);
+          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, l == 0, last, fillings,
+                   stream)
+              .run();
         } catch (const Error& error) {
           if (error.code() != ErrorCode::memory) throw;
         }

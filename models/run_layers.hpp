@@ -1,6 +1,6 @@
 // Runs each kind of layer of a model once, forward and backward, on memory that it takes for that long: so whoever
 // measures operations (ops/product_choice.hpp) meets every one that training will do, of all stages, before
-// anything of a run is allocated. The numbers mean nothing.
+// anything of a run is allocated. The numbers mean nothing, but they are random and as large as those of a model.
 #pragma once
 
 #include "models/architecture.hpp"

@@ -18,6 +18,15 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
          shape.heads, shape.channels);
 }
 
+/// Of the library's backward pass.
+std::size_t library_bytes_of_sample(const AttentionShape& shape, runtime::DType dtype) {
+  constexpr std::size_t tile = 128;
+  const auto heads = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
+  const std::size_t padded = (static_cast<std::size_t>(shape.positions) + tile - 1) / tile * tile;
+  const std::size_t of_row = shape.fast_backward ? D * sizeof(float) : padded * size_of(dtype);
+  return heads * padded * (of_row + sizeof(float));
+}
+
 }  // namespace
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads) {
@@ -36,11 +45,14 @@ bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) 
 }
 
 std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {
-  constexpr std::size_t most = std::size_t{1} << 30, tile = 128, some = 4096;
-  const auto heads = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.heads);
-  const auto T = static_cast<std::size_t>(shape.positions), padded = (T + tile - 1) / tile * tile;
-  const std::size_t of_backward = heads * (padded * padded * size_of(dtype) + T * sizeof(float));
-  return some + (of_backward <= most ? of_backward : 0);
+  constexpr std::size_t most = std::size_t{1} << 30, some = 4096;
+  const auto samples = static_cast<std::size_t>(library_attention_samples(shape, dtype, most));
+  return some + samples * library_bytes_of_sample(shape, dtype);
+}
+
+int library_attention_samples(const AttentionShape& shape, runtime::DType dtype, std::size_t workspace_bytes) {
+  const std::size_t fit = workspace_bytes / library_bytes_of_sample(shape, dtype);
+  return static_cast<int>(std::min(fit, static_cast<std::size_t>(shape.samples)));
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,

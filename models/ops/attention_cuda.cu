@@ -71,7 +71,7 @@ void attention_forward_cuda(runtime::StreamView stream, const AttentionShape& sh
     run(runtime::cuda::native(stream), dtype, arrays);
   };
   const cuda::CudnnAttentionArrays arrays{.qkv = qkv, .out = out, .logsumexp = logsumexp, .workspace = workspace};
-  if (!cuda::library_attention(stream, cuda::AttentionPass::forward, shape, dtype, dropout, arrays, own)) own();
+  if (!cuda::library_attention(stream, AttentionPass::forward, shape, dtype, dropout, arrays, own)) own();
 }
 
 void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& shape, DType dtype, void* d_qkv,
@@ -103,7 +103,8 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
                                           .d_out = d_out,
                                           .d_qkv = d_qkv,
                                           .workspace = workspace};
-  if (!cuda::library_attention(stream, cuda::AttentionPass::backward, shape, dtype, dropout, arrays, own)) own();
+  const AttentionPass pass = shape.fast_backward ? AttentionPass::fast_backward : AttentionPass::backward;
+  if (!cuda::library_attention(stream, pass, shape, dtype, dropout, arrays, own)) own();
 }
 
 }  // namespace ranvier::models

@@ -56,16 +56,14 @@ void check(cudnnStatus_t status, const char* call) {
        frontend::detail::get_error_string(status), static_cast<int>(status));
 }
 
-/// Of the stream's GPU, which becomes the calling thread's current one. Never destroyed: the driver may be gone by then.
+/// By the GPU's number. Never destroyed: the driver may be gone by then.
+std::map<int, cudnnHandle_t>& handles() {
+  static auto& all = *new std::map<int, cudnnHandle_t>;
+  return all;
+}
+
 cudnnHandle_t handle_of(runtime::StreamView stream) {
-  static auto& handles = *new std::map<int, cudnnHandle_t>;
-  (void)runtime::cuda::native(stream);
-  cudnnHandle_t& handle = handles[runtime::cuda::properties(stream.device()).ordinal];
-  if (handle == nullptr) {
-    if (const std::string obstacle = cudnn_obstacle(); !obstacle.empty()) fail(ErrorCode::device, "{}", obstacle);
-    check(frontend::detail::create_handle(&handle), "cudnnCreate");
-  }
-  return handle;
+  return handles().at(runtime::cuda::properties(stream.device()).ordinal);
 }
 
 /// As 90 for 9.0. The frontend would ask a CUDA runtime of its own.
@@ -107,15 +105,15 @@ class Graph {
           .set_data_type(frontend::DataType_t::FLOAT);
       return;
     }
-    const auto results = graph_.sdpa_backward(
-        queries, keys, values, graph_.tensor(heads("out", out, 1)), graph_.tensor(heads("d_out", d_out, 1)),
-        graph_.tensor(rows("stats", stats)),
-        frontend::graph::SDPA_backward_attributes()
-            .set_name("attention backward")
-            .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
-            .set_diagonal_band_right_bound(0)
-            .set_attn_scale(scale)
-            .set_deterministic_algorithm(true));
+    const auto results =
+        graph_.sdpa_backward(queries, keys, values, graph_.tensor(heads("out", out, 1)),
+                             graph_.tensor(heads("d_out", d_out, 1)), graph_.tensor(rows("stats", stats)),
+                             frontend::graph::SDPA_backward_attributes()
+                                 .set_name("attention backward")
+                                 .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
+                                 .set_diagonal_band_right_bound(0)
+                                 .set_attn_scale(scale)
+                                 .set_deterministic_algorithm(pass == AttentionPass::backward));
     write(results[0], d_q, 3);
     write(results[1], d_k, 3);
     write(results[2], d_v, 3);
@@ -173,13 +171,12 @@ class Planned final : public CudnnAttention {
 
   void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
     const cudnnHandle_t handle = handle_of(stream);
-    check(frontend::detail::set_stream(handle, runtime::cuda::native(stream)), "cudnnSetStream");
     std::unordered_map<std::int64_t, void*> places{{q, part(arrays.qkv, 0)},
                                                    {k, part(arrays.qkv, 1)},
                                                    {v, part(arrays.qkv, 2)},
                                                    {out, arrays.out},
                                                    {stats, arrays.logsumexp}};
-    if (pass_ == AttentionPass::backward) {
+    if (pass_ != AttentionPass::forward) {
       places[d_out] = const_cast<void*>(arrays.d_out);
       places[d_q] = part(arrays.d_qkv, 0);
       places[d_k] = part(arrays.d_qkv, 1);
@@ -214,6 +211,22 @@ std::string cudnn_obstacle() {
 }
 
 std::size_t cudnn_version() { return cudnn_obstacle().empty() ? frontend::detail::get_backend_version() : 0; }
+
+void bind_cudnn(runtime::StreamView stream) {
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  cudnnHandle_t& handle = handles()[runtime::cuda::properties(stream.device()).ordinal];
+  if (handle == nullptr) {
+    if (const std::string obstacle = cudnn_obstacle(); !obstacle.empty()) fail(ErrorCode::device, "{}", obstacle);
+    check(frontend::detail::create_handle(&handle), "cudnnCreate");
+  }
+  check(frontend::detail::set_stream(handle, queue), "cudnnSetStream");
+}
+
+void unbind_cudnn(runtime::StreamView stream) noexcept {
+  const auto known = handles().find(runtime::cuda::properties(stream.device()).ordinal);
+  if (known != handles().end() && known->second != nullptr)
+    (void)frontend::detail::set_stream(known->second, nullptr);
+}
 
 CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
                                AttentionPass pass, std::size_t workspace_bytes) {

@@ -13,8 +13,6 @@
 
 namespace ranvier::models::cuda {
 
-enum class AttentionPass { forward, backward };
-
 /// Whether this build has it; where it runs, the library may still be missing.
 [[nodiscard]] bool built_with_cudnn();
 
@@ -23,6 +21,15 @@ enum class AttentionPass { forward, backward };
 
 /// Of the library that was opened, such as 91900; 0 without one.
 [[nodiscard]] std::size_t cudnn_version();
+
+/// From now on the handle of the stream's GPU, which becomes the calling thread's current one, works on that
+/// stream. Throws ErrorCode::device where the library cannot be used.
+void bind_cudnn(runtime::StreamView stream);
+
+/// The handle, if there is one, keeps no stream: for whoever ends a stream on which it worked.
+void unbind_cudnn(runtime::StreamView stream) noexcept;
+
+inline constexpr std::size_t cudnn_array_alignment = 16;  // that it asks of arrays
 
 /// Of either pass, in the layouts of attention.hpp; forward writes out and logsumexp, which cuDNN calls its stats: the
 /// natural logarithm of Σ exp of the scaled scores, in float.
@@ -40,7 +47,8 @@ class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
 
-  /// Queues it. Throws ErrorCode::device with the call and what the library says.
+  /// Queues it on `stream`, to which the handle is bound. Throws ErrorCode::device with the call and what the
+  /// library says.
   virtual void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) = 0;
 };
 
@@ -49,8 +57,9 @@ struct CudnnPlan {
   std::string obstacle;                       ///< in cuDNN's words
 };
 
-/// A plan that is deterministic and needs no more than `workspace_bytes`. Takes a second or two: a kernel is compiled.
-/// Throws ErrorCode::device where the library itself cannot be used.
+/// A plan that needs no more than `workspace_bytes`, and is deterministic but for fast_backward. Takes a second or
+/// two: a kernel is compiled. The handle is bound to `stream`. Throws ErrorCode::device where the library itself
+/// cannot be used.
 [[nodiscard]] CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape,
                                              runtime::DType dtype, AttentionPass pass, std::size_t workspace_bytes);
 

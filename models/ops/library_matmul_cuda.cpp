@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,8 +34,32 @@ using cuda::Stopwatch;
 using runtime::DType;
 using Kind = Epilogue::Kind;
 
-constexpr int most_candidates = 8;       // of algorithms that are measured
 constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
+constexpr double hopeless = 1.5;         // times the best so far: not measured any further
+constexpr auto most_measuring = std::chrono::milliseconds(100);  // of a product; the most promising ones come first
+
+/// What the library is asked for.
+struct Search {
+  int most;  ///< answers
+  std::size_t workspace_bytes;
+  std::uint32_t reductions;  ///< how parts of a sum over K may be added
+};
+
+/// Without a measurement. fp32 and `--products first` promise the same bits in every release: this stays as it is.
+constexpr Search first_answer{
+    .most = 1, .workspace_bytes = std::size_t{32} << 20, .reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
+
+/// Of a measurement. Parts are added in float, not in the type of the result: in the workspace, or in the result
+/// where that is of float itself. Either keeps bits from run to run. cuBLAS' manual promises the same bits from
+/// every routine on one kind of GPU, of cublasLtMatmul() with a workspace of the caller's also beside other streams
+/// ("Results Reproducibility"), and adding in place takes turns: by cublasLt.h counters in the workspace guarantee
+/// sequentiality.
+Search measured_answers(DType of_result) {
+  return {.most = 32,
+          .workspace_bytes = cuda::stream_workspace_bytes,
+          .reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
+                        (of_result == DType::f32 ? std::uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE} : 0u)};
+}
 
 cudaDataType data_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
@@ -112,7 +138,7 @@ class Plan {
  public:
   /// As the library would do it.
   Plan(cublasLtHandle_t library, const LibraryProduct& p) : Plan(p) {
-    if (has_epilogue(p)) use(candidates(library, p, 1));
+    if (has_epilogue(p)) use(candidates(library, p, first_answer));
   }
 
   /// As somebody chose, if that can be done here; null: not by the library.
@@ -133,30 +159,36 @@ class Plan {
   /// False if it turns out not to be possible.
   bool run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays, const Epilogue& epilogue,
            std::byte* workspace) {
-    point(arrays.bias, epilogue.array);
-    const bool adds = epilogue_ == Kind::sum;
-    const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
-    const cublasStatus_t status =
-        cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(), &old,
-                           adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(), &algorithm_,
-                           workspace, cuda::stream_workspace_bytes, queue);
+    const cublasStatus_t status = try_run(library, queue, arrays, epilogue, workspace);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return possible_ = false;
     check(status, "cublasLtMatmul");
     return true;
   }
 
-  /// From now on the fastest of the library's first answers; that time, or none if it has no answer.
+  /// From now on the fastest of the library's answers that work; its time, or none if there is no such answer.
   std::optional<double> measure(cublasLtHandle_t library, cudaStream_t queue, const LibraryProduct& p,
                                 const MatmulArrays& arrays, const Epilogue& epilogue, std::byte* workspace) {
     if (!possible_) return std::nullopt;
+    const auto begin = std::chrono::steady_clock::now();
     Stopwatch stopwatch(queue);
-    std::vector<cublasLtMatmulHeuristicResult_t> answers = candidates(library, p, most_candidates);
     std::optional<double> first, best;
     std::optional<cublasLtMatmulAlgo_t> fastest;
-    for (const cublasLtMatmulHeuristicResult_t& answer : answers) {
+    for (const cublasLtMatmulHeuristicResult_t& answer : candidates(library, p, measured_answers(p.c_dtype))) {
+      if (best && std::chrono::steady_clock::now() - begin > most_measuring) break;
       use({answer});
-      if (!possible_ || !run(library, queue, arrays, epilogue, workspace)) continue;
-      const double seconds = stopwatch.seconds_of([&] { (void)run(library, queue, arrays, epilogue, workspace); });
+      if (!possible_) continue;
+      bool works = true;
+      const auto attempt = [&] {
+        works = works && try_run(library, queue, arrays, epilogue, workspace) == CUBLAS_STATUS_SUCCESS;
+      };
+      attempt();
+      const double seconds =
+          works ? stopwatch.seconds_of(attempt, best ? hopeless * *best : std::numeric_limits<double>::infinity())
+                : 0;
+      if (!works) {  // whatever the reason, it is not this one
+        cuda::expect_working_gpu(queue);
+        continue;
+      }
       if (!first) first = seconds;
       if (fastest && (seconds >= *best || seconds > worth_a_change * *first)) continue;
       best = seconds;
@@ -183,6 +215,16 @@ class Plan {
     point(p.has_bias ? some_array(p.alignments[3]) : nullptr, some_array(p.alignments[4]));
   }
 
+  cublasStatus_t try_run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays,
+                         const Epilogue& epilogue, std::byte* workspace) {
+    point(arrays.bias, epilogue.array);
+    const bool adds = epilogue_ == Kind::sum;
+    const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
+    return cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(),
+                              &old, adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(),
+                              &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
+  }
+
   void point(const void* bias, void* array) {
     if (epilogue_ == Kind::column_sums) {
       description_.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, array);
@@ -195,21 +237,19 @@ class Plan {
 
   /// The library's answers, those that it expects to be the fastest first.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const LibraryProduct& p,
-                                                          int most) const {
+                                                          const Search& search) const {
     Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{cuda::stream_workspace_bytes});
-    // Parts of a sum over K are added in float, not in the type of the result, and never as they happen to come.
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, search.workspace_bytes);
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, search.reductions);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignments[1]);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignments[0]);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignments[p.epilogue == Kind::sum ? 4 : 2]);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignments[2]);
-    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(search.most));
     int count = 0;
     const cublasStatus_t status = cublas_lt().matmul_algo_get_heuristic(
         library, description_.get(), first_.get(), second_.get(), result_.get(), result_.get(), preference.get(),
-        most, found.data(), &count);
+        search.most, found.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     found.resize(static_cast<std::size_t>(count));

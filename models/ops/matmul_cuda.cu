@@ -205,7 +205,7 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
   const Parts parts(m);
   auto* const partial = reinterpret_cast<float*>(cuda::stream_workspace(stream));
   const cudaStream_t queue = runtime::cuda::native(stream);
-  // As many columns at a time as the workspace has room for: 131072.
+  // As many columns at a time as the workspace has room for.
   const std::size_t most_columns = cuda::stream_workspace_bytes / sizeof(float) / most_parts;
   for (std::size_t first = 0; first < n; first += most_columns) {
     const std::size_t columns = std::min(most_columns, n - first);

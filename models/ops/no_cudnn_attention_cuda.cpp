@@ -1,5 +1,7 @@
 #include "models/ops/cudnn_attention_cuda.hpp"
 
+#include "runtime/error.hpp"
+
 namespace ranvier::models::cuda {
 
 bool built_with_cudnn() { return false; }
@@ -9,6 +11,10 @@ std::string cudnn_obstacle() {
 }
 
 std::size_t cudnn_version() { return 0; }
+
+void bind_cudnn(runtime::StreamView) { fail(ErrorCode::device, "{}", cudnn_obstacle()); }
+
+void unbind_cudnn(runtime::StreamView) noexcept {}
 
 CudnnPlan plan_cudnn_attention(runtime::StreamView, const AttentionShape&, runtime::DType, AttentionPass,
                                std::size_t) {

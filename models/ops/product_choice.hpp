@@ -5,7 +5,7 @@
 //
 //   models::ProductChoices choices;
 //   if (rank == 0) choices = measure_products(stream, [&] { /* everything once */ });
-//   /* rank 0's to all: product_choice_file.hpp writes and reads them */
+//   /* rank 0's to all: kernel_choice_file.hpp writes and reads them */
 //   adopt_products(stream, choices);
 //
 // Functions are declared in every build, defined where with_cuda is true (runtime/cuda_build.hpp). Loop thread

@@ -5,8 +5,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 namespace ranvier::models::cuda {
+
+/// After a call that failed while ways were tried. What a launch did wrong is forgotten; a kernel that went wrong
+/// leaves a GPU on which nothing succeeds any more: throws ErrorCode::device.
+inline void expect_working_gpu(cudaStream_t queue) {
+  (void)cudaGetLastError();
+  runtime::cuda::check(cudaStreamSynchronize(queue), "cudaStreamSynchronize after a call that failed");
+}
 
 /// The time that work on a stream takes, by the GPU's clock.
 class Stopwatch {
@@ -22,10 +30,12 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  /// The best of a few rounds, after a first time that does not count.
-  double seconds_of(const std::function<void()>& work) {
+  /// The best of a few rounds, after a first time that does not count. Work that takes more than `hopeless` seconds
+  /// then is not timed again.
+  double seconds_of(const std::function<void()>& work, double hopeless = std::numeric_limits<double>::infinity()) {
     (void)round(work, 1);
     const double once = round(work, 1);
+    if (once > hopeless) return once;
     const int times = static_cast<int>(std::clamp(0.5e-3 / std::max(once, 1e-7), 1.0, 20.0));
     double best = round(work, times);
     for (int i = 0; i < 2; ++i) best = std::min(best, round(work, times));

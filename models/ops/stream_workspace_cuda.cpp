@@ -32,8 +32,7 @@ std::byte* stream_workspace(runtime::StreamView stream) {
   std::byte*& workspace = all().of_streams[key];
   if (workspace == nullptr) {
     void* memory = nullptr;
-    runtime::cuda::check(cudaMalloc(&memory, stream_workspace_bytes + stream_sums_floats * sizeof(float)),
-                         "cudaMalloc of a stream's workspace");
+    runtime::cuda::check(cudaMalloc(&memory, stream_scratch_bytes), "cudaMalloc of a stream's workspace");
     workspace = static_cast<std::byte*>(memory);
   }
   return workspace;

@@ -10,8 +10,12 @@
 
 namespace ranvier::models::cuda {
 
-inline constexpr std::size_t stream_workspace_bytes = std::size_t{32} << 20;  // what cuBLASLt wants on Hopper
-inline constexpr std::size_t stream_sums_floats = std::size_t{1} << 18;       // columns of the widest product
+/// cuBLASLt's kernels on Hopper want 32 MiB. A sum over K that is split keeps each part in float: 25 MiB for the
+/// gradient of a weight of 1280 × 5120, of which four have room here, or three of 1600 × 6400.
+inline constexpr std::size_t stream_workspace_bytes = std::size_t{128} << 20;
+inline constexpr std::size_t stream_sums_floats = std::size_t{1} << 18;  // columns of the widest product
+inline constexpr std::size_t stream_scratch_bytes =
+    stream_workspace_bytes + stream_sums_floats * sizeof(float);  // both
 
 /// Aligned to 256 bytes.
 [[nodiscard]] std::byte* stream_workspace(runtime::StreamView stream);

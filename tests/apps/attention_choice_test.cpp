@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <string_view>
+#include <utility>
 
 using namespace ranvier;
 using namespace ranvier::apps;
@@ -40,7 +41,7 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   CHECK(own([](TrainOptions& o) { o.device.attention = AttentionKernels::own; }));
   CHECK(own([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }));
   CHECK(own([](TrainOptions& o) { o.device.measures_products = false; }));
-  CHECK(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
+  CHECK_FALSE(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
   CHECK(own([](TrainOptions& o) { o.precision.types.compute = runtime::DType::f32; }));
   CHECK(own([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }));
   CHECK(own([](TrainOptions& o) { o.model.gpt.heads = 64; }));  // of 12 channels
@@ -65,4 +66,22 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
   refused([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }, "--dropout 0");
   refused([](TrainOptions& o) { o.model.gpt.heads = 64; }, "heads of 12 channels");
   refused([](TrainOptions&) {}, "this build has no cuDNN", false);
+}
+
+TEST_CASE("a fast backward pass is for runs whose attention may be cuDNN's") {
+  const auto fast = [](AttentionKernels asked, bool built) {
+    return attention_kernels(with([&](TrainOptions& o) {
+                               o.device.attention = asked;
+                               o.device.fast_attention_backward = true;
+                             }),
+                             built);
+  };
+  CHECK(fast(AttentionKernels::measured, true) == AttentionKernels::measured);
+  CHECK(fast(AttentionKernels::cudnn, true) == AttentionKernels::cudnn);
+  for (const auto& [asked, built] : {std::pair{AttentionKernels::own, true}, {AttentionKernels::measured, false}}) {
+    const auto error = error_of([&] { static_cast<void>(fast(asked, built)); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, "--attention-backward fast is cuDNN's"));
+    CHECK(says(error, "leave it out"));
+  }
 }

@@ -240,6 +240,8 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
     CHECK(third.point_to_point == PointToPoint::staged);
     CHECK(third.measures_products);
     CHECK_FALSE(parse({"--data", "a", "--device", "cuda", "--products", "first"}).device.measures_products);
+    CHECK_FALSE(third.fast_attention_backward);
+    CHECK(parse({"--data", "a", "--device", "cuda", "--attention-backward", "fast"}).device.fast_attention_backward);
     refused({"--device", "cuda:"}, "cuda or cuda:N");
     refused({"--device", "cuda:-1"}, "cuda or cuda:N");
     refused({"--device", "cuda0"}, "cuda or cuda:N");
@@ -250,6 +252,7 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
   }
   refused({"--p2p", "pigeon"}, "auto, staged, direct");
   refused({"--products", "fastest"}, "measured, first");
+  refused({"--attention-backward", "slow"}, "deterministic, fast");
 }
 
 TEST_CASE("a file of measured products is for runs that measure") {

@@ -1,4 +1,6 @@
-// cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp.
+// cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp. It has
+// two algorithms, or EMULATED_CUBLAS_LT=N:F: N, of which the first F fail when they are run; and one more, which
+// adds in place.
 #include "models/ops/cublas_lt_cuda.hpp"
 #include "runtime/error.hpp"
 #include "tests/emulation/stream.hpp"
@@ -6,9 +8,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 namespace ranvier::models::cuda {
@@ -28,6 +30,21 @@ struct Product {
   void* aux = nullptr;
   std::int64_t aux_stride = 0;
 };
+
+constexpr std::uint64_t in_place = 1000;  // an algorithm is its first word; others count from 1
+
+struct Algorithms {
+  std::uint64_t all = 2, failing = 0;
+};
+Algorithms algorithms() {
+  Algorithms result;
+  if (const char* const given = std::getenv("EMULATED_CUBLAS_LT"); given != nullptr) {
+    char* end = nullptr;
+    result.all = std::strtoull(given, &end, 10);
+    result.failing = std::strtoull(end + 1, nullptr, 10);
+  }
+  return result;
+}
 
 template <typename Opaque, typename T>
 T& behind(Opaque opaque) {
@@ -134,8 +151,9 @@ struct Multiplication {
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha, const void* a_array,
                         cublasLtMatrixLayout_t a_layout, const void* b_array, cublasLtMatrixLayout_t b_layout,
                         const void* beta, const void* c_array, cublasLtMatrixLayout_t c_layout, void* d_array,
-                        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                         cudaStream_t stream) {
+  if (algorithm->data[0] <= algorithms().failing) return CUBLAS_STATUS_EXECUTION_FAILED;
   const Multiplication multiplication{
       product(description),  matrix(a_layout), matrix(b_layout), matrix(c_layout), matrix(d_layout),
       *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a_array, b_array, c_array, d_array};
@@ -169,76 +187,87 @@ cublasStatus_t set_attribute(cublasLtMatmulDesc_t description, cublasLtMatmulDes
   }
 }
 
-cublasStatus_t set_preference(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t attribute, const void*,
-                              std::size_t bytes) {
+cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                              const void* from, std::size_t bytes) {
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+    return assign(behind<cublasLtMatmulPreference_t, std::uint32_t>(preference), from, bytes);
   const std::size_t expected = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4;
   return bytes == expected ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/// Two algorithms, which differ in their first word.
 cublasStatus_t answer(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                      cublasLtMatmulPreference_t, int most, cublasLtMatmulHeuristicResult_t* results, int* count) {
+                      cublasLtMatmulPreference_t preference, int most, cublasLtMatmulHeuristicResult_t* results,
+                      int* count) {
   *count = 0;
   if (!fits(product(description), matrix(a), matrix(b), matrix(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
-  for (; *count < std::min(most, 2); ++*count) {
-    results[*count] = {};
-    results[*count].algo.data[0] = static_cast<std::uint64_t>(*count) + 1;
-    results[*count].state = CUBLAS_STATUS_SUCCESS;
-  }
+  const auto add = [&](std::uint64_t algorithm) {
+    if (*count == most) return;
+    cublasLtMatmulHeuristicResult_t& result = results[(*count)++];
+    result = {};
+    result.algo.data[0] = algorithm;
+    result.state = CUBLAS_STATUS_SUCCESS;
+  };
+  for (std::uint64_t algorithm = 1; algorithm <= algorithms().all; ++algorithm) add(algorithm);
+  if ((behind<cublasLtMatmulPreference_t, std::uint32_t>(preference) & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
+    add(in_place);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublasLtMatrixLayout_t a,
                                cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
                                const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
   *result = {};
-  const bool known = algorithm->data[0] == 1 || algorithm->data[0] == 2;
+  const bool known = algorithm->data[0] >= 1 && algorithm->data[0] <= in_place;
   return known && fits(product(description), matrix(a), matrix(b), matrix(d)) ? CUBLAS_STATUS_SUCCESS
                                                                               : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-template <typename Opaque>
-cublasStatus_t forget(Opaque) {
-  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace
 
 const CublasLt& cublas_lt() {
   static const CublasLt functions{
-      .matmul_preference_create = [](cublasLtMatmulPreference_t* made) {
-        static int one;
-        *made = reinterpret_cast<cublasLtMatmulPreference_t>(&one);
-        return CUBLAS_STATUS_SUCCESS;
-      },
-      .matmul_preference_destroy = forget<cublasLtMatmulPreference_t>,
+      .matmul_preference_create =
+          [](cublasLtMatmulPreference_t* made) {
+            *made = reinterpret_cast<cublasLtMatmulPreference_t>(new std::uint32_t{CUBLASLT_REDUCTION_SCHEME_MASK});
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .matmul_preference_destroy =
+          [](cublasLtMatmulPreference_t preference) {
+            delete &behind<cublasLtMatmulPreference_t, std::uint32_t>(preference);
+            return CUBLAS_STATUS_SUCCESS;
+          },
       .matmul_preference_set_attribute = set_preference,
       .matmul_algo_get_heuristic = answer,
-      .matmul_desc_create = [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
-        if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-        *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
-        return CUBLAS_STATUS_SUCCESS;
-      },
-      .matmul_desc_destroy = [](cublasLtMatmulDesc_t description) {
-        delete &product(description);
-        return CUBLAS_STATUS_SUCCESS;
-      },
+      .matmul_desc_create =
+          [](cublasLtMatmulDesc_t* made, cublasComputeType_t compute, cudaDataType) {
+            if (compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+            *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product);
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .matmul_desc_destroy =
+          [](cublasLtMatmulDesc_t description) {
+            delete &product(description);
+            return CUBLAS_STATUS_SUCCESS;
+          },
       .matmul_desc_set_attribute = set_attribute,
-      .matrix_layout_create = [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
-                                 std::uint64_t columns, std::int64_t stride) {
-        *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, columns, stride});
-        return CUBLAS_STATUS_SUCCESS;
-      },
-      .matrix_layout_destroy = [](cublasLtMatrixLayout_t layout) {
-        delete &matrix(layout);
-        return CUBLAS_STATUS_SUCCESS;
-      },
+      .matrix_layout_create =
+          [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
+             std::int64_t stride) {
+            *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, columns, stride});
+            return CUBLAS_STATUS_SUCCESS;
+          },
+      .matrix_layout_destroy =
+          [](cublasLtMatrixLayout_t layout) {
+            delete &matrix(layout);
+            return CUBLAS_STATUS_SUCCESS;
+          },
       .get_status_string = [](cublasStatus_t) { return "refused by the emulated cuBLASLt"; },
-      .create = [](cublasLtHandle_t* made) {
-        static int one;
-        *made = reinterpret_cast<cublasLtHandle_t>(&one);
-        return CUBLAS_STATUS_SUCCESS;
-      },
+      .create =
+          [](cublasLtHandle_t* made) {
+            static int one;
+            *made = reinterpret_cast<cublasLtHandle_t>(&one);
+            return CUBLAS_STATUS_SUCCESS;
+          },
       .matmul = multiply,
       .matmul_algo_check = check_algorithm,
       .get_version = [] { return std::size_t{1}; },

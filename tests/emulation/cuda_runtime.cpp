@@ -13,6 +13,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -22,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,15 @@ struct EmulatedStream {
   Graph graph;
 };
 EmulatedStream& behind(cudaStream_t stream) { return *reinterpret_cast<EmulatedStream*>(stream); }
+
+struct Streams {
+  std::mutex mutex;
+  std::unordered_set<cudaStream_t> alive;
+};
+Streams& streams() {
+  static auto* all = new Streams;
+  return *all;
+}
 
 thread_local bool captures = false;
 
@@ -104,7 +115,10 @@ cudaError_t take(void** place, std::size_t bytes) {
   const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
   *place = std::aligned_alloc(page_bytes, whole);
   if (*place == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*place, 0xff, bytes);  // nobody may rely on what was there before
+  // Nobody may rely on what was there before; the middle of a large array costs more time than it is worth.
+  const std::size_t end_bytes = std::min(bytes, std::size_t{8} << 20);
+  std::memset(*place, 0xff, end_bytes);
+  std::memset(static_cast<char*>(*place) + bytes - end_bytes, 0xff, end_bytes);
   std::memset(static_cast<char*>(*place) + bytes, guard, guard_bytes);
   const std::lock_guard lock(sizes().mutex);
   sizes().of[*place] = bytes;
@@ -151,6 +165,11 @@ void queue(cudaStream_t stream, std::function<void()> work) {
   if (stream != nullptr && behind(stream).is_captured) return behind(stream).graph.push_back(std::move(work));
   if (++works == machine().failing_kernel) has_failed = true;
   if (!has_failed) work();
+}
+
+bool is_alive(cudaStream_t stream) {
+  const std::lock_guard lock(streams().mutex);
+  return stream == nullptr || streams().alive.contains(stream);
 }
 
 }  // namespace ranvier::emulation
@@ -207,9 +226,15 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   *stream = reinterpret_cast<cudaStream_t>(new EmulatedStream);
+  const std::lock_guard lock(streams().mutex);
+  streams().alive.insert(*stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete &behind(stream), cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(streams().mutex);
+  streams().alive.erase(stream);
+  return delete &behind(stream), cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return not_captured(captures, "a stream is waited for"), health();
 }

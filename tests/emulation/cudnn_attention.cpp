@@ -1,13 +1,18 @@
-// cuDNN's attention by its definition. In place of cudnn_attention_cuda.cpp. EMULATED_CUDNN_MISSING=R takes it from rank
-// R of a job, EMULATED_CUDNN_VERSION=R gives that rank another one.
+// cuDNN's attention by its definition. In place of cudnn_attention_cuda.cpp. EMULATED_CUDNN_MISSING=R takes it from
+// rank R of a job, EMULATED_CUDNN_VERSION=R gives that rank another one. Work with a handle that is bound to no
+// stream, to another one or to one that is gone ends the program with a line on stderr.
 #include "models/ops/cudnn_attention_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/dtype.hpp"
 #include "tests/emulation/stream.hpp"
 
+#include <fmt/core.h>
+
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,12 +26,23 @@ bool is_for_this_rank(const char* variable) {
   return asked != nullptr && std::string_view(asked) == (rank != nullptr ? rank : "0");
 }
 
-/// What deterministic backward takes: the gradients of all weights.
+std::optional<cudaStream_t> bound;  // of the one GPU's handle
+
+void expect_bound(runtime::StreamView stream, const char* call) {
+  if (bound == runtime::cuda::native(stream) && emulation::is_alive(*bound)) return;
+  std::fputs(fmt::format("cuDNN's {} on another stream than its handle is bound to\n", call).c_str(), stderr);
+  std::abort();
+}
+
+/// What deterministic backward takes: the gradients of all weights; and otherwise: those of all queries.
 std::size_t needed_bytes(const AttentionShape& shape, DType dtype, AttentionPass pass) {
   if (pass == AttentionPass::forward) return 256;
   const auto T = static_cast<std::size_t>(shape.positions), padded = (T + 63) / 64 * 64;
+  const std::size_t of_head = pass == AttentionPass::backward
+                                  ? padded * padded * size_of(dtype)
+                                  : T * static_cast<std::size_t>(shape.channels) * sizeof(float);
   return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.heads) *
-         (padded * padded * size_of(dtype) + T * sizeof(float));
+         (of_head + T * sizeof(float));
 }
 
 struct Pass {
@@ -126,6 +142,7 @@ class Emulated final : public CudnnAttention {
   Emulated(const AttentionShape& shape, DType dtype, AttentionPass pass) : pass_{shape, dtype, pass, {}} {}
 
   void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
+    expect_bound(stream, "attention");
     Pass queued = pass_;
     queued.arrays = arrays;
     emulation::queue(runtime::cuda::native(stream), queued);
@@ -147,8 +164,13 @@ std::size_t cudnn_version() {
   return !cudnn_obstacle().empty() ? 0 : is_for_this_rank("EMULATED_CUDNN_VERSION") ? 90800 : 91900;
 }
 
-CudnnPlan plan_cudnn_attention(runtime::StreamView, const AttentionShape& shape, DType dtype, AttentionPass pass,
-                               std::size_t workspace_bytes) {
+void bind_cudnn(runtime::StreamView stream) { bound = runtime::cuda::native(stream); }
+
+void unbind_cudnn(runtime::StreamView) noexcept { bound.reset(); }
+
+CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
+                               AttentionPass pass, std::size_t workspace_bytes) {
+  expect_bound(stream, "planning");
   if (needed_bytes(shape, dtype, pass) > workspace_bytes) return {.attention = nullptr, .obstacle = "it is too large"};
   return {.attention = std::make_unique<Emulated>(shape, dtype, pass), .obstacle = {}};
 }

@@ -56,7 +56,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the
 }
 
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message that names rank, GPU and error") {
-  const Outcome outcome = train(4, "fail=2:300", {"--g-inter", "2", "--g-data", "2", "--device-memory", "44MiB"});
+  const Outcome outcome = train(4, "fail=2:300", {"--g-inter", "2", "--g-data", "2", "--device-memory", "140MiB"});
   INFO(outcome.output);
   CHECK(outcome.status != 0);
   CHECK_FALSE(outcome.timed_out);
@@ -65,4 +65,13 @@ TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message 
   CHECK(count(outcome.output, "rank 2") >= 1);
   CHECK(count(outcome.output, "cuda:0: ") == 1);
   CHECK(count(outcome.output, "compute-sanitizer") == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends the run before it trains") {
+  const Outcome outcome =
+      train(1, "fail=0:200", {"--precision", "bf16", "--products", "measured", "--device-memory", "140MiB"});
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(count(outcome.output, "an illegal memory access was encountered (cudaErrorIllegalAddress)") == 1);
 }

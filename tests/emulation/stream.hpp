@@ -11,4 +11,7 @@ namespace ranvier::emulation {
 /// What no stream may be asked for during a capture ends the program with a line on stderr.
 void queue(cudaStream_t stream, std::function<void()> work);
 
+/// Whether it was made and is not destroyed. Null is: the default stream.
+[[nodiscard]] bool is_alive(cudaStream_t stream);
+
 }  // namespace ranvier::emulation

@@ -1,5 +1,6 @@
-// The JSON files beside weights, and that of a cluster's links. The first byte says which.
+// The JSON files beside weights, that of a cluster's links and that of chosen kernels. The first byte says which.
 #include "collectives/links.hpp"
+#include "models/ops/kernel_choice_file.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
@@ -10,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::InputFolder folder;
   static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   std::string_view input = fuzz::view(data, size);
-  switch (fuzz::take_byte(input) % 3) {
+  switch (fuzz::take_byte(input) % 4) {
     case 0: {
       const auto path = folder.write("config.json", input);
       fuzz::accepts_or_refuses(path.string(), [&] {
@@ -27,6 +28,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::accepts_or_refuses(folder.path().string(), [&] { const models::Safetensors file(path); });
       break;
     }
+    case 3:
+      fuzz::accepts_or_refuses("products.json", [&] {
+        const auto choices = models::parse_kernel_choices(input, "products.json");
+        fuzz::require(models::parse_kernel_choices(models::to_json(choices), "products.json") == choices,
+                      "choices are what was written of them");
+      });
+      break;
     default:
       fuzz::accepts_or_refuses("links.json", [&] {
         const auto links = collectives::parse_links(input, "links.json");

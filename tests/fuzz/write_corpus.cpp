@@ -1,6 +1,7 @@
 // Writes what the fuzzer starts from: a few whole inputs of each target.
 //
 //   fuzz_corpus FOLDER      into FOLDER/TARGET/, which are made
+#include "models/ops/kernel_choice_file.hpp"
 #include "models/text/token_formats.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "tests/models/small_choices.hpp"
@@ -74,7 +75,9 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\1"
       R"({"metadata": {"total_size": 0}, "weight_map": {"a": "a.safetensors"}})",
       "\2"
-      R"({"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})"};
+      R"({"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})",
+      "\3" + models::to_json({{{{"a GPU", 130200}, {models::ProductChoice{}}}},
+                              {{{"a GPU", 91900}, {models::AttentionChoice{.by_library = true}}}}})};
   all["tokenizer_json"] = {small.tokenizer_json(), small.tokenizer_json(true)};
   all["tokenizer_merges"] = {small.encoder_json() + '\0' + small.vocab_bpe()};
   all["tokenizer_ranks"] = {"dGhl 256\nIHQ= 257\n", "aGU= 256\n\nIHRoZQ== 257\r\nIHQ= 258\n"};

@@ -1,15 +1,18 @@
 // What attention_choice.hpp says, on a GPU, real or emulated, whose cuDNN is there.
 #include "models/ops/attention_choice.hpp"
 
-#include "runtime/error.hpp"
+#include "models/ops/kernel_choice_file.hpp"
+#include "models/ops/sliced_attention_cuda.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
+#include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -106,7 +109,7 @@ TEST_CASE("attention is done as it was chosen, wherever the choice is taken over
     Passes library(small);
     library.run(stream);
     CHECK(same(library, by_own(stream, small)));  // nothing was met yet
-    const auto choices = measure_attention(stream, [&] { library.run(stream); });
+    const auto choices = measure_attention(stream, [&] { library.run(stream); }).choices;
     library.run(stream);
     forget_attention(stream);
     Passes again(small);
@@ -149,35 +152,166 @@ TEST_CASE("measured attention is one of the two, and another cuDNN's choice is n
     AttentionShape shape = small;
     shape.kernels = AttentionKernels::measured;
     Passes measured(shape), library(small);
-    auto choices = measure_attention(stream, [&] { measured.run(stream); });
+    const auto choices = measure_attention(stream, [&] { measured.run(stream); }).choices;
     measured.run(stream);
     forget_attention(stream);
-    const auto insisted = measure_attention(stream, [&] { library.run(stream); });
+    auto insisted = measure_attention(stream, [&] { library.run(stream); }).choices;
     library.run(stream);
-    CHECK(choices.size() == insisted.size());
+    CHECK(choices.choices.size() == insisted.choices.size());
     const Passes own = by_own(stream, shape);
     CHECK((same_bits(measured.out, own.out) || same_bits(measured.out, library.out)));
 
-    choices = insisted;
-    choices.front() ^= std::byte{1};  // of the version
-    CHECK_FALSE(adopt_attention(stream, choices));
-    CHECK_THROWS_AS((void)adopt_attention(stream, std::vector<std::byte>(3)), Error);
+    ++insisted.of.version;
+    CHECK_FALSE(adopt_attention(stream, insisted));
     Passes again(small);
     again.run(stream);
     CHECK(same(again, library));  // nothing changed
   });
 }
 
-TEST_CASE("the workspace of cuDNN's backward pass is planned up to 1 GiB") {
+TEST_CASE("what a file remembers of attention is done again, without a measurement, for the cuDNN that it is of") {
+  with_cudnn([](runtime::StreamView stream) {
+    const tests::TemporaryFolder folder;
+    const auto path = folder.path() / "products.json";
+    AttentionShape shape = small;
+    shape.kernels = AttentionKernels::measured;
+    Passes passes(shape);
+    const KernelQuestion question{.attention = AttentionKernels::measured, .file = path, .flag = "--products-file"};
+    const auto choose = [&] { return choose_kernels(stream, question, [&] { passes.run(stream); }); };
+    const ChosenKernels measured = choose();
+    REQUIRE(measured.choices.attention.size() == 1);
+    CHECK(measured.choices.attention.front().choices.size() == 2);
+    CHECK(measured.remembered_passes == 0);
+
+    // What the measurement did not choose is what a later run is told.
+    KernelChoices all = parse_kernel_choices(folder.read("products.json"), "a test");
+    CHECK(all.attention == measured.choices.attention);
+    for (const bool by_library : {true, false}) {
+      for (AttentionChoice& choice : all.attention.front().choices) choice.by_library = by_library;
+      folder.write("products.json", to_json(all));
+      forget_attention(stream);
+      const ChosenKernels remembered = choose();
+      CHECK(remembered.remembered_passes == 2);
+      CHECK(remembered.choices.attention == all.attention);
+      passes.run(stream);
+      CHECK(same(passes, by_own(stream, small)) != by_library);
+    }
+
+    --all.attention.front().of.version;
+    folder.write("products.json", to_json(all));
+    forget_attention(stream);
+    const ChosenKernels anew = choose();
+    CHECK(anew.remembered_passes == 0);
+    CHECK(anew.instead.attention == all.attention);
+    CHECK(parse_kernel_choices(folder.read("products.json"), "a test").attention.size() == 2);
+  });
+}
+
+TEST_CASE("cuDNN's handle works on the stream that is given, after one that is gone") {
+  with_cudnn([](runtime::StreamView stream) {
+    Passes library(small), again(small);
+    AttentionChoices choices;
+    {
+      const auto other = stream.device().make_stream("gone", runtime::StreamWidth::one);
+      choices = measure_attention(*other, [&] { library.run(*other); }).choices;
+      library.run(*other);
+    }
+    forget_attention(stream);
+    CHECK(adopt_attention(stream, choices));  // plans anew
+    again.run(stream);
+    CHECK(same(again, library));
+  });
+}
+
+TEST_CASE("slices of samples have the bits of the whole") {
+  with_cudnn([](runtime::StreamView stream) {
+    AttentionShape shape = small;
+    shape.samples = 5;
+    Passes whole(shape);
+    (void)measure_attention(stream, [&] { whole.run(stream); });
+    whole.run(stream);
+    const std::size_t for_all = library_attention_workspace_bytes(shape, DType::bf16);
+    AttentionShape two = shape;
+    two.samples = 2;
+    const std::size_t for_two = library_attention_workspace_bytes(two, DType::bf16);
+    CHECK(library_attention_samples(shape, DType::bf16, for_all) == 5);
+    REQUIRE(library_attention_samples(shape, DType::bf16, for_two) == 2);
+
+    const auto planned_in = [&](std::size_t bytes) {
+      const auto other = stream.device().make_stream("planning", runtime::StreamWidth::one);
+      cuda::bind_cudnn(*other);
+      cuda::CudnnPlan plan =
+          cuda::plan_sliced_attention(*other, shape, DType::bf16, AttentionPass::backward, bytes);
+      cuda::unbind_cudnn(*other);
+      return plan;
+    };
+    const cuda::CudnnPlan none = planned_in(1000);
+    CHECK(none.attention == nullptr);
+    CHECK(none.obstacle == "one sample needs more workspace than is planned");
+    const cuda::CudnnPlan plan = planned_in(for_two);
+    INFO(plan.obstacle);
+    REQUIRE(plan.attention != nullptr);
+    TypedArray d_qkv(DType::bf16, whole.d_qkv.size());
+    std::vector<std::byte> workspace(for_two + 256, std::byte{0xff});
+    DeviceCopies at(stream);
+    const auto address = reinterpret_cast<std::uintptr_t>(at(workspace));
+    cuda::bind_cudnn(stream);
+    plan.attention->run(stream, {.qkv = at(whole.qkv),
+                                 .out = at(whole.out),
+                                 .logsumexp = at.floats(whole.logsumexp),
+                                 .d_out = at(whole.d_out),
+                                 .d_qkv = at(d_qkv),
+                                 .workspace = reinterpret_cast<std::byte*>((address + 255) / 256 * 256)});
+    at.fetch();
+    cuda::unbind_cudnn(stream);
+    CHECK(same_bits(d_qkv, whole.d_qkv));
+  });
+}
+
+TEST_CASE("a fast backward pass is ours within rounding, and says that bits differ") {
+  with_cudnn([](runtime::StreamView stream) {
+    AttentionShape shape = small;
+    shape.fast_backward = true;
+    Passes fast(shape);
+    const auto choices = measure_attention(stream, [&] { fast.run(stream); }).choices;
+    REQUIRE(choices.choices.size() == 2);
+    fast.run(stream);
+    CHECK(relative_error(fast.d_qkv, by_own(stream, small).d_qkv) < 1.2e-2);
+    const bool by_library = std::any_of(choices.choices.begin(), choices.choices.end(), [](const auto& choice) {
+      return choice.task.pass == AttentionPass::fast_backward && choice.by_library;
+    });
+    CHECK((attention_description(stream).find("bits differ from run to run") != std::string::npos) == by_library);
+  });
+}
+
+TEST_CASE(
+    "the workspace of cuDNN's backward pass is planned up to 1 GiB, from there on for slices of the samples") {
   AttentionShape shape{
       .samples = 16, .positions = 1024, .heads = 12, .channels = 64, .kernels = AttentionKernels::cudnn};
   const std::size_t planned = attention_workspace_bytes(shape, DType::bf16, 1);
   CHECK(planned >= 403439872);  // what cuDNN 9.19 asks for on Hopper
   CHECK(planned < 404 << 20);
+  shape.fast_backward = true;
+  CHECK(attention_workspace_bytes(shape, DType::bf16, 1) < 52 << 20);
+  shape.fast_backward = false;
   shape.kernels = AttentionKernels::own;
   CHECK(attention_workspace_bytes(shape, DType::bf16, 1) < 2 << 20);
   shape.kernels = AttentionKernels::cudnn;
   CHECK(attention_workspace_bytes(shape, DType::f32, 1) < 2 << 20);
-  shape.positions = 8192;
+  constexpr std::size_t limit = (1 << 30) + 4096;
+  const AttentionShape billions{.samples = 4, .positions = 2048, .heads = 32, .channels = 128};  // gpt-7b
+  AttentionShape larger = shape;
+  larger.samples = 43;
+  for (const auto& [of, at_a_time] : {std::pair{billions, 3}, {larger, 42}}) {
+    CHECK(library_attention_samples(of, DType::bf16, 1 << 30) == at_a_time);
+    CHECK(library_attention_workspace_bytes(of, DType::bf16) <= limit);
+    AttentionShape fewer = of;
+    fewer.samples = at_a_time;
+    CHECK(library_attention_workspace_bytes(fewer, DType::bf16) ==
+          library_attention_workspace_bytes(of, DType::bf16));
+  }
+  shape.positions = 1 << 14;
+  shape.heads = 4;
+  CHECK(library_attention_samples(shape, DType::bf16, 1 << 30) == 0);
   CHECK(library_attention_workspace_bytes(shape, DType::bf16) < 1 << 20);
 }

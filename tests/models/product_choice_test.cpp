@@ -3,7 +3,7 @@
 
 #include "models/gpt.hpp"
 #include "models/ops/fused_matmul.hpp"
-#include "models/ops/product_choice_file.hpp"
+#include "models/ops/kernel_choice_file.hpp"
 #include "models/run_layers.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
@@ -72,6 +72,26 @@ TEST_CASE("choices of another cuBLAS, and algorithms that it does not know, are 
   });
 }
 
+TEST_CASE("sums over many rows, in parts or not, are the same twice") {
+  on_one_device([](runtime::StreamView stream) {
+    constexpr std::size_t m = 16, n = 16, k = 4096;  // few results: parts of the sum are worth it
+    const TypedArray a(DType::bf16, k * m, 1), b(DType::bf16, k * n, 2);
+    TypedArray first(DType::f32, m * n), again = first;
+    const auto run = [&](TypedArray& c) {
+      DeviceCopies at(stream);
+      matmul(stream, {.m = m, .n = n, .k = k, .transpose_a = true},
+             {.c = at(c), .c_dtype = DType::f32, .a = at(a), .b = at(b), .dtype = DType::bf16});
+      at.fetch();
+    };
+    (void)measure_products(stream, [&] { run(first); });
+    run(first);
+    for (int i = 0; i < 5; ++i) {
+      run(again);
+      CHECK(same_bits(first, again));
+    }
+  });
+}
+
 TEST_CASE("what a file remembers is not measured again, and what is new is added to it") {
   on_one_device([](runtime::StreamView stream) {
     const tests::TemporaryFolder folder;
@@ -79,33 +99,37 @@ TEST_CASE("what a file remembers is not measured again, and what is new is added
     Products few(24), more(40);
     TypedArray y(DType::bf16, few.c.size()), first = y, again = y;
     const auto choose = [&](auto& products) {
-      return choose_products(stream, path, "--products-file", [&] {
+      return choose_kernels(stream, {.file = path, .flag = "--products-file"}, [&] {
         TypedArray result(DType::bf16, products.c.size());
         products.run(stream, result);
       });
     };
-    const ProductLibrary another{"another", 1};
-    ProductChoiceFile(path, "--products-file").remember({another, {ProductChoice{}}});
-    const ChosenProducts measured = choose(few);
-    REQUIRE(measured.instead.size() == 1);
-    CHECK(measured.instead.front() == another);
-    CHECK(measured.choices.choices.size() > measured.remembered);
+    const auto list = [](const ChosenKernels& chosen) {
+      REQUIRE(chosen.choices.products.size() == 1);
+      return chosen.choices.products.front();
+    };
+    ProductChoices another{{"another", 1}, {}};
+    another.choices.emplace_back();
+    KernelChoiceFile(path, "--products-file").remember({{another}, {}});
+    const ChosenKernels measured = choose(few);
+    CHECK(measured.instead.products == std::vector{another});
+    CHECK(list(measured).choices.size() > measured.remembered_products);
     few.run(stream, first);
     const std::string text = folder.read("products.json");
-    const ChosenProducts remembered = choose(few);
-    CHECK(remembered.remembered == remembered.choices.choices.size());
+    const ChosenKernels remembered = choose(few);
+    CHECK(remembered.remembered_products == list(remembered).choices.size());
     CHECK(remembered.choices == measured.choices);
-    CHECK(remembered.instead.empty());
+    CHECK(remembered.instead.products.empty());
     CHECK(folder.read("products.json") == text);
     few.run(stream, again);
     CHECK(same_bits(first, again));
 
-    const ChosenProducts grown = choose(more);
-    CHECK(grown.remembered == measured.choices.choices.size());
-    CHECK(grown.choices.choices.size() > grown.remembered);
-    const auto in_file = parse_product_choices(folder.read("products.json"), "products.json");
+    const ChosenKernels grown = choose(more);
+    CHECK(grown.remembered_products == list(measured).choices.size());
+    CHECK(list(grown).choices.size() > grown.remembered_products);
+    const auto in_file = parse_kernel_choices(folder.read("products.json"), "products.json").products;
     REQUIRE(in_file.size() == 2);
-    CHECK(in_file.back() == grown.choices);
+    CHECK(in_file.back() == list(grown));
   });
 }
 

@@ -5,11 +5,21 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <set>
+
 using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
 namespace {
+
+/// Of the first eight floats; none is larger than `most`.
+std::size_t different_values(const std::byte* array, float most) {
+  const auto* const values = reinterpret_cast<const float*>(array);
+  for (int i = 0; i < 8; ++i) CHECK(std::abs(values[i]) <= most);
+  return std::set<float>(values, values + 8).size();
+}
 
 /// Counts the calls of a layer with its sizes.
 class Counted final : public Layer {
@@ -22,9 +32,12 @@ class Counted final : public Layer {
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int positions) const override { return width_ * static_cast<std::size_t>(positions); }
   LayerMemory memory(MicrobatchShape) const override { return {.saved = width_, .deferred = 8, .workspace = 0}; }
-  void forward(const LayerCall& call, const std::byte*, std::byte* output) override {
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     CHECK(call.parameters[0] != nullptr);
     CHECK(output != nullptr);
+    call.stream.synchronize();
+    CHECK(different_values(call.parameters[0], 0.1f) == 8);
+    if (name_ == "c") CHECK(different_values(input, 1.0f) == 8);  // not of the first layer, which takes tokens
     ++calls_;
   }
   void backward_input(const LayerCall&, const std::byte*, const std::byte*, std::byte*) override { ++calls_; }

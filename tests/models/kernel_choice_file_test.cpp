@@ -1,4 +1,4 @@
-#include "models/ops/product_choice_file.hpp"
+#include "models/ops/kernel_choice_file.hpp"
 
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -47,11 +47,30 @@ ProductChoices choices_of(const ProductLibrary& library) {
            choice(48, Epilogue::Kind::column_sums, {})}};
 }
 
+const AttentionLibrary cudnn{"NVIDIA H200", 91900}, other_cudnn{"NVIDIA H200", 92500};
+
+AttentionChoices attention_of(const AttentionLibrary& library) {
+  const auto choice = [](AttentionPass pass, int samples, bool by_library) {
+    return AttentionChoice{{.samples = samples, .positions = 1024, .heads = 12, .channels = 64, .pass = pass},
+                           by_library};
+  };
+  return {library,
+          {choice(AttentionPass::forward, 8, false), choice(AttentionPass::backward, 8, true),
+           choice(AttentionPass::fast_backward, 8, true), choice(AttentionPass::forward, 16, true)}};
+}
+
+/// As it was written before attention had a place in it.
+std::string form_1() {
+  std::string text = to_json({{choices_of(h200)}, {}});
+  text.replace(text.find("_products\": 2"), 13, "_products\": 1");
+  return text.replace(text.find(", \"attention\""), std::string::npos, "}\n");
+}
+
 struct Fixture {
   TemporaryFolder folder;
   std::filesystem::path path = folder.path() / "products.json";
 
-  [[nodiscard]] ProductChoiceFile open() const { return {path, "--products-file"}; }
+  [[nodiscard]] KernelChoiceFile open() const { return {path, "--products-file"}; }
   /// It is refused so, and still there as it was.
   void refused(const std::string& content, ErrorCode code, const char* words) const {
     folder.write("products.json", content);
@@ -65,55 +84,74 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("choices of products are read as they were written, of several GPUs and versions") {
-  const ProductChoices all[] = {choices_of(h200), choices_of(other_gpu), {other_version, {}}};
-  const auto read = parse_product_choices(to_json(all), "a test");
-  CHECK(std::equal(read.begin(), read.end(), std::begin(all), std::end(all)));
-  CHECK(parse_product_choices(to_json({}), "a test").empty());
+TEST_CASE("choices are read as they were written, of several GPUs and versions") {
+  const KernelChoices all{{choices_of(h200), choices_of(other_gpu), {other_version, {}}},
+                          {attention_of(cudnn), attention_of(other_cudnn)}};
+  CHECK(parse_kernel_choices(to_json(all), "a test") == all);
+  CHECK(parse_kernel_choices(to_json({}), "a test") == KernelChoices{});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file of form 1, without attention, is read, and kept until there is something new") {
+  folder.write("products.json", form_1());
+  CHECK(open().choices_of(h200) == choices_of(h200));
+  CHECK(open().choices_of(cudnn).choices.empty());
+  open().remember({{choices_of(h200)}, {}});
+  CHECK(folder.read("products.json") == form_1());
+  open().remember({{}, {attention_of(cudnn)}});
+  CHECK(open().all() == KernelChoices{{choices_of(h200)}, {attention_of(cudnn)}});
 }
 
 TEST_CASE_FIXTURE(Fixture,
                   "a file remembers what each GPU and version was measured to do, and loses nothing of others") {
-  open().remember(choices_of(h200));
-  open().remember(choices_of(other_gpu));
+  open().remember({{choices_of(h200)}, {attention_of(cudnn)}});
+  open().remember({{choices_of(other_gpu)}, {attention_of(other_cudnn)}});
   ProductChoices more = choices_of(h200);
   more.choices.pop_back();                                     // not met this time
   more.choices.front().algorithm->front() = 1;                 // chosen otherwise
   more.choices.push_back(choice(64, Epilogue::Kind::sum, 2));  // new
-  open().remember(more);
-  const ProductChoiceFile file = open();
+  AttentionChoices other_attention = attention_of(cudnn);
+  other_attention.choices.erase(other_attention.choices.begin() + 1);
+  other_attention.choices.front().by_library = true;
+  open().remember({{more}, {other_attention}});
+  const KernelChoiceFile file = open();
   CHECK(file.choices_of(other_gpu) == choices_of(other_gpu));
   CHECK(file.choices_of(other_version).choices.empty());
   ProductChoices expected = choices_of(h200);
   expected.choices.front() = more.choices.front();
   expected.choices.push_back(more.choices.back());
   CHECK(file.choices_of(h200) == expected);
+  AttentionChoices expected_attention = attention_of(cudnn);
+  expected_attention.choices.front().by_library = true;
+  CHECK(file.choices_of(cudnn) == expected_attention);
+  CHECK(file.choices_of(other_cudnn) == attention_of(other_cudnn));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what another job wrote meanwhile stays") {
-  ProductChoiceFile first = open(), second = open();
-  first.remember(choices_of(h200));
-  second.remember(choices_of(other_gpu));
+  KernelChoiceFile first = open(), second = open();
+  first.remember({{choices_of(h200)}, {}});
+  second.remember({{choices_of(other_gpu)}, {attention_of(cudnn)}});
   CHECK(open().choices_of(h200) == choices_of(h200));
   CHECK(open().choices_of(other_gpu) == choices_of(other_gpu));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file that has everything is not written again") {
-  open().remember(choices_of(h200));
+  open().remember({{choices_of(h200)}, {attention_of(cudnn)}});
   const auto written = std::filesystem::last_write_time(path) - std::chrono::hours(1);
   std::filesystem::last_write_time(path, written);
   ProductChoices fewer = choices_of(h200);
   fewer.choices.erase(fewer.choices.begin());
-  open().remember(fewer);
+  open().remember({{fewer}, {attention_of(cudnn)}});
   CHECK(std::filesystem::last_write_time(path) == written);
 }
 
 TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as it is") {
   refused("", ErrorCode::data, "not JSON");
   refused("weights, perhaps", ErrorCode::data, "delete this one to measure again");
-  refused("{}", ErrorCode::data, "no object of 2 members");
-  refused(R"({"a": 1, "b": 2})", ErrorCode::data, "lacks 'ranvier_products'");
-  refused(R"({"ranvier_products": 2, "measured": []})", ErrorCode::data, "has form 2, and this build reads form 1");
+  refused("[]", ErrorCode::data, "no object where one belongs");
+  refused("{}", ErrorCode::data, "lacks 'ranvier_products'");
+  refused(R"({"ranvier_products": 3, "measured": []})", ErrorCode::data,
+          "has form 3, and this build reads forms 1 and 2");
+  refused(R"({"ranvier_products": 2, "measured": []})", ErrorCode::data, "no object of 3 members");
   refused(R"({"ranvier_products": 1, "measured": {}})", ErrorCode::data, "'measured' that is no list");
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
@@ -123,25 +161,28 @@ TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as 
 }
 
 TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
-  const std::string text = to_json({{choices_of(h200)}});
+  const std::string text = to_json({{choices_of(h200)}, {attention_of(cudnn)}});
   for (std::size_t at = 0; at < text.size(); ++at) {
     CAPTURE(at);
     for (const char byte : {'\0', '7', 'x', '"', '}'}) {
       std::string damaged = text;
       if (std::exchange(damaged[at], byte) == byte) continue;
-      CHECK_THROWS_AS(static_cast<void>(parse_product_choices(damaged, "a test")), Error);
+      CHECK_THROWS_AS(static_cast<void>(parse_kernel_choices(damaged, "a test")), Error);
     }
     if (at + 1 == text.size()) break;  // the last line's end
-    CHECK_THROWS_AS(static_cast<void>(parse_product_choices(text.substr(0, at), "a test")), Error);
+    CHECK_THROWS_AS(static_cast<void>(parse_kernel_choices(text.substr(0, at), "a test")), Error);
   }
   std::string damaged = text;
   damaged.replace(text.find("fedcba"), 6, "fedcbb");
+  refused(damaged, ErrorCode::data, "is damaged: the checksum of what it has of NVIDIA H200 does not fit");
+  damaged = text;
+  damaged.replace(text.find("\"by\": \"ranvier\""), 15, "\"by\": \"cudnn\"");
   refused(damaged, ErrorCode::data, "is damaged: the checksum of what it has of NVIDIA H200 does not fit");
 }
 
 TEST_CASE("a file that cannot be made is said before anything is measured") {
   const Error error =
-      error_of([] { static_cast<void>(ProductChoiceFile("/nowhere/products.json", "--products-file")); });
+      error_of([] { static_cast<void>(KernelChoiceFile("/nowhere/products.json", "--products-file")); });
   CHECK(error.code() == ErrorCode::io);
   CHECK(says(error, "--products-file /nowhere/products.json"));
 }
