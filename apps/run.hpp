@@ -33,6 +33,8 @@ class Run {
   void plan();
   void plan_samples();
   void plan_stages();
+  /// Fails on all ranks if they would read other samples.
+  void compare_samples();
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
@@ -65,8 +67,6 @@ class Run {
   [[nodiscard]] std::string under_way() const;
   /// Likewise on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
-
-  static constexpr std::int64_t most_eval_batches = 20;
 
   runtime::MpiSession& session_;
   TrainOptions options_;
