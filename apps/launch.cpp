@@ -1,6 +1,7 @@
 #include "apps/launch.hpp"
 
 #include "apps/agreement.hpp"
+#include "apps/file_agreement.hpp"
 #include "apps/run.hpp"
 #include "runtime/mpi_transport.hpp"
 
@@ -8,11 +9,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -79,7 +82,12 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     // Reading weights may take one rank much longer than another.
     session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
     Job job;
-    together(*session, [&] { job = build(options); });
+    std::vector<std::filesystem::path> files;
+    together(*session, [&] {
+      job = build(options);
+      if (options.run.request == Request::train) files = deciding_files(options, job);
+    });
+    compare_files(*session, files);
     Run(*session, options, std::move(job)).execute();
     return EXIT_SUCCESS;
   } catch (const FailedTogether& failure) {
