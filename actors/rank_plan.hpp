@@ -57,14 +57,14 @@ struct TrainerOptions {
   AlgorithmNames algorithms;
   collectives::Links links = assumed_links;
 
-  std::int64_t steps = 1;
+  std::int64_t steps = 1;       ///< 0: the weights are evaluated once, and nothing is trained
   std::uint64_t seed = 0;
   LearningRateOptions learning_rate;
   runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
   double clip = 1.0;            ///< largest global gradient norm; 0: none
   LossScale loss_scale;
   std::int64_t eval_every = 0;  ///< steps; 0: never
-  int eval_batches = 0;         ///< of an evaluation
+  std::int64_t eval_samples = 0;  ///< of an evaluation, from the first of the validation's on
   std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
   SampleOptions sample;                               ///< of text
 

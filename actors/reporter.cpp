@@ -134,12 +134,14 @@ void Reporter::evaluation(const EvaluationResult& result) {
   if (result.loss) {
     const double loss = *result.loss;
     line += fmt::format("  validation loss {:.5f}  perplexity {:.5g} a token", loss, std::exp(loss));
-    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{}", number(loss), number(std::exp(loss)));
+    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}", number(loss),
+                        number(std::exp(loss)), result.samples);
     if (options_.bytes_per_token > 0) {
       const double per_byte = std::exp(loss / options_.bytes_per_token);
       line += fmt::format(", {:.5g} a byte", per_byte);
       more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
     }
+    line += fmt::format("  over {} samples, {} tokens", result.samples, format_count(static_cast<double>(result.losses)));
   }
   if (result.accuracy) {
     line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);
@@ -150,6 +152,7 @@ void Reporter::evaluation(const EvaluationResult& result) {
     fmt::print("{}{}\n", step_text(result.step), line);
     std::fflush(stdout);
   }
+  if (metrics_ && options_.steps == 0) held_ = fmt::format("{{\"step\":{}", result.step);
   if (!held_.empty()) held_ += more;
   if (!sample_follows_) write_held();
   last_ = Clock::now();
@@ -178,6 +181,7 @@ void Reporter::write_held(const std::string& more) {
 }
 
 std::string Reporter::step_text(std::int64_t step) const {
+  if (options_.steps == 0) return "evaluation";
   return fmt::format("step {:>{}}/{}", step, std::to_string(options_.steps).size(), options_.steps);
 }
 

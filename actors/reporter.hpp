@@ -19,7 +19,7 @@ namespace ranvier::actors {
 class Reporter {
  public:
   struct Options {
-    std::int64_t steps = 1;
+    std::int64_t steps = 1;     ///< 0: an evaluation is all there is
     double tokens_per_step = 0;
     double flops_per_step = 0;  ///< of the model, over all ranks
     double peak_flops = 0;      ///< of all ranks' devices together; 0: unknown

@@ -48,9 +48,11 @@ void StageActor::run(Batch batch, Done done) {
   announce_following();
 }
 
-int StageActor::samples_of(int microbatch) const {
-  return std::min(microbatch_size_, batch_.samples - microbatch * microbatch_size_);
+int StageActor::counted_of(int microbatch) const {
+  return std::clamp(batch_.counted.value_or(batch_.samples) - microbatch * microbatch_size_, 0, microbatch_size_);
 }
+
+int StageActor::samples_of(int microbatch) const { return std::max(counted_of(microbatch), 1); }
 
 models::Stage::Microbatch StageActor::describe(int microbatch) const {
   models::ForwardDetails details = batch_.details;
@@ -272,7 +274,7 @@ void StageActor::finish_forward(int microbatch) {
                    });
          });
   } else {
-    loss_ += stage_->loss(index);
+    if (counted_of(microbatch) > 0) loss_ += stage_->loss(index);
     if (!batch_.training) release(microbatch);
   }
   next();

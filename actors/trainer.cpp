@@ -168,7 +168,10 @@ void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
   const auto load_states = [this] {
     parameters_->start();
-    optimizer_->load(std::exchange(weights_, nullptr), [this] { begin_step(); });
+    optimizer_->load(std::exchange(weights_, nullptr), [this] {
+      if (options_.steps > 0) return begin_step();
+      evaluate();
+    });
   };
   if (!parameter_tier_) return load_states();
   parameter_tier_->load(weights_, *compute_, load_states);
@@ -272,7 +275,7 @@ void Trainer::conclude_step() {
     return every > 0 && !stopped_early_ && (step_ % every == 0 || step_ == options_.steps);
   };
   result.evaluation_follows =
-      due(options_.eval_every) && ((validation_pass_ && options_.eval_batches > 0) || choice_scorer_);
+      due(options_.eval_every) && (validates() || choice_scorer_);
   result.sample_follows = due(options_.sample.every);
   trace_since_began(SpanKind::step);
   if (hooks_.step) hooks_.step(result);
@@ -296,11 +299,7 @@ void Trainer::after_step(const StepResult& result) {
   if (stopped_early_) return finish();
   sample_follows_ = result.sample_follows;
   if (!result.evaluation_follows) return write_sample();
-  trace_.set_activity(SpanKind::validation, step_);
-  evaluation_ = {.step = step_};
-  if (!validation_pass_ || options_.eval_batches == 0) return score_choices();
-  evaluation_.loss = 0;
-  evaluate(0);
+  evaluate();
 }
 
 bool Trainer::stops(bool wished) {
@@ -310,25 +309,37 @@ bool Trainer::stops(bool wished) {
   return true;
 }
 
-void Trainer::evaluate(int batch) {
-  if (batch == options_.eval_batches) {
-    *evaluation_.loss /= options_.eval_batches;
-    return score_choices();
-  }
-  const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
+void Trainer::evaluate() {
+  trace_.set_activity(SpanKind::validation, step_);
+  began_ = Trace::Clock::now();
+  evaluation_ = {.step = step_};
+  if (!validates()) return score_choices();
+  evaluation_.loss = 0;
+  evaluation_.samples = options_.eval_samples;
+  evaluation_.losses = options_.eval_samples * validation_->losses_per_sample();
+  evaluate_from(0);
+}
+
+void Trainer::evaluate_from(std::int64_t first) {
+  // The last batch may be smaller. Its samples are spread over the rows, which all run as many microbatches: they may
+  // gather parameters together.
+  const std::int64_t samples = std::min<std::int64_t>(options_.batch_size, options_.eval_samples - first);
+  if (samples <= 0) return score_choices();
+  const std::int64_t rows = options_.grid.g_data, of_row = (samples + rows - 1) / rows;
+  const std::int64_t row_first = std::min(samples, plan_.position.row * of_row);
   validation_pass_->run(
       {.step = step_,
        .seed = options_.seed,
-       .first_sample = std::int64_t{batch} * options_.batch_size + plan_.position.row * row_samples,
-       .samples = static_cast<int>(row_samples),
-       .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
-                             static_cast<double>(validation_->losses_per_sample()))},
-      static_cast<std::size_t>(options_.grid.g_data),
+       .first_sample = first + row_first,
+       .samples = static_cast<int>(of_row),
+       .loss_factor = 1.0 / static_cast<double>(evaluation_.losses),
+       .counted = static_cast<int>(std::min(of_row, samples - row_first))},
+      static_cast<std::size_t>(rows),
       [this](double loss, std::span<double> of_rows) { of_rows[static_cast<std::size_t>(plan_.position.row)] = loss; },
-      [this, batch](std::span<const double> of_rows, bool stop) {
+      [this, first, samples](std::span<const double> of_rows, bool stop) {
         if (stops(stop)) return;
         evaluation_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *evaluation_.loss);
-        evaluate(batch + 1);
+        evaluate_from(first + samples);
       });
 }
 

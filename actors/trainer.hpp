@@ -38,7 +38,9 @@ struct StepResult {
 /// What all ranks know after an evaluation.
 struct EvaluationResult {
   std::int64_t step = 0;
-  std::optional<double> loss;      ///< of the validation samples, if there are any
+  std::optional<double> loss;      ///< mean over the tokens of the validation samples, if there are any
+  std::int64_t samples = 0;        ///< that it is of
+  std::int64_t losses = 0;         ///< tokens that it is of
   std::optional<double> accuracy;  ///< of TrainerOptions::choices, likewise
 };
 
@@ -64,7 +66,7 @@ class Trainer {
   /// Fills the parameters; blocks. Before start(), which asks for what lives off the device.
   void load_weights(const WeightSource& weights);
 
-  /// Trains all steps, then calls hooks.done.
+  /// Trains all steps, or evaluates where there are none, then calls hooks.done.
   void start(TrainerHooks hooks);
 
   /// What collectives and pulls are under way, for a report about a peer that is lost.
@@ -102,7 +104,10 @@ class Trainer {
   /// The step that is being computed, if it counts; `factor`: what clipping leaves of the gradients.
   [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
   void after_step(const StepResult& result);
-  void evaluate(int batch);
+  [[nodiscard]] bool validates() const noexcept { return validation_pass_ && options_.eval_samples > 0; }
+  void evaluate();
+  /// Validation samples from `first` on, a batch of them.
+  void evaluate_from(std::int64_t first);
   void score_choices();
   void evaluated();
   void write_sample();

@@ -1,6 +1,7 @@
 #include "apps/launch.hpp"
 
 #include "apps/agreement.hpp"
+#include "apps/file_agreement.hpp"
 #include "apps/output_files.hpp"
 #include "apps/run.hpp"
 #include "runtime/log_file.hpp"
@@ -10,11 +11,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -88,7 +91,12 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       if (session->rank() == 0) check_outputs(options);
     });
     Job job;
-    together(*session, [&] { job = build(options); });
+    std::vector<std::filesystem::path> files;
+    together(*session, [&] {
+      job = build(options);
+      if (options.run.request == Request::train) files = deciding_files(options, job);
+    });
+    compare_files(*session, files);
     const bool fits = Run(*session, options, std::move(job)).execute();
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())

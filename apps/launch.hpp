@@ -13,10 +13,12 @@
 #include "models/text/choice_file.hpp"
 #include "models/text/tokenizer.hpp"
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -29,6 +31,8 @@ struct Job {
   double bytes_per_token = 0;  ///< of the text that is evaluated; 0: unknown
   std::shared_ptr<const models::Tokenizer> tokenizer;  ///< of samples of text; null: there is none
   std::shared_ptr<const models::ChoiceFile> choices;   ///< --hellaswag's; null: none
+  std::string data;                          ///< about the samples, for people; empty: nothing
+  std::vector<std::filesystem::path> files;  ///< whose content decides what is trained: the same on every rank
   std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
   std::map<std::string, std::string> beside_weights;  ///< other files that are saved there, by name
 };

@@ -43,17 +43,21 @@ class ProgressBar {
 
 void run(const apps::TokenizeOptions& options) {
   const auto begin = Clock::now();
+  const apps::TokenizeInput input = apps::find_input(options);
+  for (const std::string& remark : input.remarks) fmt::print("{}\n", remark);
+  std::fflush(stdout);
   apps::TokenizeResult result;
   {
     ProgressBar bar;
-    result = apps::tokenize(options, [&](std::uint64_t done, std::uint64_t all) { bar.show(done, all); });
+    result = apps::tokenize(options, input, [&](std::uint64_t done, std::uint64_t all) { bar.show(done, all); });
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (result.skipped_bytes > 0)
-    fmt::print("went on after {} bytes of text that an interrupted run had done\n", result.skipped_bytes);
-  fmt::print("{} documents, {} bytes of text: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
-             result.text_bytes, result.tokens, seconds,
-             static_cast<double>(result.text_bytes - result.skipped_bytes) / seconds * 1e-6);
+    fmt::print("went on after {} bytes that an interrupted run had done\n", result.skipped_bytes);
+  for (const std::string& remark : result.remarks) fmt::print("{}\n", remark);
+  fmt::print("{} documents in {} files of {} bytes: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
+             input.files.size(), input.bytes, result.tokens, seconds,
+             static_cast<double>(input.bytes - result.skipped_bytes) / seconds * 1e-6);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // ranvier-train: trains a GPT on a file of text or tokens.
 #include "apps/attention_choice.hpp"
 #include "apps/initial_weights.hpp"
+#include "apps/data_report.hpp"
 #include "apps/launch.hpp"
 #include "models/gpt.hpp"
 #include "models/text/bpe_files.hpp"
@@ -62,10 +63,12 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                               ? options.device.threads
                                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
                                .format = options.data.format,
+                               .json_field = options.data.json_field,
                                .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
                                .sequence_length = gpt.sequence_length,
                                .vocab_size = gpt.vocab_size,
-                               .validation_split = options.data.validation_split};
+                               .validation_split = options.data.validation_split,
+                               .validates_all = options.data.eval_only && options.data.validation_split == 0};
   if (options.data.shuffle) text.shuffle_seed = options.run.seed;
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);
@@ -73,6 +76,8 @@ apps::Job make_job(const apps::TrainOptions& options) {
     text.path = paths.front().path;  // one with a weight has all of it
   }
   models::TextData data = models::open_text_data(text);
+  job.data = apps::data_report(data, options);
+  job.files.insert(job.files.end(), data.files.begin(), data.files.end());
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
   job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;

@@ -67,7 +67,7 @@ actors::TrainerOptions trainer_options(const TrainOptions& options) {
   result.tiers.files.directories = nvme_directories(options.tiers);
   result.tiers.files.checksums = options.tiers.checksums;
   result.prefetch = options.shard.prefetch.value_or(result.prefetch);
-  result.steps = options.run.steps;
+  result.steps = options.data.eval_only ? 0 : options.run.steps;
   result.seed = options.run.seed;
 
   const OptimizerOptions& optimizer = options.optimizer;
@@ -196,6 +196,7 @@ Run::~Run() {
 
 bool Run::execute() {
   together(session_, [&] { plan(); });
+  compare_samples();
   // The rank with the least memory decides: units are gathered in the same order and into the same places everywhere.
   const auto prefetch = static_cast<int>(session_.smallest(trainer_options_.prefetch));
   together(session_, [&] {
@@ -203,6 +204,7 @@ bool Run::execute() {
   });
   if (speaks_) {
     fmt::print("{}\n", start_table(options_, job_.architecture, stages_));
+    if (!job_.data.empty()) fmt::print("{}\n\n", job_.data);
     if (options_.run.request == Request::dry_run) {
       fmt::print("{}", largest_memory_table(stages_));
       fmt::print("\n{}", job_memory_table(job_.architecture, stages_, trainer_options_));
@@ -253,8 +255,8 @@ void Run::plan() {
                             .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
   }
   if (job_.validation) {
-    const std::int64_t batches = job_.validation->samples() / options_.batch.batch_size;
-    trainer_options_.eval_batches = static_cast<int>(std::clamp<std::int64_t>(batches, 1, most_eval_batches));
+    const std::int64_t all = job_.validation->samples(), asked = options_.data.eval_samples;
+    trainer_options_.eval_samples = asked == 0 ? all : std::min(asked, all);
   }
   const ShardSetting setting = resolve_sharding(options_, session_.nodes());
   trainer_options_.node_of = setting.node_of;
@@ -270,6 +272,18 @@ void Run::plan() {
   while (options_.device.memory_bytes && !options_.shard.prefetch && trainer_options_.prefetch > 0 && !fits()) {
     --trainer_options_.prefetch;
     plan_stages();
+  }
+}
+
+void Run::compare_samples() {
+  const long long samples[] = {job_.source ? job_.source->samples() : 0, trainer_options_.eval_samples};
+  for (const long long mine : samples) {
+    const long long least = session_.smallest(mine), most = session_.largest(mine);
+    together(session_, [&] {
+      if (least != most && mine == least)
+        fail(ErrorCode::data, "rank {} has data of {} samples, and another has {}: give all ranks the same files",
+             session_.rank(), least, most);
+    });
   }
 }
 
@@ -464,7 +478,7 @@ void Run::make_reporter() {
   const double batch = options_.batch.batch_size;
   reporter_.emplace(
       actors::Reporter::Options{
-          .steps = options_.run.steps,
+          .steps = trainer_options_.steps,
           .tokens_per_step = batch * static_cast<double>(job_.source->losses_per_sample()),
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
           .peak_flops = 0,
@@ -474,6 +488,7 @@ void Run::make_reporter() {
 }
 
 void Run::measure_peak() {
+  if (trainer_options_.steps == 0) return;
   const double peak =
       measure_peak_flops(trainer_->compute(), trainer_options_.precision.compute, [this] { session_.barrier(); });
   if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
@@ -615,6 +630,11 @@ void Run::write_trace(const std::vector<std::string>& events) {
 void Run::conclude() const {
   if (!reporter_) return;
   const RunOptions& run = options_.run;
+  if (trainer_options_.steps == 0) {
+    fmt::print("evaluated in {}\n", actors::format_duration(trained_seconds_));
+    if (!run.metrics.empty()) fmt::print("metrics: {}\n", run.metrics);
+    return;
+  }
   fmt::print("\n{}", end_table(totals_, trainer_options_));
   const double steps = static_cast<double>(reporter_->steps());
   const double tokens = steps * options_.batch.batch_size * static_cast<double>(job_.source->losses_per_sample());

@@ -43,6 +43,8 @@ class Run {
   [[nodiscard]] bool say_verdict() const;
   /// Whether each machine has what its ranks plan to take of its memory.
   void check_memory();
+  /// Fails on all ranks if they would read other samples.
+  void compare_samples();
   void make_devices();
   /// Whether NCCL carries out collectives; the same on all ranks.
   void choose_collectives();
@@ -73,8 +75,6 @@ class Run {
   [[nodiscard]] std::string under_way() const;
   /// Likewise on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
-
-  static constexpr std::int64_t most_eval_batches = 20;
 
   runtime::MpiSession& session_;
   TrainOptions options_;

@@ -36,6 +36,12 @@ OptionTable declare(TokenizeOptions& options) {
   OptionTable table;
   table.concern("Text");
   table.rest(options.inputs);
+  table.add({"input-format", "NAME",
+             "auto, text (any bytes, each file a document), jsonl (a JSON object on each line); gzip and zstd are undone",
+             runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
+                                                                           {"text", models::TokenFormat::text},
+                                                                           {"jsonl", models::TokenFormat::jsonl}})});
+  table.add({"json-field", "NAME", "of each line's object: the document's text", runtime::text(options.reading.json_field)});
   table.add({"tokenizer", "NAME",
              "gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
              tokenizer(options.tokenizer), "none"});
@@ -85,8 +91,9 @@ std::string tokenize_help() {
   TokenizeOptions options;
   return declare(options).help(
       "usage: ranvier-tokenize FILE|FOLDER... --tokenizer gpt2:PATH --output FILE [OPTION...]\n\n"
-      "Makes tokens of text files, each a document, in the order given; of folders, their text files in the order\n"
-      "of their paths. An interrupted run goes on where it was when started again.");
+      "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the order\n"
+      "given; of folders, their text files in the order of their paths. Both may be compressed (gzip, zstd). An\n"
+      "interrupted run goes on where it was when started again.");
 }
 
 std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/text/bpe_encoder.hpp"
+#include "models/text/data_file.hpp"
 #include "models/text/token_output.hpp"
 #include "runtime/options.hpp"
 
@@ -15,6 +16,7 @@ enum class EndOfText { between, after_each, none };
 
 struct TokenizeOptions {
   std::vector<std::string> inputs;  ///< files and folders
+  models::TextReading reading{.format_flag = "--input-format"};
   std::string output;
   std::string tokenizer;  ///< as given: "gpt2:DIR"
   models::TokenOutputFormat format = models::TokenOutputFormat::llmc;

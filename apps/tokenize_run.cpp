@@ -2,172 +2,146 @@
 
 #include "models/text/bpe_files.hpp"
 #include "models/text/data_files.hpp"
-#include "models/text/word_splitter.hpp"
+#include "models/text/document_reader.hpp"
+#include "models/text/text_survey.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
 
 namespace ranvier::apps {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-constexpr std::size_t longest_uncut = std::size_t{64} << 20;  // text without any blank is cut after so much
-
-struct Document {
-  fs::path path;
-  std::uint64_t bytes = 0;
-  std::int64_t modified = 0;
-};
-
-/// Those that are not empty: an empty file is no document.
-std::vector<Document> documents_of(const std::vector<std::string>& inputs) {
-  std::vector<Document> documents;
-  for (const std::string& input : inputs) {
-    std::error_code ignored;
-    const bool folder = fs::is_directory(input, ignored);
-    for (const fs::path& path : folder ? models::text_files_in(input) : std::vector<fs::path>{input}) {
-      struct stat status {};
-      if (::stat(path.c_str(), &status) != 0)
-        fail(ErrorCode::io, "{}: cannot be read: {}; check the path", path.string(), std::strerror(errno));
-      if (!S_ISREG(status.st_mode)) fail(ErrorCode::io, "{}: not a regular file", path.string());
-      if (status.st_size == 0) continue;
-      documents.push_back({path, static_cast<std::uint64_t>(status.st_size),
-                           status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
-    }
-  }
-  if (documents.empty())
-    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", inputs.front());
-  return documents;
-}
 
 /// Of everything that decides which tokens come out.
-std::uint64_t job_of(const TokenizeOptions& options, const std::vector<Document>& documents,
+std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
                      const models::BpeVocabulary& vocabulary) {
   auto all = deciding_options(options);
-  for (const Document& one : documents)
-    all.push_back({"document", one.path.string(), fmt::format("{} {}", one.bytes, one.modified)});
+  for (const TokenizeInput::File& one : input.files)
+    all.push_back({"file", one.data.path.string(), fmt::format("{} {}", one.bytes, one.modified)});
   std::string tokens;
   for (std::int32_t token = 0; token < vocabulary.size(); ++token) tokens += vocabulary.bytes_of(token);
   all.push_back({"", "tokens", std::move(tokens)});
   return runtime::hash_of(all);
 }
 
-/// A document from some offset on, piece by piece.
-class DocumentReader {
+/// Documents on their way to the output. What ends one waits for the next to begin: only then is it between two.
+class Documents {
  public:
-  DocumentReader(const Document& document, std::uint64_t offset)
-      : document_(document), offset_(offset), read_(offset) {
-    file_ = ::open(document.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_ < 0) refuse(std::strerror(errno));
-    ::posix_fadvise(file_, static_cast<off_t>(offset), 0, POSIX_FADV_SEQUENTIAL);
+  Documents(const TokenizeOptions& options, std::int32_t end_of_text, models::TokenOutput& output)
+      : where_(options.end_of_text), end_of_text_(end_of_text), output_(output), open_(output.document_tokens() > 0) {}
+
+  void begin() {
+    if (open_) end(where_ != EndOfText::none);
+    open_ = true;
   }
-  ~DocumentReader() { ::close(file_); }
-  DocumentReader(const DocumentReader&) = delete;
-  DocumentReader& operator=(const DocumentReader&) = delete;
-
-  /// Where the next piece begins.
-  [[nodiscard]] std::uint64_t offset() const { return offset_; }
-
-  /// About `bytes`, or more if there is no place to cut; empty at the end. Lasts until the next call.
-  std::string_view next(std::size_t bytes) {
-    text_.erase(0, taken_);
-    std::size_t cut = 0;
-    for (std::size_t wanted = bytes;; wanted *= 2) {
-      fill(wanted);
-      const bool whole = read_ == document_.bytes;
-      cut = whole && text_.size() <= bytes ? text_.size() : models::last_cut(text_, wanted);
-      if (cut == 0 && whole) cut = text_.size();
-      if (cut > 0 || text_.empty()) break;
-      if (wanted < longest_uncut) continue;
-      for (cut = text_.size() - 4; cut < text_.size() && (text_[cut] & 0xc0) == 0x80;)
-        ++cut;  // not inside a character
-      break;
-    }
-    taken_ = cut;
-    offset_ += cut;
-    return std::string_view(text_).substr(0, cut);
+  void finish() {
+    if (open_) end(where_ == EndOfText::after_each);
   }
 
  private:
-  void fill(std::size_t bytes) {
-    const std::uint64_t left = document_.bytes - read_;
-    std::size_t at = text_.size();
-    if (at >= bytes) return;
-    text_.resize(at + static_cast<std::size_t>(std::min<std::uint64_t>(left, bytes - at)));
-    while (at < text_.size()) {
-      const ssize_t count = ::pread(file_, text_.data() + at, text_.size() - at, static_cast<off_t>(read_));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) refuse(std::strerror(errno));
-      if (count == 0) refuse("it was made shorter meanwhile");
-      at += static_cast<std::size_t>(count);
-      read_ += static_cast<std::uint64_t>(count);
-    }
+  void end(bool marked) {
+    if (marked) output_.append(std::span(&end_of_text_, 1));
+    output_.end_document();
+    open_ = false;
   }
 
-  [[noreturn]] void refuse(const char* why) const {
-    fail(ErrorCode::io, "{}: cannot be read at offset {}: {}", document_.path.string(), read_, why);
-  }
-
-  const Document& document_;
-  std::uint64_t offset_, read_;
-  int file_ = -1;
-  std::string text_;
-  std::size_t taken_ = 0;  // of text_, by the last call
+  EndOfText where_;
+  std::int32_t end_of_text_;
+  models::TokenOutput& output_;
+  bool open_;
 };
 
 }  // namespace
 
-TokenizeResult tokenize(const TokenizeOptions& options,
+TokenizeInput find_input(const TokenizeOptions& options) {
+  TokenizeInput found;
+  for (const std::string& input : options.inputs) {
+    struct stat status {};
+    if (::stat(input.c_str(), &status) != 0)
+      fail(ErrorCode::io, "{}: cannot be read: {}; check the path", input, std::strerror(errno));
+    if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) fail(ErrorCode::io, "{}: not a regular file", input);
+    if (S_ISREG(status.st_mode) && status.st_size == 0) {
+      found.remarks.push_back(fmt::format("left out: {} (empty)", input));
+      continue;
+    }
+    models::DataFiles files = models::data_files_at(input, options.reading);
+    if (std::string line = models::left_out_text(input, files.left_out); !line.empty())
+      found.remarks.push_back(std::move(line));
+    for (models::DataFile& file : files.files) {
+      const std::string name = file.path.string();
+      if (models::has_tokens(file.format)) fail(ErrorCode::data, "{}: tokens already: give text", name);
+      if (::stat(name.c_str(), &status) != 0) fail(ErrorCode::io, "{}: cannot be read: {}", name, std::strerror(errno));
+      const auto bytes = static_cast<std::uint64_t>(status.st_size);
+      found.bytes += bytes;
+      found.files.push_back({std::move(file), bytes,
+                             status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
+    }
+  }
+  if (found.files.empty())
+    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", options.inputs.front());
+  return found;
+}
+
+TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& input,
                         const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  const std::vector<Document> documents = documents_of(options.inputs);
   const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(gpt2_path(options.tokenizer));
   models::TokenOutput output(
-      {options.output, options.format, vocabulary.size(), job_of(options, documents, vocabulary)});
+      {options.output, options.format, vocabulary.size(), job_of(options, input, vocabulary)});
   models::TextEncoder encoder(vocabulary, options.threads, options.specials);
 
-  TokenizeResult result{.documents = documents.size()};
-  for (const Document& document : documents) result.text_bytes += document.bytes;
+  TokenizeResult result;
   const auto start = output.start();
-  expect(start.file <= documents.size(), "{}: tokens of {} documents, and there are {}", options.output, start.file,
-         documents.size());
-  std::uint64_t done = start.offset;
-  for (std::size_t i = 0; i < start.file; ++i) done += documents[i].bytes;
-  result.skipped_bytes = done;
+  expect(start.file <= input.files.size(), "{}: tokens of {} files, and there are {}", options.output, start.file,
+         input.files.size());
+  std::uint64_t before = 0;  // bytes of the files before this one
+  for (std::size_t i = 0; i < start.file; ++i) before += input.files[i].bytes;
+  result.skipped_bytes = before;
 
   std::uint64_t unsaved = 0;
+  std::vector<std::string_view> texts;
   std::vector<std::int32_t> tokens;
-  for (std::size_t i = start.file; i < documents.size(); ++i) {
-    DocumentReader reader(documents[i], i == start.file ? start.offset : 0);
-    while (true) {
-      const std::string_view text = reader.next(std::min(piece_bytes, options.checkpoint_bytes));
-      if (text.empty()) break;
+  std::vector<std::size_t> ends;
+  Documents documents(options, vocabulary.end_of_text(), output);
+  for (std::size_t i = start.file; i < input.files.size(); ++i) {
+    const auto& [file, bytes, modified] = input.files[i];
+    const std::uint64_t offset = i == start.file ? start.offset : 0;
+    models::DocumentReader reader(file, options.reading.json_field, offset);
+    if (offset > 0) result.skipped_bytes += reader.file_position();
+    models::TextSurvey survey;
+    const std::size_t wanted = std::min(piece_bytes, options.checkpoint_bytes);
+    for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
+      texts.clear();
+      for (const auto& piece : pieces) texts.push_back(piece.text);
       tokens.clear();
-      encoder.encode(text, tokens);
-      output.append(tokens);
-      done += text.size();
-      unsaved += text.size();
-      progress(done, result.text_bytes);
-      if (unsaved < options.checkpoint_bytes || reader.offset() == documents[i].bytes) continue;
+      encoder.encode(texts, tokens, ends);
+      std::size_t begin = 0;
+      for (std::size_t p = 0; p < pieces.size(); ++p) {
+        if (pieces[p].begins) documents.begin();
+        output.append(std::span(tokens).subspan(begin, ends[p] - begin));
+        begin = ends[p];
+        unsaved += texts[p].size();
+        if (file.format == models::TokenFormat::text) survey.add(texts[p]);
+      }
+      progress(before + reader.file_position(), input.bytes);
+      if (unsaved < options.checkpoint_bytes) continue;
       output.checkpoint({i, reader.offset()});
       unsaved = 0;
     }
-    const bool ends = options.end_of_text == EndOfText::after_each ||
-                      (options.end_of_text == EndOfText::between && i + 1 < documents.size());
-    if (ends) output.append(std::vector{vocabulary.end_of_text()});
-    output.end_document();
-    if (unsaved < options.checkpoint_bytes) continue;
-    output.checkpoint({i + 1, 0});
-    unsaved = 0;
+    if (survey.strange() > 0)
+      result.remarks.push_back(models::remark_on(survey, file.path));
+    before += bytes;
   }
+  documents.finish();
   output.commit();
+  result.documents = output.documents();
   result.tokens = output.tokens();
   return result;
 }

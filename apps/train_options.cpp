@@ -223,24 +223,34 @@ OptionTable declare(Asked& asked) {
              recompute(batch.recompute)});
 
   table.concern("Data");
-  table.add({"data", "PATH", "text file, folder of text files, or token file; several: PATH:WEIGHT,PATH:WEIGHT",
+  table.add({"data", "PATH",
+             "text, JSON lines (.jsonl), both as they are or compressed (gzip, zstd), a folder of them, or a token file; "
+             "several: PATH:WEIGHT,PATH:WEIGHT",
              text(data.data)});
   table.add({"tokenizer", "NAME",
              "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
              "file); none: the data are tokens already",
              tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
   table.add({"token-format", "NAME",
-             "auto, text, llmc (a header, then uint16 or uint32), uint16 (no header), megatron (.bin and .idx)",
+             "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
+             "header, as nanoGPT's), megatron (.bin and .idx)",
              choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
                                                {"text", TokenFormat::text},
+                                               {"jsonl", TokenFormat::jsonl},
                                                {"llmc", TokenFormat::llmc},
                                                {"uint16", TokenFormat::uint16},
                                                {"megatron", TokenFormat::megatron}})});
+  table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "validate so often, on at most 20 batches; 0: never", whole(data.eval_every, 0),
+  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(data.eval_every, 0),
              "0, or at the end with --validation-split or --hellaswag"});
+  table.add({"eval-samples", "N", "validate on the first N samples of the validation part; 0: on all",
+             whole(data.eval_samples, 0)});
+  table.add({"eval-only", "",
+             "evaluate the weights of --init-from and end: on all data, or on the end that --validation-split keeps",
+             switch_on(data.eval_only)});
   table.add({"hellaswag", "FILE", "questions with several answers, as llm.c has them, to answer when validating",
              text(data.hellaswag)});
   table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
@@ -433,17 +443,31 @@ void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const Op
   }
 }
 
+/// What only training would read or write is a misunderstanding.
+void check_eval_only(const DataOptions& data, const RunOptions& run) {
+  if (run.init_from.empty())
+    fail(ErrorCode::usage, "--eval-only evaluates weights, and none are named: give --init-from PATH");
+  if (!run.save.empty())
+    fail(ErrorCode::usage, "--save {} with --eval-only would write the weights of --init-from {} again: leave it out",
+         run.save, run.init_from);
+  if (data.sample_every > 0)
+    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", data.sample_every);
+}
+
 void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
   const auto paths = models::parse_weighted_paths(data.data);
   const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
     return models::holds_tokens(one.path, data.format);
   });
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
-  if (data.format == TokenFormat::text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format text: give --tokenizer bytes or gpt2:PATH");
+  const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
+  if (text && data.tokenizer == Tokenizer::none)
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or gpt2:PATH",
+         data.format == TokenFormat::text ? "text" : "jsonl");
   const bool own = model.name == "gpt" && !table.given("vocab-size");
   if (own && data.tokenizer != Tokenizer::bytes) model.gpt.vocab_size = 50257;
 
+  if (data.eval_only) return check_eval_only(data, run);
   const bool asks = !data.hellaswag.empty();
   if (asks && !table.given("eval-every")) data.eval_every = run.steps;
   if (asks && data.eval_every == 0)
@@ -459,6 +483,10 @@ void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run,
     data.validation_split = 0.1;
   }
   if (data.validation_split > 0 && !table.given("eval-every")) data.eval_every = run.steps;
+  if (data.eval_samples > 0 && data.validation_split == 0)
+    fail(ErrorCode::usage,
+         "--eval-samples {} of nothing: no data are kept for validation: give --validation-split, such as 0.1",
+         data.eval_samples);
 }
 
 void resolve_optimizer(OptimizerOptions& optimizer, std::int64_t steps, const OptionTable& table) {

@@ -70,9 +70,12 @@ struct DataOptions {
   Tokenizer tokenizer = Tokenizer::bytes;
   std::string gpt2;  ///< path of the tokenizer's files
   models::TokenFormat format = models::TokenFormat::automatic;
+  std::string json_field = "text";  ///< of JSON lines
   bool shuffle = true;
   double validation_split = 0;  ///< share of the tokens, at the end of the file
   std::int64_t eval_every = 0;  ///< steps; 0: never
+  std::int64_t eval_samples = 0;  ///< of the validation part; 0: all
+  bool eval_only = false;         ///< instead of training; of all data unless there is a validation split
   std::string hellaswag;        ///< path; empty: none
   std::int64_t sample_every = 0;  ///< steps; 0: never
   std::string sample_prompt;      ///< empty: the end of text, or a new line where there is no such token

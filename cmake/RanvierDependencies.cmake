@@ -15,6 +15,17 @@ add_library(ranvier_pcre2 INTERFACE)
 target_include_directories(ranvier_pcre2 SYSTEM INTERFACE ${RANVIER_PCRE2_INCLUDE})
 target_link_libraries(ranvier_pcre2 INTERFACE ${RANVIER_PCRE2_LIBRARY})
 
+# zlib and zstd, for text that is compressed.
+find_package(ZLIB REQUIRED)
+find_path(RANVIER_ZSTD_INCLUDE zstd.h)
+find_library(RANVIER_ZSTD_LIBRARY zstd)
+if(NOT RANVIER_ZSTD_INCLUDE OR NOT RANVIER_ZSTD_LIBRARY)
+  message(FATAL_ERROR "zstd was not found: install libzstd-dev, or point CMAKE_PREFIX_PATH at it")
+endif()
+add_library(ranvier_zstd INTERFACE)
+target_include_directories(ranvier_zstd SYSTEM INTERFACE ${RANVIER_ZSTD_INCLUDE})
+target_link_libraries(ranvier_zstd INTERFACE ${RANVIER_ZSTD_LIBRARY})
+
 if(RANVIER_FUZZ)
   return()  # readers of files need no more
 endif()

@@ -16,7 +16,8 @@ set -euo pipefail
 cudnn_frontend=
 transformers=  # a version that works with the distribution's PyTorch
 packages=(cmake g++ iproute2 ninja-build pkg-config
-          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev openmpi-bin)
+          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libzstd-dev openmpi-bin
+          zlib1g-dev)
 
 [ -r /etc/os-release ] && . /etc/os-release
 case "${ID:-}:${VERSION_ID:-}" in

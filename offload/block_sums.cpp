@@ -20,8 +20,13 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// Never 0. The number of the block is part of it.
-std::uint64_t sum_of(std::uint64_t block, const std::byte* data) {
+bool is_zero(const std::byte* data) {
+  return std::all_of(data, data + block_bytes, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+}  // namespace
+
+std::uint64_t BlockSums::sum_of(std::uint64_t block, const std::byte* data) {
   std::array<std::uint64_t, lanes> sums;
   sums.fill(mix(block + 1));
   for (std::size_t at = 0; at < block_bytes; at += sizeof sums) {
@@ -35,12 +40,6 @@ std::uint64_t sum_of(std::uint64_t block, const std::byte* data) {
   for (const std::uint64_t lane : sums) sum = mix(sum ^ lane) + 1;
   return std::max<std::uint64_t>(sum, 1);
 }
-
-bool is_zero(const std::byte* data) {
-  return std::all_of(data, data + block_bytes, [](std::byte byte) { return byte == std::byte{0}; });
-}
-
-}  // namespace
 
 std::size_t BlockSums::count(std::uint64_t file_bytes) { return (file_bytes + block_bytes - 1) / block_bytes; }
 

@@ -15,6 +15,9 @@ class BlockSums {
   /// Numbers for so many bytes of a file.
   [[nodiscard]] static std::size_t count(std::uint64_t file_bytes);
 
+  /// Of the 4096 bytes of a block, of which the number is part: never 0.
+  [[nodiscard]] static std::uint64_t sum_of(std::uint64_t block, const std::byte* data);
+
   /// Of a file of zeros that has count() numbers in `sums`, zeros at first, which outlive this.
   explicit BlockSums(std::span<std::uint64_t> sums) : sums_(sums) {}
 

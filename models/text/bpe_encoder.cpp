@@ -176,15 +176,32 @@ TextEncoder::TextEncoder(const BpeVocabulary& vocabulary, int threads, SpelledSp
 }
 
 void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& to) {
-  if (pool_.threads() == 1) return encoders_.front()->encode(text, to);
-  std::vector<std::string_view> pieces;
-  while (text.size() > piece_bytes) {
-    std::size_t cut = last_cut(text, piece_bytes);
-    if (cut == 0) cut = first_cut(text, piece_bytes);
-    pieces.push_back(text.substr(0, cut));
-    text.remove_prefix(cut);
+  std::vector<std::size_t> ends;
+  encode(std::span(&text, 1), to, ends);
+}
+
+void TextEncoder::encode(std::span<const std::string_view> texts, std::vector<std::int32_t>& to,
+                         std::vector<std::size_t>& ends) {
+  ends.clear();
+  if (pool_.threads() == 1) {
+    for (const std::string_view text : texts) {
+      encoders_.front()->encode(text, to);
+      ends.push_back(to.size());
+    }
+    return;
   }
-  if (!text.empty()) pieces.push_back(text);
+  std::vector<std::string_view> pieces;
+  std::vector<std::size_t> piece_ends;  // of each text
+  for (std::string_view text : texts) {
+    while (text.size() > piece_bytes) {
+      std::size_t cut = last_cut(text, piece_bytes);
+      if (cut == 0) cut = first_cut(text, piece_bytes);
+      pieces.push_back(text.substr(0, cut));
+      text.remove_prefix(cut);
+    }
+    if (!text.empty()) pieces.push_back(text);
+    piece_ends.push_back(pieces.size());
+  }
   tokens_.resize(std::max(tokens_.size(), pieces.size()));
   std::atomic<std::size_t> next = 0;
   pool_.run([&](int thread, int) {
@@ -193,7 +210,11 @@ void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& to) {
       encoders_[static_cast<std::size_t>(thread)]->encode(pieces[i], tokens_[i]);
     }
   });
-  for (std::size_t i = 0; i < pieces.size(); ++i) to.insert(to.end(), tokens_[i].begin(), tokens_[i].end());
+  std::size_t joined = 0;
+  for (const std::size_t end : piece_ends) {
+    for (; joined < end; ++joined) to.insert(to.end(), tokens_[joined].begin(), tokens_[joined].end());
+    ends.push_back(to.size());
+  }
 }
 
 }  // namespace ranvier::models

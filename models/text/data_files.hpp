@@ -1,17 +1,35 @@
-// Which files of a folder hold data: those in it and in its subfolders, hidden ones left out, in the order of their
-// paths. Any thread.
+// Which files of a folder hold data: those in it and in its subfolders, in the order of their paths, and which it has
+// beside them. Any thread.
 #pragma once
 
+#include "models/text/data_file.hpp"
+
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace ranvier::models {
 
-/// Those without a zero byte in their first 4096 that are not empty. Throws ErrorCode::io for a folder or file that
-/// cannot be read, ErrorCode::data if there is none.
-[[nodiscard]] std::vector<std::filesystem::path> text_files_in(const std::filesystem::path& folder);
+/// A file, or a hidden folder with all that is in it.
+struct LeftOut {
+  std::filesystem::path path;
+  std::string why;  ///< "an image (PNG)"
+};
 
-/// Those called *.bin. Throws as text_files_in() does.
-[[nodiscard]] std::vector<std::filesystem::path> token_files_in(const std::filesystem::path& folder);
+struct DataFiles {
+  std::vector<DataFile> files;    ///< at least one
+  std::vector<LeftOut> left_out;  ///< in the order of their paths
+};
+
+/// Of formats that have tokens the files called *.bin, otherwise those that look_at() takes for text or JSON lines and
+/// that have no zero byte in their first 4096. Hidden and empty files are left out. Throws ErrorCode::io for a folder or
+/// file that cannot be read, ErrorCode::data if there is none to take.
+[[nodiscard]] DataFiles data_files_in(const std::filesystem::path& folder, const TextReading& reading);
+
+/// Those of a folder, or the one at `path`. Throws as that and recognise() do.
+[[nodiscard]] DataFiles data_files_at(const std::filesystem::path& path, const TextReading& reading);
+
+/// "left out: 12 files of texts/: a.png (an image (PNG)), c.txt (empty), and 10 more"; empty if none was.
+[[nodiscard]] std::string left_out_text(const std::filesystem::path& folder, const std::vector<LeftOut>& left_out);
 
 }  // namespace ranvier::models

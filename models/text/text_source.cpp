@@ -69,9 +69,13 @@ TextData open_mixture(const TextDataOptions& options) {
     weights += options.mixture[i].weight;
     bytes += options.mixture[i].weight * data.bytes_per_token;
     all_text = all_text && data.bytes_per_token > 0;
+    mixed.origins.push_back(std::move(data.origins.front()));
+    mixed.origins.back().share = options.mixture[i].weight;
+    mixed.files.insert(mixed.files.end(), data.files.begin(), data.files.end());
     training.push_back({std::move(data.training), options.mixture[i].weight});
     if (data.validation) validation.push_back({std::move(data.validation), options.mixture[i].weight});
   }
+  for (TextOrigin& origin : mixed.origins) origin.share /= weights;
   if (all_text) mixed.bytes_per_token = bytes / weights;
   mixed.training = std::make_unique<MixedSource>(std::move(training), options.shuffle_seed);
   if (!validation.empty()) mixed.validation = std::make_unique<MixedSource>(std::move(validation), std::nullopt);
@@ -85,7 +89,8 @@ TextData open_text_data(const TextDataOptions& options) {
   std::optional<BpeVocabulary> vocabulary;
   if (!options.tokenizer.empty()) vocabulary.emplace(read_bpe_vocabulary(options.tokenizer));
   const TextTokens text{vocabulary ? &*vocabulary : nullptr, options.threads};
-  const auto tokens = std::make_shared<const TokenSequence>(options.path, options.format, text);
+  const TextReading reading{.format = options.format, .json_field = options.json_field};
+  const auto tokens = std::make_shared<const TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
          "{}: text, which --tokenizer none does not read: give --tokenizer bytes or gpt2:PATH, or token files",
@@ -99,7 +104,11 @@ TextData open_text_data(const TextDataOptions& options) {
   TextData data;
   data.tokens = tokens->tokens();
   data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);
-  if (options.validation_split > 0) {
+  if (options.validates_all) {
+    source.shuffle_seed.reset();
+    data.validation = std::make_unique<TextSource>(tokens, source);
+    source.shuffle_seed = options.shuffle_seed;
+  } else if (options.validation_split > 0) {
     const auto kept =
         static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.tokens)));
     const std::int64_t cut = data.tokens - kept;
@@ -117,6 +126,15 @@ TextData open_text_data(const TextDataOptions& options) {
     source.shuffle_seed = options.shuffle_seed;
   }
   data.training = std::make_unique<TextSource>(tokens, source);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(tokens->files()),
+                          .documents = tokens->documents(),
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .left_out = tokens->left_out(),
+                          .remarks = tokens->remarks()});
+  for (const TokenFile& file : tokens->files())
+    for (auto& path : file.paths()) data.files.push_back(std::move(path));
   return data;
 }
 

@@ -15,8 +15,11 @@
 #include "models/text/token_sequence.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace ranvier::models {
 
@@ -67,11 +70,25 @@ struct TextDataOptions {
   std::filesystem::path tokenizer;    ///< read_bpe_vocabulary()'s, for text; empty: bytes are tokens
   int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
-  bool text_allowed = true;  ///< false: the data have to be tokens already
+  std::string json_field = "text";  ///< of JSON lines
+  bool text_allowed = true;         ///< false: the data have to be tokens already
   int sequence_length = 1;
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
   double validation_split = 0;                ///< share of the tokens, at the end, that is not trained on
+  bool validates_all = false;                 ///< all of the tokens, instead of a share
+};
+
+/// One of the paths of the data, as people are told of it.
+struct TextOrigin {
+  std::string path;
+  double share = 1;  ///< of the samples
+  std::int64_t files = 0;
+  std::int64_t documents = 0;  ///< 0: unknown
+  std::int64_t tokens = 0;
+  std::int64_t samples = 0;  ///< of an epoch of the training
+  std::vector<LeftOut> left_out;
+  std::vector<std::string> remarks;
 };
 
 struct TextData {
@@ -79,6 +96,8 @@ struct TextData {
   std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
   std::int64_t tokens = 0;
   double bytes_per_token = 0;  ///< of text; 0: the data were tokens
+  std::vector<TextOrigin> origins;
+  std::vector<std::filesystem::path> files;  ///< that were read
 };
 
 /// Opens and checks the data of a run. Throws ErrorCode::io or ::data.

@@ -55,50 +55,7 @@ std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t
   return count;
 }
 
-fs::path beside(const fs::path& path, const char* extension) {
-  fs::path other = path;
-  return other.replace_extension(extension);
-}
-
-/// Where the bytes of the tokens are.
-fs::path data_path(const fs::path& path, TokenFormat format) {
-  std::error_code ignored;
-  const bool may_be_megatron = format == TokenFormat::automatic || format == TokenFormat::megatron;
-  if (may_be_megatron && !fs::exists(path, ignored)) {  // Megatron's own flags take both without extension
-    fs::path data = path;
-    data += ".bin";
-    fs::path index = path;
-    index += ".idx";
-    if (fs::exists(data, ignored) && (format == TokenFormat::megatron || fs::exists(index, ignored))) return data;
-  }
-  return may_be_megatron && path.extension() == ".idx" ? beside(path, ".bin") : path;
-}
-
-TokenFormat recognise(const fs::path& path, std::span<const std::byte> bytes) {
-  const std::int32_t magic = header_word(bytes, 0);
-  if (magic == llmc_magic || magic == llmc_wide_magic) return TokenFormat::llmc;
-  if (path.extension() != ".bin") return TokenFormat::text;
-  std::error_code ignored;
-  if (fs::exists(beside(path, ".idx"), ignored)) return TokenFormat::megatron;
-  fail(ErrorCode::data,
-       "{}: a .bin that begins with {}, not with llm.c's magic number {}, and has no .idx beside it: give "
-       "--token-format uint16 for tokens without a header, or text",
-       path.string(), magic, llmc_magic);
-}
-
 }  // namespace
-
-bool has_tokens(TokenFormat format) { return format != TokenFormat::text && format != TokenFormat::automatic; }
-
-bool holds_tokens(const fs::path& path, TokenFormat format) {
-  if (format != TokenFormat::automatic) return has_tokens(format);
-  const fs::path data = data_path(path, format);
-  if (data.extension() == ".bin") return true;
-  std::array<std::byte, sizeof(std::int32_t)> start{};
-  std::ifstream(data, std::ios::binary).read(reinterpret_cast<char*>(start.data()), start.size());
-  const std::int32_t magic = header_word(start, 0);
-  return magic == llmc_magic || magic == llmc_wide_magic;
-}
 
 std::size_t TokenFile::bytes_of(Type type) {
   std::size_t bytes = 0;
@@ -135,14 +92,15 @@ void TokenFile::for_each_part(std::int64_t first, std::int64_t count, F&& f) con
   }
 }
 
-TokenFile::TokenFile(fs::path path, TokenFormat format)
-    : path_(data_path(path, format)), file_(path_), format_(format) {
+TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), format_(file.format) {
+  expect(format_ != TokenFormat::automatic && format_ != TokenFormat::jsonl && file.compression == Compression::none,
+         "{}: text that has to be read first", path_.string());
   const auto bytes = file_.bytes();
   if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty: give one with tokens or text", path_.string());
-  if (format_ == TokenFormat::automatic) format_ = recognise(path_, bytes);
   data_ = bytes.data();
   if (format_ == TokenFormat::llmc) open_llmc();
-  if (format_ == TokenFormat::megatron) open_megatron(beside(path_, ".idx"));
+  if (format_ == TokenFormat::megatron) open_megatron();
+  if (format_ == TokenFormat::text) documents_ = 1;
   if (tokens_ > 0) return;
   if (format_ == TokenFormat::uint16) type_ = Type::u16;
   tokens_ = static_cast<std::int64_t>(bytes.size() / bytes_of(type_));
@@ -160,6 +118,28 @@ TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens)
       type_(Type::i32),
       data_(reinterpret_cast<const std::byte*>(made_.data())),
       tokens_(std::ssize(made_)) {}
+
+TokenFile::TokenFile(fs::path path, std::vector<char> text)
+    : path_(std::move(path)),
+      read_(std::move(text)),
+      format_(TokenFormat::text),
+      data_(reinterpret_cast<const std::byte*>(read_.data())),
+      tokens_(std::ssize(read_)) {}
+
+fs::path TokenFile::index_path() const {
+  fs::path index = path_;
+  return index.replace_extension(".idx");
+}
+
+std::vector<fs::path> TokenFile::paths() const {
+  if (format_ != TokenFormat::megatron) return {path_};
+  return {path_, index_path()};
+}
+
+std::string_view TokenFile::text() const {
+  if (format_ != TokenFormat::text) return {};
+  return {reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()};
+}
 
 void TokenFile::open_llmc() {
   const auto bytes = file_.bytes();
@@ -190,10 +170,10 @@ void TokenFile::open_llmc() {
   tokens_ = count;
 }
 
-void TokenFile::open_megatron(const fs::path& index_path) {
-  const runtime::MemoryMap map(index_path);
+void TokenFile::open_megatron() {
+  const runtime::MemoryMap map(index_path());
   const auto bytes = map.bytes();
-  const std::string file = index_path.string();
+  const std::string file = index_path().string();
   const auto refuse = [&](std::size_t offset, const std::string& what) {
     fail(ErrorCode::data, "{}: {} at offset {}: {}", file, what, offset, "not a whole index of Megatron's");
   };
@@ -255,6 +235,7 @@ void TokenFile::open_megatron(const fs::path& index_path) {
     tokens_ += size;
   }
   if (tokens_ == 0) refuse(megatron_header_bytes, "no sequence with a token");
+  documents_ = static_cast<std::int64_t>(bounds) - 1;
 }
 
 void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const {
@@ -268,9 +249,9 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
                                      ? "tokens count from 0: the data are damaged, or give the right --token-format"
                                      : fmt::format("give at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
+      const bool mapped = !file_.bytes().empty();
       fail(ErrorCode::data, "{}: token {} at {} {} is outside the vocabulary of --vocab-size {}: {}",
-           path_.string(), token, made_.empty() ? "offset" : "place", made_.empty() ? at : at / sizeof(Token),
-           vocab_size, remedy);
+           path_.string(), token, mapped ? "offset" : "place", mapped ? at : at / sizeof(Token), vocab_size, remedy);
     });
   });
 }
@@ -288,7 +269,7 @@ void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* to) c
 }
 
 void TokenFile::will_read(std::int64_t first, std::int64_t count) const {
-  if (!made_.empty()) return;
+  if (file_.bytes().empty()) return;
   for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
     file_.will_need(offset, n * bytes_of(type_));
   });

@@ -1,6 +1,7 @@
 // One file of tokens, mapped into memory:
 //
-//   text       any bytes; each is a token, so the vocabulary is 256
+//   text       any bytes; each is a token, so the vocabulary is 256. Compressed text, and JSON lines, are read into
+//              memory instead; a new line ends each line's document
 //   llmc       llm.c's .bin: 256 int32 of header, then the tokens: magic 20240520 and version 1 for uint16, magic
 //              20240801 and version 7 for uint32
 //   uint16     tokens without a header (nanoGPT's .bin)
@@ -12,38 +13,37 @@
 // whenever they are read. Any thread.
 #pragma once
 
+#include "models/text/data_file.hpp"
 #include "runtime/memory_map.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::models {
 
-enum class TokenFormat { automatic, text, llmc, uint16, megatron };
-
-/// Whether files of this format have tokens already, as those of `automatic` may or may not.
-[[nodiscard]] bool has_tokens(TokenFormat format);
-
-/// Whether the file or folder at `path` will be read as tokens, as far as its name and its first bytes show; one that
-/// is not there by its name alone.
-[[nodiscard]] bool holds_tokens(const std::filesystem::path& path, TokenFormat format);
-
 class TokenFile {
  public:
-  /// Megatron's files may be given by either, or by both names' common beginning. `automatic` takes a file with
-  /// llm.c's magic for that, a .bin or .idx with the other beside it for Megatron's and any other for text, except
-  /// that a .bin must say what it is; a name of no file is the common beginning of two that are there. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
+  /// Tokens, or text that is not compressed. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
   /// empty, damaged or of another format.
-  TokenFile(std::filesystem::path path, TokenFormat format);
+  explicit TokenFile(const DataFile& file);
 
   /// Tokens in memory that were made of the text at `path`, at least one.
   TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens);
+  /// Text in memory that was read of the file at `path`, at least one byte.
+  TokenFile(std::filesystem::path path, std::vector<char> text);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }  ///< never automatic
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
+  /// That its tokens are known to be of; 0: nothing says.
+  [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
+  /// The file and those that were read with it.
+  [[nodiscard]] std::vector<std::filesystem::path> paths() const;
+  /// Of text that is mapped; otherwise empty.
+  [[nodiscard]] std::string_view text() const;
 
   /// Throws ErrorCode::data, naming file, token and offset, if one of `count` tokens from `first` on is not
   /// below `vocab_size`.
@@ -64,7 +64,8 @@ class TokenFile {
   };
 
   void open_llmc();
-  void open_megatron(const std::filesystem::path& index_path);
+  void open_megatron();
+  [[nodiscard]] std::filesystem::path index_path() const;
   [[nodiscard]] static std::size_t bytes_of(Type type);
   /// Calls f(token of the type, value-initialised).
   template <typename F>
@@ -76,11 +77,12 @@ class TokenFile {
   std::filesystem::path path_;
   runtime::MemoryMap file_;
   std::vector<std::int32_t> made_;  // of text; the file is not mapped then
+  std::vector<char> read_;          // text; likewise
   TokenFormat format_;
   Type type_ = Type::u8;
-  const std::byte* data_ = nullptr;  // of the file or of made_
+  const std::byte* data_ = nullptr;  // of the file, of made_ or of read_
   std::vector<Run> runs_{Run{}};
-  std::int64_t tokens_ = 0;
+  std::int64_t tokens_ = 0, documents_ = 0;
 };
 
 }  // namespace ranvier::models

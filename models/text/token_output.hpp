@@ -47,6 +47,10 @@ class TokenOutput {
   /// Where the text goes on: the start, unless an earlier run was interrupted.
   [[nodiscard]] Position start() const noexcept { return start_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
+  /// That were ended.
+  [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
+  /// Of the document that was not ended yet.
+  [[nodiscard]] std::int64_t document_tokens() const noexcept { return document_tokens_; }
 
   /// Throw ErrorCode::io if the system does not take it, ErrorCode::data if it is more than the format can count.
   void append(std::span<const std::int32_t> tokens);

@@ -1,10 +1,13 @@
 #include "models/text/token_sequence.hpp"
 
 #include "models/text/bpe_encoder.hpp"
-#include "models/text/data_files.hpp"
+#include "models/text/document_reader.hpp"
+#include "models/text/text_survey.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace ranvier::models {
 namespace {
@@ -12,42 +15,86 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t most_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
-constexpr std::int64_t most_encoded_bytes = std::int64_t{1} << 28;   // by every rank, and kept
+constexpr std::size_t most_held_bytes = std::size_t{1} << 28;        // by every rank
+constexpr std::size_t most_surveyed_bytes = std::size_t{1} << 28;    // of a file
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
 
 }  // namespace
 
-TokenSequence::TokenSequence(const fs::path& path, TokenFormat format, const TextTokens& text)
+TokenSequence::TokenSequence(const fs::path& path, const TextReading& reading, const TextTokens& text)
     : path_(path), starts_{0} {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    const bool tokens = has_tokens(format);
-    for (const auto& file : tokens ? token_files_in(path) : text_files_in(path))
-      files_.emplace_back(file, tokens ? format : TokenFormat::text);
+  DataFiles found = data_files_at(path, reading);
+  left_out_ = std::move(found.left_out);
+  for (const DataFile& file : found.files)
+    if (!file.remark.empty()) remarks_.push_back(file.remark);
+  if (has_tokens(found.files.front().format)) {
+    for (const DataFile& file : found.files) files_.emplace_back(file);
   } else {
-    files_.emplace_back(path, format);
+    read_text(found.files, reading, text);
   }
-  if (files_.front().format() == TokenFormat::text)
-    for (const auto& file : files_) text_bytes_ += file.tokens();
-  if (text.vocabulary != nullptr && text_bytes_ > 0) encode(text);
-  for (const auto& file : files_) starts_.push_back(starts_.back() + file.tokens());
+  for (const TokenFile& file : files_) {
+    documents_ += file.documents();
+    starts_.push_back(starts_.back() + file.tokens());
+  }
 }
 
-void TokenSequence::encode(const TextTokens& text) {
-  if (text_bytes_ > most_encoded_bytes)
-    fail(ErrorCode::data,
-         "{}: {} bytes of text: every rank would encode and keep them, which ends at {}: make a token file with "
-         "ranvier-tokenize and give that",
-         path_.string(), text_bytes_, most_encoded_bytes);
-  TextEncoder encoder(*text.vocabulary, text.threads);
-  for (auto& file : files_) {
-    const runtime::MemoryMap map(file.path());
-    std::vector<std::int32_t> tokens;
-    encoder.encode({reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()}, tokens);
-    if (&file != &files_.back()) tokens.push_back(text.vocabulary->end_of_text());
-    tokens.shrink_to_fit();
-    file = TokenFile(file.path(), std::move(tokens));
+void TokenSequence::hold(std::size_t bytes) {
+  held_bytes_ += bytes;
+  if (held_bytes_ <= most_held_bytes) return;
+  fail(ErrorCode::data,
+       "{}: more than {} bytes of text: every rank would keep what is encoded, compressed or in JSON lines, which ends "
+       "there: make a token file with ranvier-tokenize and give that",
+       path_.string(), most_held_bytes);
+}
+
+void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading, const TextTokens& text) {
+  std::optional<TextEncoder> encoder;
+  if (text.vocabulary != nullptr) encoder.emplace(*text.vocabulary, text.threads);
+  for (const DataFile& file : files) {
+    const bool lines = file.format == TokenFormat::jsonl;
+    TextSurvey survey;
+    if (!encoder && !lines && file.compression == Compression::none) {
+      const std::string_view mapped = files_.emplace_back(file).text();
+      survey.add(mapped.substr(0, most_surveyed_bytes));
+      text_bytes_ += std::ssize(mapped);
+    } else {
+      DocumentReader reader(file, reading.json_field);
+      std::vector<char> bytes;
+      std::vector<std::int32_t> tokens;
+      std::vector<std::string_view> texts;
+      std::vector<std::int32_t> of_texts;
+      std::vector<std::size_t> ends;
+      for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+        texts.clear();
+        for (const auto& piece : pieces) {
+          hold(piece.text.size());
+          text_bytes_ += std::ssize(piece.text);
+          texts.push_back(piece.text);
+          if (!lines) survey.add(piece.text);
+          if (encoder) continue;
+          documents_ += piece.begins ? 1 : 0;
+          bytes.insert(bytes.end(), piece.text.begin(), piece.text.end());
+          if (lines) bytes.push_back('\n');
+        }
+        if (!encoder) continue;
+        of_texts.clear();
+        encoder->encode(texts, of_texts, ends);
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+          if (pieces[i].begins && documents_++ > 0) tokens.push_back(text.vocabulary->end_of_text());
+          const auto begin = of_texts.begin() + static_cast<std::ptrdiff_t>(i == 0 ? 0 : ends[i - 1]);
+          tokens.insert(tokens.end(), begin, of_texts.begin() + static_cast<std::ptrdiff_t>(ends[i]));
+        }
+      }
+      tokens.shrink_to_fit();
+      bytes.shrink_to_fit();
+      if (!tokens.empty()) files_.emplace_back(file.path, std::move(tokens));
+      if (!bytes.empty()) files_.emplace_back(file.path, std::move(bytes));
+    }
+    if (survey.strange() > 0)
+      remarks_.push_back(remark_on(survey, file.path));
   }
+  if (files_.empty()) fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());
 }
 
 template <typename F>

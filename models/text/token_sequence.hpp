@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/text/bpe_vocabulary.hpp"
+#include "models/text/data_files.hpp"
 #include "models/text/token_file.hpp"
 
 #include <cstdint>
@@ -18,15 +19,20 @@ struct TextTokens {
 
 class TokenSequence {
  public:
-  /// A folder is searched with its subfolders, hidden files left out. Formats that have tokens take its .bin files;
-  /// otherwise its text files are taken: those without a zero byte in their first 4096. Text for a vocabulary is
-  /// encoded here, into memory, with the end of text between files. Throws as TokenFile does, and ErrorCode::data
-  /// for a folder without such files, or for more text than is encoded in memory.
-  TokenSequence(const std::filesystem::path& path, TokenFormat format, const TextTokens& text = {});
+  /// Of the files that data_files_at() finds. Text for a vocabulary is encoded here, into memory, with the end of text
+  /// between documents; without one, compressed text and JSON lines are read into memory. Throws as data_files_at(),
+  /// TokenFile and DocumentReader do, and ErrorCode::data for more text than is kept in memory.
+  TokenSequence(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const std::vector<TokenFile>& files() const noexcept { return files_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return starts_.back(); }
+  /// That the files are known to have; 0 where nothing says.
+  [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
+  /// Of a folder.
+  [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
+  /// What people should know about the files: what they were taken for, bytes that are no text.
+  [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
   /// Of the text that the tokens are; 0 where files had tokens already.
   [[nodiscard]] std::int64_t text_bytes() const noexcept { return text_bytes_; }
 
@@ -42,7 +48,8 @@ class TokenSequence {
   void read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const;
 
  private:
-  void encode(const TextTokens& text);
+  void read_text(const std::vector<DataFile>& files, const TextReading& reading, const TextTokens& text);
+  void hold(std::size_t bytes);
   /// Calls f(file, first, count) for the parts of the files that the range covers.
   template <typename F>
   void for_each_part(std::int64_t first, std::int64_t count, F&& f) const;
@@ -50,7 +57,10 @@ class TokenSequence {
   std::filesystem::path path_;
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_;  // of each file, and the end of the last
-  std::int64_t text_bytes_ = 0;
+  std::int64_t text_bytes_ = 0, documents_ = 0;
+  std::size_t held_bytes_ = 0;  // of text that was read into memory or encoded there
+  std::vector<LeftOut> left_out_;
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace ranvier::models

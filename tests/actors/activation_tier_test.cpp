@@ -23,7 +23,7 @@ actors::TrainerOptions long_row() {
   options.batch_size = 7;  // the last microbatch is shorter
   options.steps = 3;
   options.eval_every = 2;
-  options.eval_batches = 1;
+  options.eval_samples = options.batch_size;
   return options;
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
   options.steps = 2;
   options.batch_size = 4;
   options.eval_every = 2;
-  options.eval_batches = 1;
+  options.eval_samples = options.batch_size;
   options.recompute = 2;
   const auto reference = tests::run_simulated(gpt, options, 1);
   const tests::TemporaryFolder folder;

@@ -43,7 +43,7 @@ struct Fixture {
   Fixture() {
     options.steps = 2;
     options.eval_every = 1;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size;
     options.choices = choices;
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 9, .sampling = {.temperature = 0.9, .seed = 4}};
   }
@@ -177,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
 TEST_CASE_FIXTURE(Fixture, "a wish to stop ends answers and texts, too") {
   options.grid = {2, 1};
   const auto stopped = [&](bool validates, bool answers) {
-    options.eval_batches = validates ? 1 : 0;
+    options.eval_samples = validates ? options.batch_size : 0;
     options.choices = answers ? choices : nullptr;
     const auto result = run_simulated(small_gpt(), options, 1, {{1, 1}});
     CHECK(result.steps.size() == 1);

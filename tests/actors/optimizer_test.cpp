@@ -50,7 +50,7 @@ TEST_CASE("buckets and chunks of any size train the same bits, wherever states a
         auto options = run_of(gpt, g_inter, g_data);
         options.clip = clip;
         options.eval_every = 2;
-        options.eval_batches = 1;
+        options.eval_samples = options.batch_size;
         const auto at_once = run_simulated(gpt, options, 1);
         for (const std::size_t bucket : {512, 1024, 2048, 1 << 20}) {
           for (const std::size_t chunk : {std::size_t{1}, std::size_t{2}, std::size_t{4}, ChunkOptions::all}) {
@@ -150,7 +150,7 @@ TEST_CASE("states that flip train the bits of those that wait, clipped never, so
       auto options = run_of(gpt, g_inter, g_data);
       options.steps = 4;
       options.eval_every = 2;
-      options.eval_batches = 1;
+      options.eval_samples = options.batch_size;
       const auto all = bounds(gpt, options);
       for (std::size_t b = 0; b < all.size(); ++b) {
         options.clip = all[b];

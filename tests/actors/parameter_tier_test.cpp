@@ -259,7 +259,7 @@ TEST_CASE("parameters in host memory train the same bits, whatever is gathered a
     auto options = small_run();
     options.steps = 3;
     options.eval_every = 2;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size;
     options.precision = gpt.precision;
     options.grid = {2, 2};
     const auto on_device = run_simulated(gpt, options, 1);

@@ -118,7 +118,7 @@ TEST_CASE("twenty clipped steps under every named sharding end where ddp ends") 
 TEST_CASE("where parameters lie never changes a bit") {
   auto options = run_of(1, 4, 3);
   options.eval_every = 2;
-  options.eval_batches = 2;
+  options.eval_samples = 2 * options.batch_size;
   options.group_size = 2;
   std::map<std::pair<Scope, Scope>, tests::JobResult> whole;
   for (const Sharding& sharding : all_shardings()) {
@@ -166,7 +166,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
     options.sharding = collectives::parse_sharding(name);
     options.group_size = name == std::string("zero++") ? 1 : 2;
     options.eval_every = 1;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size + 3;
     const auto reference = run_simulated(small_gpt(), options, 1);
     for (const int g_inter : test::sanitized ? std::vector{2} : std::vector{1, 2, 3, 5}) {
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
@@ -310,7 +310,7 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
     CAPTURE(one.sharding);
     auto options = run_of(1, one.grid.g_data, 2);
     options.eval_every = 2;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size + 3;
     options.sharding = collectives::parse_sharding(one.sharding);
     options.group_size = one.group_size;
     const std::string key = std::string(one.sharding) + std::to_string(one.grid.g_data) + std::to_string(one.group_size);
@@ -340,7 +340,7 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
       options.policy = policy;
       options.group_size = 2;
       options.eval_every = 2;
-      options.eval_batches = 2;
+      options.eval_samples = 2 * options.batch_size;
       if (compute == runtime::DType::f16) {
         options.loss_scale = {.scale = 1024, .dynamic = true};
         options.fault = actors::TrainerOptions::Fault{
@@ -391,7 +391,7 @@ TEST_CASE("any job that is drawn ends with the bits of one stage") {
     for (int row = 0; row < g_data; ++row) options.node_of.push_back(draw(0, 2));
     options.algorithms = {"ring", "ring", "ring"};
     options.eval_every = draw(0, 2);
-    options.eval_batches = draw(1, 2);
+    options.eval_samples = draw(1, 2 * options.batch_size);
     if (compute == runtime::DType::f16) {
       options.loss_scale = {.scale = 1024, .dynamic = true};
       options.fault = actors::TrainerOptions::Fault{

@@ -35,7 +35,7 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   options.adamw.epsilon =
       1e-3;  // what is small against it, such as rounding of gradients that are zero, stays small
   options.eval_every = 2;
-  options.eval_batches = 1;
+  options.eval_samples = options.batch_size;
   return options;
 }
 

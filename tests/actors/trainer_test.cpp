@@ -27,7 +27,7 @@ TEST_CASE("the number of stages never changes a bit") {
     auto options = small_run();
     options.steps = 3;
     options.eval_every = 2;
-    options.eval_batches = 2;
+    options.eval_samples = 2 * options.batch_size;
     options.grid = {1, g_data};
     const auto reference = run_simulated(small_gpt(), options, 1);
     CHECK(reference.evaluations.size() == 2);
@@ -207,7 +207,7 @@ TEST_CASE("no order of messages hangs the job or changes a bit") {
     auto options = small_run();
     options.batch_size = 12;
     options.eval_every = 2;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size;
     options.microbatch_size = one.grid.g_data == 4 ? 1 : 2;
     options.grid = {1, one.grid.g_data};
     if (!references.contains(one.grid.g_data)) references.emplace(one.grid.g_data, run_simulated(small_gpt(5), options, 0));

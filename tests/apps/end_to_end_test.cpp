@@ -325,11 +325,26 @@ TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
-  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--eval-every", "2"}), 20s);
+  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"), again = file("again.jsonl");
+  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save",
+                                                  weights}), 20s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("data: 1 file, 1 document, ") != std::string::npos);
   CHECK(outcome.output.find("validation loss") != std::string::npos);
   CHECK(outcome.output.find(" a token, ") != std::string::npos);
+  const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
+  REQUIRE(losses.size() == 4);
+  // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
+  const Outcome alone = run(3, small_run(text, {"--eval-only", "--init-from", weights, "--validation-split", "0.1",
+                                                "--batch-size", "9", "--microbatch-size", "2", "--metrics", again}), 20s);
+  INFO(alone.output);
+  CHECK(alone.status == 0);
+  CHECK(alone.output.find("evaluation  validation loss ") != std::string::npos);
+  CHECK(alone.output.find("\nstep ") == std::string::npos);
+  REQUIRE(metric(again, "validation_loss").size() == 1);
+  CHECK(metric(again, "validation_samples")[0] == samples[3]);
+  CHECK(std::stod(metric(again, "validation_loss")[0]) == doctest::Approx(std::stod(losses[3])).epsilon(1e-6));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains, which changes no bit") {
@@ -370,7 +385,7 @@ TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by 
                               20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
-  CHECK(outcome.output.find(" a byte\n") != std::string::npos);
+  CHECK(outcome.output.find(" a byte  over ") != std::string::npos);
   CHECK(outcome.output.find("step 4/4  sample:\nthe world") != std::string::npos);
 }
 

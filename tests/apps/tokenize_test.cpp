@@ -1,6 +1,7 @@
 // ranvier-tokenize as a user starts it, and its options.
 #include "apps/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
+#include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
@@ -57,8 +58,34 @@ struct Fixture {
     CHECK(outcome.output.starts_with("ranvier-tokenize: error: "));
     CHECK(outcome.output.find(words) != std::string::npos);
   }
+  /// Starts with a checkpoint every 64 KiB, and kills it after the first one.
+  void interrupt(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> all{RANVIER_TOKENIZE, "--checkpoint", "64KiB", "--threads", "1", "--tokenizer", tokenizer};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> pointers;
+    for (std::string& one : all) pointers.push_back(one.data());
+    pointers.push_back(nullptr);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (::chdir(folder.path().c_str()) != 0) ::_exit(126);
+      ::close(STDOUT_FILENO);
+      ::execv(RANVIER_TOKENIZE, pointers.data());
+      ::_exit(127);
+    }
+    int status = 0;
+    bool ended = false;
+    while (!ended && !fs::exists(folder.path() / "out.bin.progress")) {
+      ended = ::waitpid(child, &status, WNOHANG) == child;
+      std::this_thread::yield();
+    }
+    REQUIRE(!ended);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+    REQUIRE(WIFSIGNALED(status));
+  }
   [[nodiscard]] Tokens tokens_of(const std::string& name) const {
-    const models::TokenFile file(folder.path() / name, models::TokenFormat::llmc);
+    const models::TokenFile file({folder.path() / name, models::TokenFormat::llmc});
     Tokens tokens(static_cast<std::size_t>(file.tokens()));
     file.read(0, file.tokens(), tokens.data());
     return tokens;
@@ -115,30 +142,71 @@ TEST_CASE_FIXTURE(Fixture, "no piece, thread or checkpoint changes a token") {
   CHECK(tokens_of("out.bin") == expected({text.substr(0, 300), text.substr(1, 5000)}));
 }
 
+TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not, in as many files as there are") {
+  const std::string lines = "{\"text\": \"the world\"}\n\n{\"text\": \"\"}\n{\"id\": 1, \"text\": \"in the end\"}\n";
+  folder.write("a.jsonl", lines);
+  folder.write("b.jsonl.gz", tests::gzipped(lines));
+  folder.write("c.txt.zst", tests::zstd_packed("aaaa"));
+  folder.write("none.jsonl", "\n");
+  const Tokens twice = expected({"the world", "in the end", "the world", "in the end", "aaaa"});
+  for (const char* checkpoint : {"256MiB", "1"}) {
+    CAPTURE(checkpoint);
+    succeeds("a.jsonl b.jsonl.gz none.jsonl c.txt.zst --output out --checkpoint " + std::string(checkpoint));
+    CHECK(tokens_of("out.bin") == twice);
+  }
+  const Outcome outcome = tokenize("a.jsonl b.jsonl.gz --output out --tokenizer " + tokenizer);
+  CHECK(outcome.output.find("4 documents in 2 files of ") != std::string::npos);
+  succeeds("a.jsonl --output out --end-of-text after-each");
+  CHECK(tokens_of("out.bin") == expected({"the world", "in the end", ""}));
+  folder.write("body.jsonl", "{\"body\": \"the\"}\n");
+  succeeds("body.jsonl --output out --json-field body");
+  CHECK(tokens_of("out.bin") == expected({"the"}));
+  succeeds("a.jsonl --output out --input-format text");
+  CHECK(tokens_of("out.bin") == expected({lines}));
+  folder.write("bad.jsonl", lines + "oops\n");
+  const std::string with = " --output out --tokenizer " + tokenizer;
+  refused("a.jsonl bad.jsonl" + with, "bad.jsonl: line 5: not JSON");
+  refused("body.jsonl" + with, "body.jsonl: line 1: no field 'text'; it has 'body': name the one with the text by --json-field");
+}
+
+TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on with between two documents") {
+  std::string lines;
+  for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
+  folder.write("a.jsonl.zst", tests::zstd_packed(lines));
+  succeeds("a.jsonl.zst --output whole --output-format megatron");
+  interrupt({"a.jsonl.zst", "--output", "out", "--output-format", "megatron"});
+  const Outcome again = tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
+  INFO(again.output);
+  CHECK(again.status == 0);
+  CHECK(again.output.find("went on after ") != std::string::npos);
+  CHECK(again.output.find("100000 documents in 1 files of ") != std::string::npos);
+  CHECK((folder.read("out.bin") == folder.read("whole.bin")));
+  CHECK((folder.read("out.idx") == folder.read("whole.idx")));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or odd is said") {
+  const std::string with = " --output out --tokenizer " + tokenizer;
+  folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
+  refused("a.npy" + with, "a.npy: an array of NumPy's (.npy): ");
+  refused("a.npy" + with, "or --input-format text");
+  folder.write("tokens.bin", std::string(100, '\1'));
+  refused("tokens.bin" + with, "give --input-format text if tokens.bin is text");
+  folder.write("d/a.txt", "the world \xe4");
+  folder.write("d/image.png", "\x89PNG\r\n");
+  const Outcome outcome = tokenize("d" + with);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("left out of d: 1 file: image.png (an image (PNG))\n") != std::string::npos);
+  CHECK(outcome.output.find("d/a.txt: 1 of the 11 bytes looked at belong to no UTF-8 text, the first at offset 10\n") !=
+        std::string::npos);
+}
+
 TEST_CASE_FIXTURE(Fixture,
                   "a run that was killed leaves no file, and goes on to the same bytes when started again") {
   folder.write("text.txt", long_text(400'000));
   for (const std::string format : {"llmc", "megatron"}) {
     succeeds("text.txt --output whole --output-format " + format);
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      if (::chdir(folder.path().c_str()) != 0) ::_exit(126);
-      ::close(STDOUT_FILENO);
-      ::execl(RANVIER_TOKENIZE, RANVIER_TOKENIZE, "text.txt", "--output", "out", "--output-format", format.c_str(),
-              "--checkpoint", "64KiB", "--threads", "1", "--tokenizer", tokenizer.c_str(), nullptr);
-      ::_exit(127);
-    }
-    int status = 0;
-    bool ended = false;
-    while (!ended && !fs::exists(folder.path() / "out.bin.progress")) {
-      ended = ::waitpid(child, &status, WNOHANG) == child;
-      std::this_thread::yield();
-    }
-    REQUIRE(!ended);
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
-    REQUIRE(WIFSIGNALED(status));
+    interrupt({"text.txt", "--output", "out", "--output-format", format});
     CHECK(!fs::exists(folder.path() / "out.bin"));
     CHECK(!fs::exists(folder.path() / "out.idx"));
     const Outcome again = tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);

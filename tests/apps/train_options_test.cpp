@@ -299,6 +299,15 @@ TEST_CASE("validation has both a share of the data and a time") {
   CHECK(parse({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
   CHECK(parse({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).data.eval_every == 30);
   refused({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
+  CHECK(parse({"--data", "a", "--eval-every", "10"}).data.eval_samples == 0);
+  CHECK(parse({"--data", "a", "--eval-every", "10", "--eval-samples", "7"}).data.eval_samples == 7);
+  refused({"--eval-samples", "7"}, "--eval-samples 7 of nothing");
+}
+
+TEST_CASE("an evaluation alone needs weights, and what only training reads or writes is a misunderstanding") {
+  refused({"--eval-only"}, "--eval-only evaluates weights, and none are named: give --init-from PATH");
+  refused({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s with --eval-only");
+  refused({"--eval-only", "--init-from", "w", "--sample-every", "5"}, "--sample-every 5 with --eval-only");
 }
 
 TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
@@ -355,6 +364,11 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   CHECK(parse({"--data", "a.bin:0.7,b.bin:0.3"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--data", "a.bin:0.7,b.txt:0.3"}).data.tokenizer == Tokenizer::bytes);
   CHECK(parse({"--data", "a", "--token-format", "megatron"}).data.format == models::TokenFormat::megatron);
+  const auto lines = parse({"--data", "a", "--token-format", "jsonl", "--json-field", "body"}).data;
+  CHECK(lines.format == models::TokenFormat::jsonl);
+  CHECK(lines.tokenizer == Tokenizer::bytes);
+  CHECK(lines.json_field == "body");
+  refused({"--token-format", "jsonl", "--tokenizer", "none"}, "--tokenizer none cannot read --token-format jsonl");
 }
 
 TEST_CASE("flags that were given and change nothing are said, with why") {

@@ -9,17 +9,18 @@ using models::TokenFormat;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::InputFolder folder;
   static constexpr TokenFormat formats[] = {TokenFormat::automatic, TokenFormat::text, TokenFormat::llmc,
-                                            TokenFormat::uint16};
+                                            TokenFormat::uint16, TokenFormat::jsonl};
   std::string_view input = fuzz::view(data, size);
   const unsigned choice = fuzz::take_byte(input);
   const unsigned sizes = fuzz::take_byte(input);
-  const auto path = folder.write(choice & 4 ? "a.bin" : "a.txt", input);
+  static constexpr const char* names[] = {"a.txt", "a.bin", "a.jsonl", "a.json"};
+  const auto path = folder.write(names[choice % 4], input);
   std::vector<models::WeightedPath> mixture;
   if (choice & 16) mixture = {{path.string(), 3}, {path.string(), 0.5}};
   fuzz::accepts_or_refuses(path.string(), [&] {
     fuzz::read_samples({.path = path,
                         .mixture = mixture,
-                        .format = formats[choice % 4],
+                        .format = formats[choice / 32 % 5],
                         .sequence_length = static_cast<int>(1 + sizes % 8),
                         .vocab_size = static_cast<int>(1 + sizes * 300),
                         .shuffle_seed = 1,

@@ -55,9 +55,16 @@ std::map<std::string, std::vector<std::string>> corpora() {
                  "\xf0\x9f\x98\x80 ok\xff\xfe \xe4\xb8", "<|endoftext|>aaaaaaaaa the<|endoftext|"};
   const std::vector<std::uint16_t> narrow{1, 2, 3, 50256, 5, 6, 7, 8, 9, 10, 11, 12};
   const std::vector<std::uint32_t> wide{1, 2, 3, 128'000, 5, 6, 7, 8, 9, 10, 11, 12};
-  all["token_file"] = {"\4\xff" + llmc(models::llmc_magic, models::llmc_version, narrow),
-                       "\2\xff" + llmc(models::llmc_wide_magic, models::llmc_wide_version, wide),
-                       "\7\xff" + bytes_of(narrow), std::string("\x08\1") + std::string(40, '\7')};
+  const std::string lines = "{\"text\": \"abc abc\"}\n{\"text\": \"the world\"}\n";
+  constexpr char compressed[] =  // the same lines, by gzip
+      "\037\213\010\000\000\000\000\000\002\003\253\126\052\111\255\050\121\262\122\120\112\114\112\126\000"
+      "\142\245\132\256\152\270\130\111\106\252\102\171\176\121\116\012\120\024\000\022\051\104\321\052\000"
+      "\000\000";
+  all["token_file"] = {"\1\xff" + llmc(models::llmc_magic, models::llmc_version, narrow),
+                       "\x40\xff" + llmc(models::llmc_wide_magic, models::llmc_wide_version, wide),
+                       "\x61\xff" + bytes_of(narrow), std::string("\x08\1") + std::string(40, '\7'), "\2\1" + lines,
+                       std::string("\0\1", 2) + std::string(compressed, sizeof compressed - 1),
+                       "\x80\1" + std::string(compressed, sizeof compressed - 1)};
   for (const auto& [code, width] :
        std::map<std::uint8_t, std::int64_t>{{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {6, 8}, {8, 2}})
     all["megatron_index"].push_back(megatron_index(code, width));

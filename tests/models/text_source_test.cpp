@@ -3,6 +3,7 @@
 #include "models/text/mixed_source.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -30,7 +31,7 @@ std::string counting(int length) {
 }
 
 TextSource source_of(const std::filesystem::path& path, const TextSourceOptions& options) {
-  return {std::make_shared<const TokenSequence>(path, TokenFormat::text), options};
+  return {std::make_shared<const TokenSequence>(path, TextReading{.format = TokenFormat::text}), options};
 }
 
 std::vector<std::int32_t> inputs(const SampleSource& source, std::int64_t first, int count) {
@@ -146,7 +147,7 @@ TEST_CASE("of several files each gives its share of every round, its own samples
     const auto make = [&] {
       std::vector<WeightedSource> sources;
       for (const auto& [path, weight] : {std::pair{a, 5.0}, {b, 3.0}, {c, 0.25}}) {
-        const auto tokens = std::make_shared<const TokenSequence>(path, TokenFormat::text);
+        const auto tokens = std::make_shared<const TokenSequence>(path, TextReading{.format = TokenFormat::text});
         sources.push_back({std::make_unique<TextSource>(
                                tokens, TextSourceOptions{.range = {0, tokens->tokens()}, .sequence_length = 4}),
                            weight});
@@ -234,4 +235,74 @@ TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of tex
   CHECK(targets(*data.training, 0, 1).back() == last);
   options.vocab_size = small.end_of_text();
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside the vocabulary"));
+}
+
+TEST_CASE("each of JSON lines is a document: with the end of text between them, or of bytes a new line after each") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
+  const std::string lines = "{\"text\": \"the world\"}\n{\"text\": \"in\\nthe end\"}\n";
+  folder.write("texts/a.jsonl.gz", tests::gzipped(lines));
+  folder.write("texts/b.txt.zst", tests::zstd_packed("aaaa"));
+  folder.write("texts/c.png", "\x89PNG\r\n");
+  Tokens expected;
+  for (const char* document : {"the world", "in\nthe end", "aaaa"}) {
+    if (!expected.empty()) expected.push_back(small.end_of_text());
+    for (const auto token : small.encoded(document)) expected.push_back(token);
+  }
+  const auto length = static_cast<int>(expected.size()) - 1;
+  const auto encoded = open_text_data({.path = folder.path() / "texts", .tokenizer = tokenizer, .sequence_length = length,
+                                       .vocab_size = 300});
+  CHECK(targets(*encoded.training, 0, 1) == Tokens(expected.begin() + 1, expected.end()));
+  REQUIRE(encoded.origins.size() == 1);
+  CHECK(encoded.origins[0].files == 2);
+  CHECK(encoded.origins[0].documents == 3);
+  CHECK(encoded.origins[0].tokens == length + 1);
+  CHECK(encoded.origins[0].left_out.size() == 1);
+  CHECK(encoded.files == std::vector<std::filesystem::path>{folder.path() / "texts/a.jsonl.gz",
+                                                            folder.path() / "texts/b.txt.zst"});
+
+  const std::string bytes = "the world\nin\nthe end\naaaa";
+  const auto plain = open_text_data({.path = folder.path() / "texts", .sequence_length = static_cast<int>(bytes.size()) - 1});
+  CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
+  CHECK(plain.bytes_per_token == doctest::Approx(1.0).epsilon(0.1));
+  CHECK(plain.origins[0].documents == 3);
+  const auto field = error_of([&] {
+    static_cast<void>(open_text_data({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4}));
+  });
+  CHECK(says(field, "a.jsonl.gz: line 1: no field 'body'; it has 'text'"));
+}
+
+TEST_CASE("compressed text that grows beyond what every rank would keep is refused before it is all there") {
+  const TemporaryFolder folder;
+  // 300 MiB: members of a gzip file may follow each other.
+  const std::string member = tests::gzipped(std::string(std::size_t{25} << 20, 'x'));
+  std::string bomb;
+  for (int i = 0; i < 12; ++i) bomb += member;
+  const auto error =
+      error_of([&] { static_cast<void>(open_text_data({.path = folder.write("bomb.txt.gz", bomb), .sequence_length = 4})); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "bomb.txt.gz: more than 268435456 bytes of text"));
+  CHECK(says(error, "ranvier-tokenize"));
+}
+
+TEST_CASE("bytes that belong to no text are said with their number and the first place, compressed or not") {
+  const TemporaryFolder folder;
+  const std::string text = std::string(100, 'a') + "\xe4" + std::string(100, 'b') + "\xf6";
+  for (const auto& path : {folder.write("a.txt", text), folder.write("a.txt.gz", tests::gzipped(text))}) {
+    const auto data = open_text_data({.path = path, .sequence_length = 4});
+    REQUIRE(data.origins[0].remarks.size() == 1);
+    CHECK(data.origins[0].remarks[0] ==
+          path.string() + ": 2 of the 202 bytes looked at belong to no UTF-8 text, the first at offset 100");
+  }
+  CHECK(open_text_data({.path = folder.write("b.txt", "good text"), .sequence_length = 4}).origins[0].remarks.empty());
+}
+
+TEST_CASE("all data can be for validation") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a", std::string(100, 'a'));
+  const auto data = open_text_data({.path = path, .sequence_length = 4, .shuffle_seed = 1, .validates_all = true});
+  REQUIRE(data.validation);
+  CHECK(data.validation->samples() == 24);
+  CHECK(data.training->samples() == 24);
 }

@@ -68,15 +68,19 @@ std::vector<std::int32_t> read(const Tokens& tokens, std::int64_t first, std::in
   return out;
 }
 
+TokenFile open_file(const std::filesystem::path& path, TokenFormat format = TokenFormat::automatic) {
+  return TokenFile(recognise(path, {.format = format}));
+}
+
 Error refusal(const std::filesystem::path& path, TokenFormat format = TokenFormat::automatic) {
-  return error_of([&] { TokenFile file(path, format); });
+  return error_of([&] { open_file(path, format); });
 }
 
 }  // namespace
 
 TEST_CASE("each byte of a text is a token") {
   const TemporaryFolder folder;
-  const TokenFile file(folder.write("a.txt", "ab\xff"), TokenFormat::automatic);
+  const TokenFile file = open_file(folder.write("a.txt", "ab\xff"));
   CHECK(file.format() == TokenFormat::text);
   CHECK(file.tokens() == 3);
   CHECK(read(file, 0, 3) == std::vector<std::int32_t>{'a', 'b', 255});
@@ -87,7 +91,7 @@ TEST_CASE("each byte of a text is a token") {
 
 TEST_CASE("llm.c's files are recognised by their magic number") {
   const TemporaryFolder folder;
-  const TokenFile file(folder.write("a.bin", llmc_file({5, 50256, 65535})), TokenFormat::automatic);
+  const TokenFile file = open_file(folder.write("a.bin", llmc_file({5, 50256, 65535})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 3) == std::vector<std::int32_t>{5, 50256, 65535});
 }
@@ -108,7 +112,7 @@ TEST_CASE("data are known to be tokens by format, name or first bytes") {
 TEST_CASE("uint16 tokens without a header are read when told so") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
-  CHECK(read(TokenFile(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
+  CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
   const auto untold = refusal(path);
   CHECK(untold.code() == ErrorCode::data);
   CHECK(says(untold, "--token-format uint16"));
@@ -145,7 +149,7 @@ TEST_CASE("every truncation of an llm.c file is refused, and no flipped bit of i
       if (byte < 12) {  // magic, version, count
         CHECK(refusal(path).code() == ErrorCode::data);
       } else {
-        const TokenFile file(path, TokenFormat::automatic);
+        const TokenFile file = open_file(path);
         CHECK(read(file, 0, file.tokens()) == std::vector<std::int32_t>{1, 2, 3, 4, 5});
       }
     }
@@ -158,7 +162,7 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   std::vector<std::uint16_t> tokens(200'000, 7);
   tokens[150'001] = 50304;
   tokens[150'002] = 60000;
-  const TokenFile file(folder.write("a.bin", llmc_file(tokens)), TokenFormat::automatic);
+  const TokenFile file = open_file(folder.write("a.bin", llmc_file(tokens)));
   file.check_vocabulary(0, file.tokens(), 60001);
   file.check_vocabulary(0, 150'001, 8);
   const auto error = error_of([&] { file.check_vocabulary(0, file.tokens(), 50257); });
@@ -167,7 +171,7 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   CHECK(says(error, "at least 50305"));
   CHECK(says(error_of([&] { file.check_vocabulary(0, 200'000, 7); }), "token 7 at offset 1024 "));
 
-  const TokenFile text(folder.write("a.txt", "ascii \xc3"), TokenFormat::automatic);
+  const TokenFile text = open_file(folder.write("a.txt", "ascii \xc3"));
   text.check_vocabulary(0, 6, 128);
   CHECK(says(error_of([&] { text.check_vocabulary(0, 7, 128); }), "token 195 at offset 6"));
 }
@@ -180,7 +184,7 @@ TEST_CASE("a folder is its text files in the order of their paths, hidden and bi
   folder.write(".git/config", "hidden");
   folder.write("image.png", std::string("\x89PNG\0\0", 6));
   folder.write("empty", "");
-  const TokenSequence tokens(folder.path(), TokenFormat::automatic);
+  const TokenSequence tokens(folder.path(), {});
   CHECK(tokens.tokens() == 4);
   CHECK(read(tokens, 0, 4) == std::vector<std::int32_t>{'1', '0', '2', 'B'});
   CHECK(read(tokens, 1, 2) == std::vector<std::int32_t>{'0', '2'});
@@ -188,7 +192,7 @@ TEST_CASE("a folder is its text files in the order of their paths, hidden and bi
   CHECK(read(tokens, 4, 0).empty());
   CHECK(error_of([&] { read(tokens, 3, 2); }).code() == ErrorCode::internal);
   CHECK(says(error_of([&] { tokens.check_vocabulary(60); }), "b.txt: token 66"));
-  const auto none = error_of([&] { TokenSequence(folder.path(), TokenFormat::llmc); });
+  const auto none = error_of([&] { TokenSequence(folder.path(), {.format = TokenFormat::llmc}); });
   CHECK(none.code() == ErrorCode::data);
   CHECK(says(none, "no .bin files"));
 }
@@ -198,13 +202,13 @@ TEST_CASE("a folder of token files is read when told the format") {
   folder.write("1.bin", llmc_file({1, 2}));
   folder.write("2.bin", llmc_file({3}));
   folder.write("readme.txt", "not tokens");
-  const TokenSequence tokens(folder.path(), TokenFormat::llmc);
+  const TokenSequence tokens(folder.path(), {.format = TokenFormat::llmc});
   CHECK(read(tokens, 0, 3) == std::vector<std::int32_t>{1, 2, 3});
 }
 
 TEST_CASE("llm.c's files with wide tokens are read, and their versions told apart") {
   const TemporaryFolder folder;
-  const TokenFile file(folder.write("a.bin", wide_llmc_file({5, 128'255})), TokenFormat::automatic);
+  const TokenFile file = open_file(folder.write("a.bin", wide_llmc_file({5, 128'255})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 2) == std::vector<std::int32_t>{5, 128'255});
   CHECK(says(error_of([&] { file.check_vocabulary(0, 2, 50257); }), "token 128255 at offset 1028"));
@@ -212,7 +216,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions told apar
   overwrite(path, 4, 1);
   CHECK(says(refusal(path), "version 1 at offset 4 of llm.c's header: only version 7 is known"));
   overwrite(path, 4, 7);
-  const TokenFile large(path, TokenFormat::automatic);
+  const TokenFile large = open_file(path);
   CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
 }
 
@@ -227,8 +231,8 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
     folder.write("a.idx", index.bytes());
     for (const char* name : {"a.bin", "a.idx", "a"}) {
       CHECK(holds_tokens(folder.path() / name, TokenFormat::automatic));
-      CHECK(TokenFile(folder.path() / name, TokenFormat::megatron).tokens() == 5);
-      const TokenFile file(folder.path() / name, TokenFormat::automatic);
+      CHECK(open_file(folder.path() / name, TokenFormat::megatron).tokens() == 5);
+      const TokenFile file = open_file(folder.path() / name);
       CHECK(file.format() == TokenFormat::megatron);
       CHECK(file.tokens() == 5);
       CHECK(read(file, 0, 5) == std::vector<std::int32_t>{7, 8, 1, 2, 3});
@@ -253,7 +257,7 @@ TEST_CASE("tokens below 0 are refused whatever the vocabulary") {
   const TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));
   folder.write("a.idx", Index{5, {3}, {0}, {0, 1}}.bytes());
-  const TokenFile file(folder.path() / "a.bin", TokenFormat::megatron);
+  const TokenFile file = open_file(folder.path() / "a.bin", TokenFormat::megatron);
   CHECK(says(error_of([&] { file.check_vocabulary(0, 3, 2147483647); }), "token -1 at offset 8 is outside"));
   CHECK(says(error_of([&] { file.check_vocabulary(2, 1, 2147483647); }), "token 1099511627776 at offset 16"));
 }

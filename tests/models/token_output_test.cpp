@@ -61,7 +61,7 @@ T at(const std::string& bytes, std::size_t offset) {
 TEST_CASE_FIXTURE(Fixture, "an llm.c file is there when it is whole, and nothing else is left") {
   write_all(options(TokenOutputFormat::llmc));
   CHECK(files() == std::vector<std::string>{"out.bin"});
-  const TokenFile file(folder.path() / "out.bin", TokenFormat::automatic);
+  const TokenFile file(recognise(folder.path() / "out.bin", {}));
   CHECK(file.format() == TokenFormat::llmc);
   Tokens tokens(4);
   file.read(0, file.tokens(), tokens.data());
@@ -100,7 +100,7 @@ TEST_CASE_FIXTURE(Fixture, "until it is whole, a file keeps its old content unde
     output.checkpoint({0, 5});
   }
   CHECK(folder.read("out.bin") == "old");
-  CHECK(error_of([&] { TokenFile(folder.path() / "out.bin.partial", TokenFormat::llmc); }).code() ==
+  CHECK(error_of([&] { TokenFile({folder.path() / "out.bin.partial", TokenFormat::llmc}); }).code() ==
         ErrorCode::data);
   TokenOutput(options(TokenOutputFormat::llmc)).commit();
   CHECK(folder.read("out.bin").size() == 1026);

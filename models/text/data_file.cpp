@@ -1,0 +1,171 @@
+#include "models/text/data_file.hpp"
+
+#include "models/text/foreign_format.hpp"
+#include "models/text/text_survey.hpp"
+#include "models/text/token_formats.hpp"
+#include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+namespace ranvier::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t beginning_bytes = std::size_t{1} << 16;
+static_assert(beginning_bytes >= foreign_format_bytes);
+
+fs::path beside(const fs::path& path, const char* extension) {
+  fs::path other = path;
+  return other.replace_extension(extension);
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// Where the bytes of the data are: Megatron's own flags take both files without extension.
+fs::path data_path(const fs::path& path, TokenFormat format) {
+  const bool may_be_megatron = format == TokenFormat::automatic || format == TokenFormat::megatron;
+  if (may_be_megatron && !is_there(path)) {
+    fs::path data = path;
+    data += ".bin";
+    fs::path index = path;
+    index += ".idx";
+    if (is_there(data) && (format == TokenFormat::megatron || is_there(index))) return data;
+  }
+  return may_be_megatron && path.extension() == ".idx" ? beside(path, ".bin") : path;
+}
+
+std::int32_t magic_of(std::string_view beginning) {
+  std::int32_t magic = 0;
+  if (beginning.size() >= sizeof magic) std::memcpy(&magic, beginning.data(), sizeof magic);
+  return magic;
+}
+
+bool is_llmc(std::string_view beginning) {
+  const std::int32_t magic = magic_of(beginning);
+  return magic == llmc_magic || magic == llmc_wide_magic;
+}
+
+/// Without what says how it is compressed.
+fs::path plain_name(const fs::path& path) {
+  const fs::path extension = path.extension();
+  return extension == ".gz" || extension == ".zst" || extension == ".zstd" ? path.stem() : path.filename();
+}
+
+std::optional<std::string_view> take_line(std::string_view& text) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;  // its end was not read
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) return line;
+  }
+  return std::nullopt;
+}
+
+std::optional<boost::json::object> object_of(std::string_view line) {
+  try {
+    boost::json::value value = runtime::parse_json(line, {});
+    if (value.is_object()) return std::move(value.get_object());
+  } catch (const Error&) {  // it is no JSON then, which is an answer
+  }
+  return std::nullopt;
+}
+
+/// A first line that is an object with the field, or another object after it: a pretty-printed object has neither.
+bool is_json_lines(const fs::path& path, std::string_view beginning, const std::string& field) {
+  const std::string extension = plain_name(path).extension().string();
+  constexpr std::array names{".jsonl", ".ndjson", ".jsonlines"};
+  if (std::find(names.begin(), names.end(), extension) != names.end()) return true;
+  if (!beginning.starts_with('{')) return false;
+  const auto first = take_line(beginning);
+  const auto object = first ? object_of(*first) : std::nullopt;
+  if (!object) return false;
+  const auto* const value = object->if_contains(field);
+  if (value != nullptr && value->is_string()) return true;
+  const auto second = take_line(beginning);
+  return second && object_of(*second).has_value();
+}
+
+Refusal unknown_tokens(const fs::path& path, std::string_view beginning, const std::string& flag) {
+  return {fmt::format("a .bin that begins with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
+                      "meta.pkl beside it",
+                      magic_of(beginning), llmc_magic),
+          flag == "--token-format" ? "give --token-format uint16 for tokens without a header, or text"
+                                   : fmt::format("give {} text if {} is text", flag, path.filename().string())};
+}
+
+std::variant<DataFile, Refusal> tokens_of(const fs::path& path, std::string_view beginning, const std::string& flag) {
+  if (is_llmc(beginning)) return DataFile{path, TokenFormat::llmc};
+  if (is_there(beside(path, ".idx"))) return DataFile{path, TokenFormat::megatron};
+  const fs::path meta = path.parent_path() / "meta.pkl";
+  if (!is_there(meta)) return unknown_tokens(path, beginning, flag);
+  return DataFile{path, TokenFormat::uint16, Compression::none,
+                  fmt::format("{}: taken for tokens of 2 bytes without a header, as nanoGPT writes them, for the "
+                              "meta.pkl beside it",
+                              path.string())};
+}
+
+}  // namespace
+
+bool has_tokens(TokenFormat format) {
+  return format == TokenFormat::llmc || format == TokenFormat::uint16 || format == TokenFormat::megatron;
+}
+
+bool holds_tokens(const fs::path& path, TokenFormat format) {
+  if (format != TokenFormat::automatic) return has_tokens(format);
+  const fs::path data = data_path(path, format);
+  if (data.extension() == ".bin") return true;
+  std::string beginning(sizeof(std::int32_t), '\0');
+  std::ifstream(data, std::ios::binary).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  return is_llmc(beginning);
+}
+
+std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading& reading) {
+  const fs::path path = data_path(given, reading.format);
+  if (has_tokens(reading.format)) return DataFile{path, reading.format};
+  ByteStream stream(path);
+  if (stream.file_bytes() == 0) return Refusal{"the file is empty", "give one with tokens or text"};
+  std::string content(beginning_bytes, '\0');
+  content.resize(stream.read(content.data(), content.size()));
+  const Compression compression = stream.compression();
+  const bool compressed = compression != Compression::none, automatic = reading.format == TokenFormat::automatic;
+  if (content.empty()) return Refusal{"nothing is compressed in it", "give a file with text"};
+  if (reading.format == TokenFormat::text) return DataFile{path, TokenFormat::text, compression};
+
+  const std::string anyway = fmt::format("; or {} text, which takes any bytes as they are", reading.format_flag);
+  if (compressed && (is_llmc(content) || plain_name(path).extension() == ".bin"))
+    return Refusal{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway};
+  if (automatic && !compressed && (is_llmc(content) || path.extension() == ".bin"))
+    return tokens_of(path, content, reading.format_flag);
+  if (const ForeignFormat* const foreign = foreign_format(content))
+    return Refusal{fmt::format("{}{}", foreign->name, compressed ? ", compressed" : ""),
+                   std::string(foreign->remedy) + anyway};
+  if (!automatic || is_json_lines(path, content, reading.json_field))
+    return DataFile{path, TokenFormat::jsonl, compression};
+  TextSurvey survey;
+  survey.add(content);
+  if (survey.is_text()) return DataFile{path, TokenFormat::text, compression};
+  return Refusal{fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
+                             survey.strange(), survey.bytes(), survey.first().value_or(0)),
+                 "convert text to UTF-8 (iconv -t UTF-8), or name the format of tokens with " + reading.format_flag +
+                     anyway};
+}
+
+DataFile recognise(const fs::path& path, const TextReading& reading) {
+  auto seen = look_at(path, reading);
+  if (auto* const file = std::get_if<DataFile>(&seen)) return std::move(*file);
+  const auto& [what, remedy] = std::get<Refusal>(seen);
+  fail(ErrorCode::data, "{}: {}: {}", path.string(), what, remedy);
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,151 @@
+#include "models/text/document_reader.hpp"
+
+#include "models/text/word_splitter.hpp"
+#include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::size_t longest_uncut = std::size_t{64} << 20;   // text without any blank is cut after so much
+constexpr std::size_t longest_line = std::size_t{256} << 20;  // of JSON
+constexpr std::size_t read_ahead = std::size_t{1} << 20;
+constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
+
+}  // namespace
+
+DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset)
+    : file_(std::move(file)),
+      json_field_(std::move(json_field)),
+      stream_(file_.path),
+      offset_(offset),
+      begins_(offset == 0) {
+  stream_.skip(offset);
+}
+
+std::span<const DocumentReader::Piece> DocumentReader::next(std::size_t bytes) {
+  pieces_.clear();
+  if (file_.format == TokenFormat::jsonl) {
+    take_lines(bytes);
+  } else {
+    take_text(bytes);
+  }
+  return pieces_;
+}
+
+bool DocumentReader::fill(std::size_t bytes) {
+  const std::size_t there = text_.size();
+  if (!whole_ && there < bytes) {
+    text_.resize(bytes);
+    text_.resize(there + stream_.read(text_.data() + there, bytes - there));
+    whole_ = text_.size() < bytes;
+  }
+  return whole_;
+}
+
+void DocumentReader::take_text(std::size_t bytes) {
+  text_.erase(0, std::exchange(taken_, 0));
+  std::size_t cut = 0;
+  for (std::size_t wanted = bytes;; wanted *= 2) {
+    const bool whole = fill(wanted);
+    cut = whole && text_.size() <= bytes ? text_.size() : last_cut(text_, wanted);
+    if (cut == 0 && whole) cut = text_.size();
+    if (cut > 0 || text_.empty()) break;
+    if (wanted < longest_uncut) continue;
+    for (cut = text_.size() - 4; cut < text_.size() && (text_[cut] & 0xc0) == 0x80;) ++cut;  // not inside a character
+    break;
+  }
+  taken_ = cut;
+  offset_ += cut;
+  if (cut > 0) pieces_.push_back({std::string_view(text_).substr(0, cut), std::exchange(begins_, false)});
+}
+
+void DocumentReader::take_lines(std::size_t bytes) {
+  documents_.clear();
+  std::vector<std::size_t> ends;
+  while (documents_.size() < bytes) {
+    const auto document = next_document();
+    if (!document) break;
+    documents_ += *document;
+    ends.push_back(documents_.size());
+  }
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true});
+    begin = end;
+  }
+}
+
+std::optional<std::string> DocumentReader::next_document() {
+  while (true) {
+    std::size_t end = text_.find('\n', taken_);
+    if (end == std::string::npos) {
+      text_.erase(0, std::exchange(taken_, 0));
+      for (std::size_t seen = 0; end == std::string::npos;) {
+        const bool whole = fill(std::max(read_ahead, text_.size() * 2));
+        end = text_.find('\n', std::exchange(seen, text_.size()));
+        if (whole && end == std::string::npos) end = text_.size();
+        if (end == std::string::npos && text_.size() > longest_line)
+          fail(ErrorCode::data, "{}: more than {} bytes without a line break: JSON lines have one after each document",
+               name_of_line(), longest_line);
+      }
+      if (text_.empty()) return std::nullopt;
+    }
+    std::string_view line(text_.data() + taken_, end - taken_);
+    if (offset_ == 0 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
+    const bool blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
+    std::string document = blank ? "" : document_of(line);
+    const std::size_t after = std::min(end + 1, text_.size());
+    offset_ += after - taken_;
+    taken_ = after;
+    if (!document.empty()) return document;
+    if (taken_ == text_.size() && whole_) return std::nullopt;
+  }
+}
+
+std::string DocumentReader::document_of(std::string_view line) const {
+  const auto parsed = [&] {
+    try {
+      return runtime::parse_json(line, {});
+    } catch (const Error&) {  // which line it is takes a reading of the file, and so waits until it is needed
+      return runtime::parse_json(line, name_of_line());
+    }
+  };
+  const boost::json::value value = parsed();
+  const auto* const object = value.if_object();
+  if (object == nullptr) fail(ErrorCode::data, "{}: no JSON object: each line is one, with a document", name_of_line());
+  const auto* const text = object->if_contains(json_field_);
+  if (text == nullptr) {
+    std::vector<std::string> fields;
+    for (const auto& [name, ignored] : *object) fields.emplace_back(name);
+    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by --json-field", name_of_line(),
+         json_field_, fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")));
+  }
+  if (!text->is_string())
+    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by --json-field", name_of_line(),
+         json_field_);
+  return {text->get_string().data(), text->get_string().size()};
+}
+
+std::string DocumentReader::name_of_line() const {
+  ByteStream stream(file_.path);
+  std::string block(read_ahead, '\0');
+  std::uint64_t line = 1;
+  for (std::uint64_t left = offset_; left > 0;) {
+    const std::size_t count = stream.read(block.data(), std::min<std::uint64_t>(left, block.size()));
+    if (count == 0) break;
+    line += static_cast<std::uint64_t>(std::count(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(count), '\n'));
+    left -= count;
+  }
+  return fmt::format("{}: line {}", file_.path.string(), line);
+}
+
+}  // namespace ranvier::models

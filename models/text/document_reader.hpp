@@ -1,0 +1,60 @@
+// The documents of a file of text or JSON lines, piece by piece, in memory that does not grow with the file. What
+// compresses it is undone on the way. One thread at a time.
+#pragma once
+
+#include "models/text/data_file.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+class DocumentReader {
+ public:
+  struct Piece {
+    std::string_view text;  ///< not empty
+    bool begins = false;    ///< a document
+  };
+
+  /// Goes on where another reader's offset() was. Throws as ByteStream does.
+  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0);
+
+  /// In the content, where the next piece begins.
+  [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+  /// How much of the file was read.
+  [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
+
+  /// The next pieces, of about `bytes` together; none at the end. Of text one, cut where no word changes, or longer if
+  /// there is no such place; of JSON lines whole documents, of which those without text are left out. They last until the
+  /// next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line that is no JSON object
+  /// with text in that field.
+  std::span<const Piece> next(std::size_t bytes);
+
+ private:
+  void take_text(std::size_t bytes);
+  void take_lines(std::size_t bytes);
+  /// Of the next line; none: the file has ended.
+  std::optional<std::string> next_document();
+  /// Reads until `bytes` are there, or all. Whether that is all.
+  bool fill(std::size_t bytes);
+  [[nodiscard]] std::string document_of(std::string_view line) const;
+  [[nodiscard]] std::string name_of_line() const;
+
+  DataFile file_;
+  std::string json_field_;
+  ByteStream stream_;
+  std::uint64_t offset_;
+  bool begins_;  // a document, of text
+  bool whole_ = false;
+  std::string text_;       // from offset_ - taken_ on
+  std::size_t taken_ = 0;  // of it
+  std::string documents_;  // of lines, one after another
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace ranvier::models

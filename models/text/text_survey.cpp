@@ -1,0 +1,75 @@
+#include "models/text/text_survey.hpp"
+
+#include "models/text/utf8.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace ranvier::models {
+namespace {
+
+constexpr std::size_t block_bytes = 64;
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && c != '\t' && c != '\n' && c != '\f' && c != '\r') || byte == 0x7f;
+}
+
+/// Printable ASCII and line breaks, as most blocks of most texts are; compilers make vector code of it.
+bool is_plain(const char* block) {
+  unsigned strange = 0;
+  for (std::size_t i = 0; i < block_bytes; ++i) {
+    const auto byte = static_cast<unsigned char>(block[i]);
+    strange |= static_cast<unsigned>(byte >= 0x7f) |
+               (static_cast<unsigned>(byte < 0x20) & static_cast<unsigned>(byte != '\t') &
+                static_cast<unsigned>(byte != '\n') & static_cast<unsigned>(byte != '\r'));
+  }
+  return strange == 0;
+}
+
+}  // namespace
+
+void TextSurvey::add(std::string_view piece) {
+  std::size_t at = 0;
+  if (!unfinished_.empty()) {
+    const std::string joined = unfinished_ + std::string(piece.substr(0, 3));
+    const std::size_t bytes = character_bytes(joined, 0);
+    if (bytes == 0 && unfinished_bytes(joined) == joined.size()) {
+      bytes_ += piece.size();
+      unfinished_ = joined;
+      return;
+    }
+    if (bytes == 0) {
+      first_ = first();
+      strange_ += unfinished_.size();
+    } else {
+      at = bytes - unfinished_.size();
+    }
+  }
+  unfinished_ = piece.substr(at).substr(piece.size() - at - unfinished_bytes(piece.substr(at)));
+  const std::size_t end = piece.size() - unfinished_.size();
+  while (at < end) {
+    if (end - at >= block_bytes && is_plain(piece.data() + at)) {
+      at += block_bytes;
+      continue;
+    }
+    const std::size_t stop = std::min(end, at + block_bytes);
+    while (at < stop) {
+      const std::size_t bytes = character_bytes(piece, at);
+      if (bytes == 0 || is_control(piece[at])) {
+        if (!first_) first_ = bytes_ + at;
+        ++strange_;
+      }
+      at += std::max<std::size_t>(bytes, 1);
+    }
+  }
+  bytes_ += piece.size();
+}
+
+std::string remark_on(const TextSurvey& survey, const std::filesystem::path& file) {
+  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}", file.string(),
+                     survey.strange(), survey.bytes(), survey.first().value_or(0));
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,75 @@
+// The mean loss of the validation samples.
+#include "tests/actors/simulated_job.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier;
+using tests::run_simulated;
+using tests::small_gpt;
+using tests::small_run;
+
+namespace {
+
+constexpr std::int64_t eval_samples = 13;
+
+/// Without training.
+double evaluate(actors::TrainerOptions options, std::uint64_t order = 1) {
+  options.steps = 0;
+  options.eval_samples = eval_samples;
+  const auto result = run_simulated(small_gpt(), options, order);
+  CHECK(result.steps.empty());
+  REQUIRE(result.evaluations.size() == 1);
+  return result.evaluations.front();
+}
+
+}  // namespace
+
+TEST_CASE("weights are evaluated without training to the loss that a step of the same samples begins with") {
+  auto options = small_run();
+  options.batch_size = eval_samples;
+  options.steps = 1;
+  const auto trained = run_simulated(small_gpt(), options, 1);
+  CHECK(evaluate(options) == trained.steps.front().loss);
+}
+
+TEST_CASE("the same samples have the same mean, whatever batch, rows and microbatches, and the last batch's size") {
+  const double expected = evaluate(small_run());
+  for (const int rows : {1, 2, 3, 5}) {
+    for (const int batch : {1, 3, 20}) {  // of a row
+      for (const int microbatch : {1, 2}) {
+        CAPTURE(rows);
+        CAPTURE(batch);
+        CAPTURE(microbatch);
+        auto options = small_run();
+        options.grid = {1, rows};
+        options.batch_size = batch * rows;
+        options.microbatch_size = microbatch;
+        CHECK(evaluate(options) == doctest::Approx(expected).epsilon(1e-9));
+      }
+    }
+  }
+}
+
+TEST_CASE("stages and shardings never change a bit of it, and rows without samples of the last batch keep step") {
+  for (const auto& [rows, batch] : {std::pair{2, 8}, {4, 12}}) {
+    auto options = small_run();
+    options.grid = {1, rows};
+    options.batch_size = batch;
+    options.microbatch_size = 2;
+    const double expected = evaluate(options);
+    for (const int stages : {1, 2, 3}) {
+      for (const char* sharding : {"ddp", "zero3", "mics"}) {
+        for (const auto policy : {actors::Policy::message_driven, actors::Policy::gpipe}) {
+          CAPTURE(rows);
+          CAPTURE(stages);
+          CAPTURE(sharding);
+          options.grid = {stages, rows};
+          options.sharding = collectives::parse_sharding(sharding);
+          options.group_size = 2;
+          options.policy = policy;
+          CHECK(evaluate(options, 7) == expected);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,124 @@
+// Ranks that have other files than rank 0 are named, whatever the files are.
+#include "apps/file_agreement.hpp"
+
+#include "apps/agreement.hpp"
+#include "tests/mpi_session.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using apps::fingerprint;
+using tests::overwrite;
+using tests::TemporaryFolder;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t whole = 8192;
+
+std::string content_of(std::size_t bytes) {
+  std::string content;
+  for (std::size_t i = 0; i < bytes; ++i) content += static_cast<char>(i * 2654435761u >> 13);
+  return content;
+}
+
+/// What compare_files() says on the rank that speaks; empty on the others, and if all agree, which `agreed` says.
+std::string compare(const std::vector<fs::path>& files, bool& agreed) {
+  agreed = true;
+  try {
+    apps::compare_files(test::mpi_session(), files);
+  } catch (const apps::FailedTogether& failure) {
+    agreed = false;
+    if (failure.error) return failure.error->what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a fingerprint follows from the size and the bytes at a file's ends, in its header and spread between") {
+  const TemporaryFolder folder;
+  const std::size_t bytes = 3'000'001;
+  const auto path = folder.write("data.bin", content_of(bytes));
+  const std::uint64_t print = fingerprint(path, whole);
+  CHECK(fingerprint(folder.write("copy.bin", content_of(bytes)), whole) == print);
+  const auto changed = [&](const fs::path& file, std::size_t at) {
+    const auto before = fingerprint(file, whole);
+    std::string content = folder.read(file.filename().string());
+    overwrite(file, at, static_cast<char>(content[at] ^ 1));
+    const bool differs = fingerprint(file, whole) != before;
+    overwrite(file, at, content[at]);
+    CHECK(fingerprint(file, whole) == before);
+    return differs;
+  };
+  for (const std::size_t at : {std::size_t{0}, whole - 1, bytes - 4096, bytes - 1}) {
+    CAPTURE(at);
+    CHECK(changed(path, at));
+  }
+  int found = 0;
+  for (std::size_t at = 10'000; at < bytes; at += 4096) found += changed(path, at) ? 1 : 0;
+  CHECK(found >= 64);  // of 730 blocks
+  fs::resize_file(path, bytes - 1);
+  CHECK(fingerprint(path, whole) != print);
+
+  const auto small = folder.write("small.txt", content_of(5000));
+  for (const std::size_t at : {0, 4095, 4096, 4999}) CHECK(changed(small, at));
+  const auto index = folder.write("data.idx", content_of(500'000));
+  for (std::size_t at = 0; at < 500'000; at += 49'999) CHECK(changed(index, at));
+  std::string weights = content_of(1'000'000);
+  const std::uint64_t header = 100'000;
+  weights.replace(0, sizeof header, reinterpret_cast<const char*>(&header), sizeof header);
+  const auto stored = folder.write("model.safetensors", weights);
+  for (std::size_t at = 8; at < header; at += 9'999) CHECK(changed(stored, at));
+  CHECK(fingerprint(folder.write("empty", ""), whole) != print);
+}
+
+TEST_CASE("ranks with files of their own that are alike agree, and so do those that share them") {
+  const TemporaryFolder folder;
+  const auto own = folder.write("data.txt", content_of(100'000));
+  bool agreed = false;
+  // The same name everywhere, as flags have it.
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  CHECK(compare({"data.txt"}, agreed).empty());
+  CHECK(agreed);
+  fs::current_path(before);
+  CHECK(compare({"/proc/self/exe"}, agreed).empty());
+  CHECK(agreed);
+  CHECK(compare({}, agreed).empty());
+  CHECK(agreed);
+}
+
+TEST_CASE("a file that is another on one rank is named with the rank, by the first such rank alone") {
+  runtime::MpiSession& session = test::mpi_session();
+  const TemporaryFolder folder;
+  const int rank = session.rank(), last = session.ranks() - 1;
+  std::string content = content_of(100'000);
+  folder.write("same.txt", content);
+  if (rank == last) content[50'000] ^= 4;
+  folder.write("data.txt", content);
+  folder.write("more.txt", std::string(rank == 0 ? 10 : 11, 'm'));
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  bool agreed = true;
+  const std::string said = compare({"same.txt", "data.txt"}, agreed);
+  CHECK(!agreed);
+  CHECK(said == (rank == last ? "the ranks' files differ: data.txt of rank " + std::to_string(last) +
+                                    " (100000 bytes as on rank 0, of other content): give all nodes the same"
+                              : ""));
+  const std::string other = compare({"same.txt", "more.txt"}, agreed);
+  CHECK(!agreed);
+  CHECK(other == (rank == 1 ? "the ranks' files differ: more.txt of ranks 1 and 2 (11 bytes, on rank 0 10): give all nodes the same"
+                            : ""));
+  std::vector<fs::path> files{"same.txt"};
+  if (rank == 1) files.emplace_back("more.txt");
+  const std::string number = compare(files, agreed);
+  CHECK(!agreed);
+  CHECK(number == (rank == 1 ? "the ranks' files differ: their number; 2 files here, 1 on rank 0: give all nodes the same" : ""));
+  fs::current_path(before);
+}

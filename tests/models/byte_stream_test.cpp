@@ -1,0 +1,91 @@
+#include "models/text/byte_stream.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/compressed.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using namespace ranvier::tests;
+
+namespace {
+
+std::string content_of(const std::filesystem::path& path, std::size_t piece = 1000, std::uint64_t skipped = 0) {
+  ByteStream stream(path);
+  stream.skip(skipped);
+  std::string all, block(piece, '\0');
+  for (std::size_t count = piece; count == piece;) {
+    count = stream.read(block.data(), piece);
+    all.append(block, 0, count);
+  }
+  CHECK(stream.file_position() == stream.file_bytes());
+  return all;
+}
+
+std::string numbers(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += std::to_string(i * 7919) + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("what compresses a file is undone, in pieces of any size and from any place on") {
+  const TemporaryFolder folder;
+  const std::string text = numbers(60'000), zeros(3'000'000, '\0');
+  for (const std::string& content : {text, zeros, std::string("x")}) {
+    const auto plain = folder.write("plain", content), gzip = folder.write("gzip", gzipped(content)),
+               zstd = folder.write("zstd", zstd_packed(content));
+    CHECK(ByteStream(plain).compression() == Compression::none);
+    CHECK(ByteStream(gzip).compression() == Compression::gzip);
+    CHECK(ByteStream(zstd).compression() == Compression::zstd);
+    for (const auto& path : {plain, gzip, zstd}) {
+      CAPTURE(path.filename().string());
+      for (const std::size_t piece : {std::size_t{777}, std::size_t{1} << 22}) CHECK((content_of(path, piece) == content));
+      const std::uint64_t skipped = content.size() / 3;
+      CHECK((content_of(path, 5000, skipped) == content.substr(skipped)));
+      CHECK(content_of(path, 10, content.size()).empty());
+    }
+  }
+}
+
+TEST_CASE("compressed files that were joined, as logs are, are one content") {
+  const TemporaryFolder folder;
+  CHECK(content_of(folder.write("a.gz", gzipped("one ") + gzipped("") + gzipped("two") + std::string(512, '\0'))) ==
+        "one two");
+  CHECK(content_of(folder.write("a.zst", zstd_packed("one ") + zstd_packed("two"))) == "one two");
+}
+
+TEST_CASE("compressed data that are damaged, cut short or followed by others are refused with file and offset") {
+  const TemporaryFolder folder;
+  const std::string text = numbers(5000);
+  for (const bool gzip : {true, false}) {
+    const std::string whole = gzip ? gzipped(text) : zstd_packed(text);
+    const std::string name = gzip ? "a.gz" : "a.zst";
+    const auto refused = [&](const std::string& bytes, const char* words) {
+      const auto error = error_of([&] { content_of(folder.write(name, bytes)); });
+      CHECK(error.code() == ErrorCode::data);
+      CHECK(says(error, name + ": cannot be decompressed (" + (gzip ? "gzip" : "zstd") + ") before offset "));
+      CHECK(says(error, words));
+    };
+    for (const std::size_t length : {std::size_t{5}, whole.size() / 2, whole.size() - 1})
+      refused(whole.substr(0, length), "it ends in the middle");
+    std::string damaged = whole;
+    for (std::size_t at = whole.size() / 2; at < whole.size() / 2 + 16; ++at) damaged[at] ^= 0x55;
+    refused(damaged, "");
+    refused(whole + "more", gzip ? "bytes that are not gzip's follow" : "");
+  }
+}
+
+TEST_CASE("what cannot be read is refused by name") {
+  const TemporaryFolder folder;
+  CHECK(says(error_of([&] { ByteStream stream(folder.path() / "none"); }), "none: cannot open: No such file"));
+  const auto error = error_of([&] { ByteStream stream(folder.path()); });
+  CHECK(error.code() == ErrorCode::io);
+  CHECK(says(error, "cannot open: it is no regular file"));
+}

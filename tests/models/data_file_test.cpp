@@ -1,0 +1,135 @@
+#include "models/text/data_file.hpp"
+
+#include "models/text/data_files.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/compressed.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using namespace ranvier::tests;
+using namespace std::string_view_literals;
+
+namespace {
+
+struct Fixture {
+  TemporaryFolder folder;
+
+  DataFile seen(std::string_view name, std::string_view content, const TextReading& reading = {}) const {
+    return recognise(folder.write(name, content), reading);
+  }
+  void refused(std::string_view name, std::string_view content, std::string_view words) const {
+    CAPTURE(name);
+    const auto error = error_of([&] { seen(name, content); });
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, std::string(name) + ": "));
+    CHECK(says(error, words));
+    CHECK(says(error, "--token-format text"));
+    // Whoever insists gets bytes.
+    CHECK(seen(name, content, {.format = TokenFormat::text}).format == TokenFormat::text);
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused by what they are, with what to do") {
+  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "an array of NumPy's (.npy): ");
+  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "--token-format uint16");
+  const std::string zip_head("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0", 30);
+  refused("a.npz", zip_head + "arr_0.npy", "arrays of NumPy's (.npz)");
+  std::string torch = zip_head + "m/data.pkl";
+  torch[26] = 10;
+  refused("a.pt", torch, "a file of PyTorch's (.pt): weights are no data");
+  refused("a.docx", zip_head + "word/docu", "a zip archive: unpack it");
+  refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table: write its texts as JSON lines");
+  refused("a.xz", "\xfd\x37zXZ\0\0\x04"sv, "compressed with xz: decompress it");
+  refused("a.bz2", "BZh91AY&SY\x12\x34\0"sv, "compressed with bzip2");
+  refused("a.pdf", "%PDF-1.7\n1 0 obj\n", "a PDF: extract its text");
+  refused("a.out", "\x7f" "ELF\x02\x01\x01\0"sv, "a program or library (ELF)");
+  refused("a.pkl", "\x80\x04\x95\x0a\0\0\0"sv, "a pickle of Python's");
+  refused("old.pkl", "\x80\x02}q\0(X"sv, "a pickle of Python's");
+  refused("a.png", "\x89PNG\r\n\x1a\n"sv, "an image (PNG)");
+  refused("a.wav", "RIFF\x24\x08\0\0WAVEfmt "sv, "a sound (WAV)");
+  refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it to UTF-8");
+  refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
+  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv, "weights in safetensors: weights are no data: give them to");
+  refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "--hellaswag");
+  refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed: unpack it");
+  std::string numbers;
+  for (char token = 'a'; token <= 'z'; ++token) numbers += {token, '\0', '\x05', '\0'};
+  refused("numbers.dat", numbers, "no text: 78 of its first 104 bytes belong to no UTF-8 text, the first at offset 1");
+  refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "tokens that are compressed: decompress them");
+}
+
+TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
+  for (const char* text : {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE", "GIF89a is a name",
+                           "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
+    CHECK(seen("a.txt", text).format == TokenFormat::text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "JSON lines are known by their name or by their first lines, compressed ones too") {
+  const std::string lines = "{\"id\": 1, \"text\": \"one\"}\n{\"id\": 2, \"text\": \"two\"}\n";
+  CHECK(seen("a.jsonl", lines).format == TokenFormat::jsonl);
+  CHECK(seen("a.txt", lines).format == TokenFormat::jsonl);
+  CHECK(seen("a.json", "{\"body\": 1}\n\n{\"body\": 2}\n").format == TokenFormat::jsonl);
+  CHECK(seen("short.ndjson", "{}").format == TokenFormat::jsonl);
+  const DataFile gzip = seen("a.jsonl.gz", gzipped(lines)), zstd = seen("a.zst", zstd_packed(lines));
+  CHECK(gzip.format == TokenFormat::jsonl);
+  CHECK(gzip.compression == Compression::gzip);
+  CHECK(zstd.format == TokenFormat::jsonl);
+  CHECK(zstd.compression == Compression::zstd);
+  CHECK(seen("one.json", "{\"name\": \"x\"}\n").format == TokenFormat::text);
+  CHECK(seen("a.jsonl", lines, {.format = TokenFormat::text}).format == TokenFormat::text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a .bin is nanoGPT's beside a meta.pkl, which is said, and otherwise has to be named") {
+  const std::string tokens("\x01\0\x02\0\x03\0", 6);
+  const auto unknown = error_of([&] { seen("train.bin", tokens); });
+  CHECK(says(unknown, "begins with 131073, not with llm.c's magic number 20240520"));
+  CHECK(says(unknown, "give --token-format uint16 for tokens without a header, or text"));
+  folder.write("meta.pkl", "\x80\x04\x95");
+  const DataFile file = seen("train.bin", tokens);
+  CHECK(file.format == TokenFormat::uint16);
+  CHECK(file.remark.find("train.bin: taken for tokens of 2 bytes without a header") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the reason") {
+  folder.write("d/a.txt", "text");
+  folder.write("d/b/c.txt.gz", gzipped("more text"));
+  folder.write("d/.git/config", "hidden");
+  folder.write("d/empty.txt", "");
+  folder.write("d/image.png", "\x89PNG\r\n");
+  folder.write("d/tokens.bin", "abcdefgh");
+  folder.write("d/zero.txt", std::string(100, 'x') + std::string(1, '\0'));
+  std::filesystem::create_symlink(folder.path() / "nowhere", folder.path() / "d/link.txt");
+  const DataFiles found = data_files_in(folder.path() / "d", {});
+  REQUIRE(found.files.size() == 2);
+  CHECK(found.files[0].path == folder.path() / "d/a.txt");
+  CHECK(found.files[1].compression == Compression::gzip);
+  REQUIRE(found.left_out.size() == 6);
+  CHECK(left_out_text(folder.path() / "d", found.left_out) ==
+        "left out of " + (folder.path() / "d").string() +
+            ": 6 files: .git (hidden), empty.txt (empty), image.png (an image (PNG)), link.txt (no regular file), "
+            "tokens.bin (a .bin, as of tokens, beside text), and 1 more");
+  CHECK(found.left_out[5].why == "no text: a zero byte at offset 100");
+  CHECK(left_out_text("d", {}).empty());
+
+  folder.write("tokens/1.bin", "abcd");
+  folder.write("tokens/1.idx", "belongs to it");
+  folder.write("tokens/readme.md", "not tokens");
+  const DataFiles tokens = data_files_in(folder.path() / "tokens", {.format = TokenFormat::uint16});
+  CHECK(tokens.files.size() == 1);
+  REQUIRE(tokens.left_out.size() == 1);
+  CHECK(tokens.left_out[0].why == "not called .bin");
+  folder.write("images/a.png", "\x89PNG\r\n");
+  const auto none = error_of([&] { static_cast<void>(data_files_in(folder.path() / "images", {})); });
+  CHECK(none.code() == ErrorCode::data);
+  CHECK(says(none, "images: the folder has no text files"));
+  CHECK(says(none, "1 file: a.png (an image (PNG))"));
+}

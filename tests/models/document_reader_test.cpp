@@ -1,0 +1,109 @@
+#include "models/text/document_reader.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/compressed.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using namespace ranvier::tests;
+
+namespace {
+
+using Documents = std::vector<std::string>;
+
+struct Fixture {
+  TemporaryFolder folder;
+
+  Documents read(const std::string& name, const std::string& content, std::size_t piece = 64,
+                 const std::string& field = "text") const {
+    DocumentReader reader(recognise(folder.write(name, content), {}), field);
+    Documents documents;
+    for (auto pieces = reader.next(piece); !pieces.empty(); pieces = reader.next(piece)) {
+      for (const auto& [text, begins] : pieces) {
+        if (begins) documents.emplace_back();
+        documents.back() += text;
+      }
+    }
+    return documents;
+  }
+  void refused(const std::string& content, const std::string& words) const {
+    const auto error = error_of([&] { read("a.jsonl", content); });
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, words));
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a text is one document, whatever compresses it and however it is cut") {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i) + (i % 7 == 0 ? "\n\n" : " ");
+  text += std::string(300, 'x');
+  for (const std::size_t piece : {7, 64, 100'000}) {
+    CHECK((read("a.txt", text, piece) == Documents{text}));
+    CHECK((read("a.txt.gz", gzipped(text), piece) == Documents{text}));
+    CHECK((read("a.txt.zst", zstd_packed(text), piece) == Documents{text}));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, but for those without text") {
+  const std::string lines =
+      "\xef\xbb\xbf{\"text\": \"one\\n\\u00e4\", \"id\": [1, {}]}\r\n"
+      "\n"
+      "{\"text\": \"\"}\n"
+      "  {\"id\": 3, \"text\": \"two\"}\n"
+      "{\"text\": \"three\"}";
+  const Documents documents{"one\nä", "two", "three"};
+  CHECK(read("a.jsonl", lines) == documents);
+  CHECK(read("a.jsonl.gz", gzipped(lines)) == documents);
+  CHECK(read("b.jsonl", "{\"content\": \"x\"}\n", 64, "content") == Documents{"x"});
+  const std::string book(5'000'000, 'b');
+  CHECK((read("long.jsonl", "{\"text\": \"" + book + "\"}\n{\"text\": \"y\"}\n") == Documents{book, "y"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a line that is no document is refused by file and number") {
+  const std::string good = "{\"text\": \"x\"}\n";
+  refused(good + good + "{\"text\": \"x\"\n" + good, "a.jsonl: line 3: not JSON: ");
+  refused(good + "\n[1]\n", "a.jsonl: line 3: no JSON object");
+  refused(good + "{\"id\": 1, \"content\": \"x\"}\n",
+          "a.jsonl: line 2: no field 'text'; it has 'id', 'content': name the one with the text by --json-field");
+  refused("{\"text\": null}\n", "a.jsonl: line 1: the field 'text' is no text");
+  refused("{}\n", "it has none");
+  refused("{\"text\": \"\xff\"}\n", "a.jsonl: line 1: not JSON");
+  std::string many;
+  for (int i = 0; i < 200'000; ++i) many += good;
+  refused(many + "oops\n", "a.jsonl: line 200001: not JSON");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a reader goes on where another was") {
+  std::string lines, text;
+  for (int i = 0; i < 500; ++i) {
+    lines += "{\"text\": \"" + std::to_string(i) + "\"}\n";
+    text += "word " + std::to_string(i);
+  }
+  for (const auto& [name, content] : {std::pair{std::string("a.jsonl"), lines}, {"b.jsonl.zst", zstd_packed(lines)},
+                                      {"c.txt", text}, {"d.txt.gz", gzipped(text)}}) {
+    CAPTURE(name);
+    const DataFile file = recognise(folder.write(name, content), {});
+    DocumentReader whole(file, "text");
+    for (int i = 0; i < 40; ++i) CHECK(!whole.next(20).empty());
+    DocumentReader later(file, "text", whole.offset());
+    for (bool more = true; more;) {
+      const auto expected = whole.next(20), got = later.next(20);
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].text == expected[i].text);
+        CHECK(got[i].begins == expected[i].begins);
+      }
+      more = !expected.empty();
+    }
+    CHECK(later.offset() == whole.offset());
+  }
+}

@@ -1,0 +1,61 @@
+#include "models/text/text_survey.hpp"
+
+#include "runtime/philox.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+TextSurvey survey_of(std::string_view text, std::size_t piece = 1u << 20) {
+  TextSurvey survey;
+  for (std::size_t at = 0; at < text.size(); at += piece) survey.add(text.substr(at, piece));
+  CHECK(survey.bytes() == text.size());
+  return survey;
+}
+
+}  // namespace
+
+TEST_CASE("text in any script has no strange bytes, wherever it is cut into pieces") {
+  const std::string text = std::string(70, 'a') + "\tÄpfel\r\n漢字 \xf0\x9f\x98\x80 \f" + std::string(130, 'z');
+  for (std::size_t piece = 1; piece < 100; ++piece) {
+    const TextSurvey survey = survey_of(text, piece);
+    CAPTURE(piece);
+    CHECK(survey.strange() == 0);
+    CHECK(!survey.first());
+  }
+}
+
+TEST_CASE("bytes that belong to no character, and control characters, are counted and the first is found") {
+  std::string text(200, 'a');
+  text[130] = '\xe4';  // Latin-1
+  text[131] = '\0';
+  text[199] = '\x7f';
+  const TextSurvey survey = survey_of(text);
+  CHECK(survey.strange() == 3);
+  CHECK(survey.first() == 130);
+  CHECK(survey.is_text());
+  CHECK(survey_of("abc\xc3").first() == 3);
+  CHECK(survey_of("abc\xc3xyz", 4).strange() == 1);
+  CHECK(remark_on(survey, "a.txt") ==
+        "a.txt: 3 of the 200 bytes looked at belong to no UTF-8 text, the first at offset 130");
+}
+
+TEST_CASE("numbers and random bytes are no text, and damaged text is some") {
+  std::string random, numbers, damaged;
+  for (std::uint32_t i = 0; i < 10'000; ++i) {
+    const auto bits = runtime::philox({1, 2}, {i, 0, 0, 0});
+    random += static_cast<char>(bits[0]);
+    numbers += static_cast<char>(bits[1] % 65);
+    numbers += '\0';
+    damaged += bits[2] % 10 == 0 ? '\xff' : 'x';
+  }
+  CHECK(!survey_of(random).is_text());
+  CHECK(!survey_of(numbers).is_text());
+  CHECK(survey_of(damaged).is_text());
+  CHECK(survey_of("\xff\xff").is_text());
+}
