@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
 # Packs what a build needs beside a compiler, CMake and CUDA, for a machine that has no more than those and no network:
-# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, and the headers of
-# cudnn-frontend.
+# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, mpirun, and the headers
+# of cudnn-frontend.
 #
-# usage: tests/gpu/packages.sh ARCHIVE.tar.xz      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
+# usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
+#   --without-cudnn   though cudnn-frontend's headers are not here: builds then have no attention by cuDNN
 set -euo pipefail
 
-archive=$(realpath -m "${1:?usage: tests/gpu/packages.sh ARCHIVE.tar.xz}")
+archive=$(realpath -m "${1:?usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]}")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+frontend=$root/build/cudnn-frontend/include
+if [ ! -f "$frontend/cudnn_frontend.h" ] && [ "${2:-}" != --without-cudnn ]; then
+  echo "packages.sh: cudnn-frontend's headers are not in $frontend: cmake/install_dependencies.sh --cuda fetches them," \
+    "--without-cudnn does without" >&2
+  exit 1
+fi
 triple=x86_64-linux-gnu
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -22,7 +30,7 @@ for package in "${depends[@]}"; do
 done
 
 dpkg -L "${packages[@]}" |
-  grep -E "^/usr/(include|lib/($triple|cmake)|share/(openmpi|pmix|cmake|doctest)|bin/(mpirun|orte|mpicc|opal))" |
+  grep -E "^/usr/(include|lib/($triple|cmake)|share/(openmpi|pmix|cmake|doctest)|bin/(orted|orterun)$)" |
   sort -u | while read -r file; do [ -d "$file" ] && [ ! -L "$file" ] || printf '%s\n' "$file"; done |
   tar --absolute-names -cf - --files-from=- | tar --transform 's,^/,,' -xf - -C "$stage"
 
@@ -38,9 +46,28 @@ find "$stage" -xtype l | while read -r link; do
   cp -L "$target" "$link"
 done
 
-# Headers of cudnn-frontend, if cmake/install_dependencies.sh --cuda has fetched them.
-frontend=$(cd "$(dirname "$0")/../.." && pwd)/build/cudnn-frontend/include
-if [ -d "$frontend" ]; then cp -r "$frontend/." "$stage/usr/include/"; fi
+# Programs find the libraries here, and nothing else that runs over there does: it has others of the same names. `mpirun`
+# is a name that Debian makes when its packages are installed.
+mkdir "$stage/usr/libexec"
+mv "$stage"/usr/bin/* "$stage/usr/libexec/"
+cat > "$stage/usr/bin/orterun" <<'END'
+#!/bin/sh
+usr=$(dirname "$(dirname "$(realpath "$0")")")
+lib=$usr/lib/x86_64-linux-gnu
+export OPAL_PREFIX="$usr" PMIX_INSTALL_PREFIX="$usr"
+export LD_LIBRARY_PATH="$lib:$lib/openmpi/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+exec "$usr/libexec/$(basename "$0")" "$@"
+END
+chmod +x "$stage/usr/bin/orterun"
+cp "$stage/usr/bin/orterun" "$stage/usr/bin/orted"
+ln -s orterun "$stage/usr/libexec/mpirun"
+cp "$stage/usr/bin/orterun" "$stage/usr/bin/mpirun"
 
-XZ_OPT="-2 -T0" tar -C "$stage" -cJf "$archive" usr
+if [ -d "$frontend" ]; then
+  cp -r "$frontend/." "$stage/usr/include/"
+else
+  echo "packages.sh: without cudnn-frontend: builds have no attention by cuDNN" >&2
+fi
+
+XZ_OPT="-3 -T0" tar -C "$stage" -cJf "$archive" usr
 echo "$archive: $(du -h "$archive" | cut -f1), unpacked $(du -sh "$stage" | cut -f1)"
