@@ -20,6 +20,7 @@ if [ -n "$packages" ]; then
   usr=$build/packages/usr
   lib=$usr/lib/x86_64-linux-gnu
   export PATH=$usr/bin:$PATH OPAL_PREFIX=$usr PMIX_INSTALL_PREFIX=$usr
+  export PMIX_MCA_pcompress_base_silence_warning=1  # it packs nothing here, and would warn of that in every job
   settings+=(-DCMAKE_PREFIX_PATH="$usr" -DMPI_SKIP_COMPILER_WRAPPER=ON -DMPI_C_LIB_NAMES=mpi
              -DMPI_mpi_LIBRARY="$lib/openmpi/lib/libmpi.so" -DMPI_C_HEADER_DIR="$lib/openmpi/include"
              -DMPIEXEC_EXECUTABLE="$usr/bin/mpirun")
@@ -36,6 +37,8 @@ nvidia_libraries() {
 }
 LD_LIBRARY_PATH=$(nvidia_libraries | paste -sd :)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
+# Open MPI refuses to start where it finds neither, also jobs of one machine, which use none.
+command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent=false
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 binaries_run() {

@@ -21,7 +21,7 @@ trap 'rm -rf "$stage"' EXIT
 
 boost=$(dpkg-query -W -f '${Package}\n' 'libboost-program-options1*' | sed -n 's/^libboost-program-options\(1\.[0-9]*\)\.[0-9]*$/\1/p' | tail -1)
 packages=(doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev openmpi-bin openmpi-common
-          "libboost$boost-dev" "libboost-program-options$boost-dev")
+          "libboost$boost-dev" "libboost-context$boost-dev" "libboost-program-options$boost-dev")
 # Where their libraries are, beside their headers.
 mapfile -t depends < <(dpkg-query -W -f '${Depends}, ' "${packages[@]}" | tr ',|' '\n\n' | awk 'NF { print $1 }' | sort -u |
   grep '^lib' | grep -vE '^lib(c6|gcc|stdc\+\+)')
@@ -46,6 +46,27 @@ find "$stage" -xtype l | while read -r link; do
   cp -L "$target" "$link"
 done
 
+# A library's DT_RUNPATH would keep a program's DT_RPATH from what that library needs: it becomes a DT_RPATH as well.
+python3 - "$lib" <<'END'
+import pathlib
+import struct
+import sys
+
+PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
+for path in pathlib.Path(sys.argv[1]).rglob("*.so*"):
+    if path.is_symlink() or not path.is_file() or path.open("rb").read(5) != b"\x7fELF\x02":
+        continue
+    data = bytearray(path.read_bytes())
+    headers, = struct.unpack_from("<Q", data, 0x20)
+    header_bytes, count = struct.unpack_from("<HH", data, 0x36)
+    for i in range(count):
+        kind, _, begin, _, _, length = struct.unpack_from("<IIQQQQ", data, headers + i * header_bytes)
+        for at in range(begin, begin + length, 16) if kind == PT_DYNAMIC else ():
+            if struct.unpack_from("<Q", data, at)[0] == DT_RUNPATH:
+                struct.pack_into("<Q", data, at, DT_RPATH)
+    path.write_bytes(data)
+END
+
 # Programs find the libraries here, and nothing else that runs over there does: it has others of the same names. `mpirun`
 # is a name that Debian makes when its packages are installed.
 mkdir "$stage/usr/libexec"
@@ -54,7 +75,6 @@ cat > "$stage/usr/bin/orterun" <<'END'
 #!/bin/sh
 usr=$(dirname "$(dirname "$(realpath "$0")")")
 lib=$usr/lib/x86_64-linux-gnu
-export OPAL_PREFIX="$usr" PMIX_INSTALL_PREFIX="$usr"
 export LD_LIBRARY_PATH="$lib:$lib/openmpi/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$usr/libexec/$(basename "$0")" "$@"
 END

@@ -73,8 +73,9 @@ build=$(realpath "$build") results=$(realpath "$results")
 
 source tests/gpu/environment.sh
 if ! binaries_run; then
+  [ -z "$tiny" ] || exit 1
   echo "== building in $build"
-  tests/gpu/build.sh "$build" "${settings[@]}"
+  timeout "${budget:-0}" tests/gpu/build.sh "$build" "${settings[@]}"
 fi
 [ ${#stages[@]} -gt 0 ] || exit 0
 
