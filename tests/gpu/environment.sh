@@ -9,7 +9,7 @@ unpack() {  # <archive or folder> <folder>
     ln -sfn "$(realpath "$1")" "$2"
   elif [ ! -e "$2/.unpacked" ] || [ "$1" -nt "$2/.unpacked" ]; then
     mkdir -p "$2"
-    tar -C "$2" -xf "$1"
+    if command -v xz >/dev/null; then tar -C "$2" -xf "$1"; else python3 -m tarfile -e "$1" "$2"; fi
     touch "$2/.unpacked"
   fi
 }

@@ -83,10 +83,12 @@ fi
 export build results others tiny without_cudnn
 products=$build/products.json  # what is measured of a GPU's products once holds for all stages
 figures=$results/figures.jsonl
+slower=1
+[ -z "$tiny" ] || slower=4  # than a GPU, even so
 # So little that no matrix product is timed, which an emulated GPU would need minutes for.
 tiny_flags=${tiny:+--device-memory 64MiB}
 export products figures tiny_flags
-[ -z "${limit:-}" ] || for stage in "${all_stages[@]}"; do limits[$stage]=$limit; done
+for stage in "${all_stages[@]}"; do limits[$stage]=${limit:-$((limits[$stage] * slower))}; done
 
 summarize() {
   python3 tests/gpu/summary.py "$results" >"$results/summary.new" && mv "$results/summary.new" "$results/summary"
