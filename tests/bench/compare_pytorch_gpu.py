@@ -1,81 +1,71 @@
 """ranvier-train beside PyTorch on one GPU: in turns, medians, one JSON line per case.
 
-usage: compare_pytorch_gpu.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 20] [--device cuda:0]
-                              [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH] [-- FLAGS OF ranvier-train]
+usage: compare_pytorch_gpu.py TRAINER [--cases MODEL-bf16,MODEL-fp32,…] [--repeats 3] [--seconds 20] [--limit 600]
+                              [--vocabularies own,padded] [--no-eager] [--no-compile] [--device cuda:0] [--pytorch-device cuda]
+                              [--products-file FILE] [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH]
+                              [-- FLAGS OF ranvier-train]
 
 PyTorch has torch.compile, its fused attention, bf16 autocast over fp32 parameters, and the faster of its AdamWs;
 ranvier-train keeps bf16 parameters beside fp32 master weights. A step is one microbatch of `batch` samples on either
-side. FLOP are 6 per parameter and token and 12 · layers · hidden · length per token for attention. `ranvier_mfu` is the
-share of the rate of a large matrix product that ranvier-train measured in the same run. --model: another one, in bf16.
-What each run came to goes to stderr at once.
+side. `padded`: PyTorch's model has a vocabulary of the next multiple of 128, as those who want it fast give it; ratios are
+to the faster one. Either side is compared by tokens per second; FLOP are 6 per parameter and token and 12 · layers ·
+hidden · length per token for attention, of all T x T. `ranvier_mfu` is the share of the rate of a large matrix product
+that ranvier-train measured in the same run. --no-compile: PyTorch without torch.compile. --model: another one, in bf16. --limit: seconds of each run, after which it
+counts as failed. What each run came to goes to stderr at once.
 """
 
 import argparse
 import json
 import os
-import random
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from gpu_training import MODELS, parse_model, train
+
 HERE = Path(__file__).resolve().parent
-# layers, hidden, heads, vocabulary, length, batch
-MODELS = {"gpt2-small": (12, 768, 12, 50257, 1024, 16), "1.3B": (24, 2048, 16, 50257, 2048, 4)}
-CASES = [f"{model}-{precision}" for model in MODELS for precision in ("bf16", "fp32")]
+CASES = ["gpt2-small-bf16", "1.3B-bf16", "gpt2-small-fp32", "1.3B-fp32"]
 
 
-def flops_per_token(model):
-    layers, hidden, _, vocabulary, length, _ = MODELS[model]
-    parameters = layers * (12 * hidden**2 + 13 * hidden) + (vocabulary + length + 2) * hidden
-    return 6 * parameters + 12 * layers * hidden * length
-
-
-def run_pytorch(case, options, compiled):
-    model, precision = case.rsplit("-", 1)
-    command = [sys.executable, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision,
-               str(options.seconds), "--device", options.device.split(":")[0], *(["--compile"] if compiled else [])]
+def run_pytorch(case, options, padded, compiled):
+    """What pytorch_training.py printed; None if it failed."""
+    name, precision = case.rsplit("-", 1)
+    model = MODELS[name]
+    vocabulary = (model.vocabulary + 127) // 128 * 128 if padded else model.vocabulary
+    command = [sys.executable, HERE / "pytorch_training.py",
+               *map(str, (model.layers, model.hidden, model.heads, vocabulary, model.length, model.batch)), precision,
+               str(options.seconds), "--device", options.pytorch_device, *(["--compile"] if compiled else [])]
     variables = dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="1")  # later runs find what the first one compiled
     if ":" in options.device:
         variables["CUDA_VISIBLE_DEVICES"] = options.device.split(":")[1]
-    done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE, text=True,
+                              timeout=options.limit)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"{case}: PyTorch: {error}", file=sys.stderr, flush=True)
+        return None
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_ranvier(case, options, folder):
-    model, precision = case.rsplit("-", 1)
-    layers, hidden, heads, vocabulary, length, batch = MODELS[model]
-    tokens, metrics = folder / f"{model}.bin", folder / "metrics.jsonl"
-    if not tokens.exists():
-        count = 16 * batch * length + 1
-        draw = random.Random(1)
-        tokens.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) +
-                           struct.pack(f"<{count}H", *(draw.randrange(vocabulary) for _ in range(count))))
+    """Tokens per second and the share of the matrix products' rate; None if it failed."""
+    name, precision = case.rsplit("-", 1)
+    remembers = options.products_file and precision != "fp32"  # whose products are never measured
+    flags = {"products_file": options.products_file} if remembers else {}
 
-    def lines(steps):
-        command = ["mpirun", "-n", "1", "--bind-to", "none", options.trainer, "--data", tokens, "--layers", layers,
-                   "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
-                   "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--device", options.device, "--steps", steps, "--metrics", metrics, "--overwrite",
-                   *options.flags]
-        variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        done = subprocess.run(list(map(str, command)), env=variables, stdout=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{case}: ranvier-train ended with {done.returncode}:\n{done.stdout[-2000:]}")
-        return [json.loads(line) for line in metrics.read_text().splitlines()]
+    def measure(steps):
+        done = train(options.trainer, MODELS[name], folder, options.limit, options.flags, precision=precision,
+                     device=options.device, steps=steps, **flags)
+        if done.status == 0 and done.lines:
+            return done
+        print(f"{case}: ranvier-train ended with {done.status}:\n{done.log[-2000:]}", file=sys.stderr, flush=True)
+        return None
 
-    probe = statistics.median(line["tokens_per_second"] for line in lines(5)[2:])
-    steps = 2 + max(5, round(options.seconds * probe / (batch * length)))
-    measured = lines(steps)[2:]
-    return (statistics.median(line["tokens_per_second"] for line in measured),
-            statistics.median(line["mfu"] or 0 for line in measured))
-
-
-def say(case, who, rate):
-    print(f"{case}: {who} {rate:.1f} tokens/s", file=sys.stderr, flush=True)
-    return rate
+    probe = measure(5)
+    done = probe and measure(2 + max(5, round(options.seconds / probe.steady("seconds"))))
+    return done and (done.steady("tokens_per_second"), done.steady("mfu") or 0)
 
 
 def main():
@@ -84,39 +74,67 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--limit", type=float, default=600)
+    parser.add_argument("--vocabularies", default="own,padded")
+    parser.add_argument("--no-eager", dest="eager", action="store_false")
+    parser.add_argument("--no-compile", dest="compiled", action="store_false")
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--pytorch-device", default="cuda", choices=("cpu", "cuda"))
+    parser.add_argument("--products-file")
     parser.add_argument("--model")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:end])
     options.flags = sys.argv[end + 1:]
     if options.model:
-        MODELS["given"] = tuple(map(int, options.model.split(",")))
-        CASES[:] = ["given-bf16"]
-        options.cases = CASES[0]
-    for case in options.cases.split(","):
-        if case not in CASES:
-            sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
-        ranvier, shares, pytorch = [], [], []
+        MODELS["given"] = parse_model(options.model)
+        options.cases = "given-bf16"
+    vocabularies = options.vocabularies.split(",")
+    if not vocabularies or set(vocabularies) - {"own", "padded"}:
+        sys.exit(f"--vocabularies {options.vocabularies}: own, padded or both")
+    cases = options.cases.split(",")
+    for case in cases:
+        name, _, precision = case.rpartition("-")
+        if name not in MODELS or precision not in ("bf16", "fp32"):
+            sys.exit(f"--cases {case}: one of {', '.join(MODELS)}, and -bf16 or -fp32")
+
+    failed = False
+    for case in cases:
+        rates, results = {"ranvier": [], "own": [], "padded": []}, []
+
+        def keep(who, rate):
+            if rate is not None:
+                print(f"{case}: {who} {rate:.1f} tokens/s", file=sys.stderr, flush=True)
+                rates[who].append(rate)
+
+        shares = []
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
-                rate, share = run_ranvier(case, options, Path(folder))
-                ranvier.append(say(case, "ranvier", rate))
-                shares.append(share)
-                result = run_pytorch(case, options, compiled=True)
-                pytorch.append(say(case, "pytorch", result["tokens_per_second"]))
-            eager = run_pytorch(case, options, compiled=False)
-        flops = flops_per_token(case.rsplit("-", 1)[0])
+                if ranvier := run_ranvier(case, options, Path(folder)):
+                    keep("ranvier", ranvier[0])
+                    shares.append(ranvier[1])
+                for vocabulary in vocabularies:
+                    if result := run_pytorch(case, options, vocabulary == "padded", options.compiled):
+                        results.append(result)
+                        keep(vocabulary, result["tokens_per_second"])
+            eager = run_pytorch(case, options, padded=False, compiled=False) if options.eager else None
+        medians = {who: round(statistics.median(values), 1) if values else None for who, values in rates.items()}
+        pytorch = max((medians[which] for which in vocabularies if medians[which]), default=None)
+        ranvier = medians["ranvier"]
+        failed |= ranvier is None or pytorch is None
+        tflops = MODELS[case.rpartition("-")[0]].flops_per_token * 1e-12
         print(json.dumps({
-            "bench": "compare_pytorch_gpu", "case": case, "device": result["device"], "torch": result["torch"],
-            "ranvier_tokens_per_second": round(statistics.median(ranvier), 1),
-            "pytorch_tokens_per_second": round(statistics.median(pytorch), 1),
-            "ratio": round(statistics.median(r / p for r, p in zip(ranvier, pytorch)), 3),
-            "ranvier_tflops": round(statistics.median(ranvier) * flops * 1e-12, 1),
-            "pytorch_tflops": round(statistics.median(pytorch) * flops * 1e-12, 1),
-            "ranvier_mfu": round(statistics.median(shares), 3),
-            "pytorch_eager_tokens_per_second": round(eager["tokens_per_second"], 1),
-            "ranvier_runs": [round(rate, 1) for rate in ranvier],
-            "pytorch_runs": [round(rate, 1) for rate in pytorch]}), flush=True)
+            "bench": "compare_pytorch_gpu", "case": case, "device": results[0]["device"] if results else None,
+            "torch": results[0]["torch"] if results else None,
+            "ranvier_tokens_per_second": ranvier, "pytorch_tokens_per_second": medians["own"],
+            "pytorch_padded_tokens_per_second": medians["padded"],
+            "ratio": round(ranvier / pytorch, 3) if ranvier and pytorch else None,
+            "ranvier_tflops": round(ranvier * tflops, 1) if ranvier else None,
+            "pytorch_tflops": round(pytorch * tflops, 1) if pytorch else None,
+            "ranvier_mfu": round(statistics.median(shares), 3) if shares else None,
+            "pytorch_eager_tokens_per_second": round(eager["tokens_per_second"], 1) if eager else None,
+            "ranvier_runs": [round(rate, 1) for rate in rates["ranvier"]],
+            "pytorch_runs": [round(rate, 1) for which in vocabularies for rate in rates[which]]}), flush=True)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

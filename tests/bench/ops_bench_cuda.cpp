@@ -1,9 +1,12 @@
 // Each operation of the models on a GPU, at the sizes of two models, and each kernel of the optimizer, of gradients and of
 // copies on flat arrays: bytes or operations per second beside what a copy and a large matrix product reach in the same
-// process. Bytes are those that must be read and written once,
-// causal attention counts half of T × T. One JSON line per case.
+// process, all on random values. Bytes are those that must be read and written once. Causal attention counts half of T × T,
+// what it needs; `tflops_whole` and `share_whole` count all of it, as utilisation of whole trainings customarily does. One
+// JSON line per case.
 //
-//   ops_bench_cuda [bf16|fp16|fp32]
+//   ops_bench_cuda [bf16|fp16|fp32] [tiny]
+//
+// tiny: sizes for a GPU that is emulated, which say nothing of speed.
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/cross_entropy.hpp"
@@ -24,6 +27,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string_view>
@@ -41,22 +45,35 @@ struct Model {
   std::size_t B, T, H, D, V;  ///< samples, positions, heads, channels of a head, vocabulary as stored
 };
 
-constexpr Model sizes[] = {{"gpt2", 16, 1024, 12, 64, 50304}, {"1.3B", 4, 2048, 16, 128, 50304}};
+/// What is timed.
+struct Sizes {
+  std::vector<Model> models;
+  std::size_t copied_bytes, matrix, flat;  ///< of a copy; rows and columns of a matrix; elements of an array
+  double round_seconds;
+};
+
+const Sizes whole{{{"gpt2", 16, 1024, 12, 64, 50304}, {"1.3B", 4, 2048, 16, 128, 50304}},
+                  std::size_t{1} << 30,
+                  8192,
+                  std::size_t{64} << 20,
+                  0.03};
+const Sizes tiny{{{"tiny", 1, 64, 2, 64, 128}}, std::size_t{1} << 16, 64, std::size_t{1} << 15, 0};
 
 class Bench {
  public:
-  explicit Bench(DType dtype)
+  Bench(DType dtype, const Sizes& sizes)
       : device_(runtime::make_cuda_device()),
         stream_(device_->make_stream("bench", runtime::StreamWidth::whole)),
         dtype_(dtype),
-        element_(size_of(dtype)) {}
+        element_(size_of(dtype)),
+        sizes_(sizes) {}
 
   void time_ceilings() {
-    constexpr std::size_t bytes = std::size_t{1} << 30, n = 8192;
+    const std::size_t bytes = sizes_.copied_bytes, n = sizes_.matrix;
     {
       const Buffer from = values(bytes / element_, dtype_), to = values(bytes / element_, dtype_);
       const double seconds = seconds_of([&] { runtime::copy(*stream_, to.data(), from.data(), bytes); });
-      bytes_per_second_ = 2.0 * bytes / seconds;
+      bytes_per_second_ = 2.0 * static_cast<double>(bytes) / seconds;
       fmt::print(R"({{"bench":"ceiling","operation":"copy","device":"{}","gbytes_per_second":{:.0f}}})"
                  "\n",
                  device_->description(), bytes_per_second_ * 1e-9);
@@ -66,7 +83,7 @@ class Bench {
       matmul(*stream_, {n, n, n},
              {.c = c.data(), .c_dtype = dtype_, .a = a.data(), .b = b.data(), .dtype = dtype_});
     });
-    flops_per_second_ = 2.0 * n * n * n / seconds;
+    flops_per_second_ = 2.0 * static_cast<double>(n * n * n) / seconds;
     fmt::print(R"({{"bench":"ceiling","operation":"matmul","dtype":"{}","tflops":{:.1f}}})"
                "\n",
                to_string(dtype_), flops_per_second_ * 1e-12);
@@ -74,8 +91,8 @@ class Bench {
 
   /// What runs on flat arrays: buckets of states, chunks of gradients. These are larger than a GPU's caches.
   void time_flat() {
-    constexpr std::size_t n = std::size_t{64} << 20;
-    constexpr Model flat{"flat", n, 1, 1, 1, 1};
+    const std::size_t n = sizes_.flat;
+    const Model flat{"flat", n, 1, 1, 1, 1};
     const auto all = static_cast<double>(n);
     const auto element = static_cast<double>(element_);
     const Buffer weights = values(n, DType::f32), m = values(n, DType::f32), v = values(n, DType::f32),
@@ -280,8 +297,8 @@ class Bench {
         });
         fmt::print(stderr, "{}\n", attention_description(*stream_));
       }
-      flops_case(model, fmt::format("attention_forward{}", with), flops, forward);
-      flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, backward);
+      flops_case(model, fmt::format("attention_forward{}", with), flops, forward, 2 * flops);
+      flops_case(model, fmt::format("attention_backward{}", with), 2.5 * flops, backward, 5 * flops);
     };
     if (attention_library_obstacle().empty()) both(" by cuDNN where it has kernels", {});
     shape.kernels = AttentionKernels::own;
@@ -312,7 +329,7 @@ class Bench {
     return buffer;
   }
 
-  /// The best of three rounds of at least 30 ms each, after a first one for what is made once.
+  /// The best of three rounds of at least sizes_.round_seconds each, after a first one for what is made once.
   double seconds_of(const std::function<void()>& work) {
     using Clock = std::chrono::steady_clock;
     const auto round = [&](int times) {
@@ -322,7 +339,7 @@ class Bench {
       return std::chrono::duration<double>(Clock::now() - begin).count();
     };
     round(3);
-    const int times = std::clamp(static_cast<int>(0.03 * 5 / round(5)) + 1, 5, 2000);
+    const int times = std::clamp(static_cast<int>(sizes_.round_seconds * 5 / round(5)) + 1, 1, 2000);
     double best = round(times);
     for (int i = 0; i < 2; ++i) best = std::min(best, round(times));
     return best / times;
@@ -335,21 +352,30 @@ class Bench {
                "\n",
                model.name, to_string(dtype_), name, seconds * 1e6, bytes / seconds * 1e-9,
                bytes / seconds / bytes_per_second_);
+    std::fflush(stdout);
   }
 
-  void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work) {
+  /// `whole_flops`: another count of them, where there are two.
+  void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work,
+                  double whole_flops = 0) {
     const double seconds = seconds_of(work);
     fmt::print(R"({{"bench":"operation","model":"{}","dtype":"{}","operation":"{}","us":{:.1f},"tflops":{:.1f},)"
-               R"("share_of_matmul":{:.3f}}})"
-               "\n",
+               R"("share_of_matmul":{:.3f})",
                model.name, to_string(dtype_), name, seconds * 1e6, flops / seconds * 1e-12,
                flops / seconds / flops_per_second_);
+    if (whole_flops > 0) {
+      fmt::print(R"(,"tflops_whole":{:.1f},"share_whole":{:.3f})", whole_flops / seconds * 1e-12,
+                 whole_flops / seconds / flops_per_second_);
+    }
+    fmt::print("}}\n");
+    std::fflush(stdout);
   }
 
   std::unique_ptr<runtime::Device> device_;
   std::unique_ptr<runtime::Stream> stream_;
   DType dtype_;
   std::size_t element_;
+  const Sizes& sizes_;
   double bytes_per_second_ = 0, flops_per_second_ = 0;
 };
 
@@ -358,11 +384,12 @@ class Bench {
 int main(int argc, char** argv) {
   const std::string_view wanted = argc > 1 ? argv[1] : "bf16";
   const DType dtype = wanted == "fp32" ? DType::f32 : wanted == "fp16" ? DType::f16 : DType::bf16;
+  const Sizes& sizes = argc > 2 && std::string_view(argv[2]) == "tiny" ? tiny : whole;
   try {
-    Bench bench(dtype);
+    Bench bench(dtype, sizes);
     bench.time_ceilings();
     bench.time_flat();
-    for (const Model& model : sizes) {
+    for (const Model& model : sizes.models) {
       bench.time_passes(model);
       bench.time_products(model);
       bench.time_attention(model);

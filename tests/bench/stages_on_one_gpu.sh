@@ -5,15 +5,17 @@
 #
 #   tests/bench/stages_on_one_gpu.sh [--layers 12] [--hidden 768] [--heads 12] [--vocabulary 50257] [--length 1024]
 #                                    [--batch 64] [--microbatch 8] [--pipeline-limit 4] [--steps 12] [--rounds 2]
-#                                    [--p2p staged] [--device cuda:0] [--build build/gpu] [-- FLAGS OF ranvier-train]
+#                                    [--p2p staged] [--products-file FILE] [--device cuda:0] [--build build/gpu]
+#                                    [-- FLAGS OF ranvier-train]
 #
 # One JSON line: `lost` is 1 - (seconds of one rank) / (seconds of two), both medians of all steps but each run's first;
 # for each rank the share of the time that it waited and that it had messages under way; `fp32_same` says whether two
 # steps in fp32 have the same losses either way.
 source "$(dirname "$0")/measuring.sh"
 layers=12 hidden=768 heads=12 vocabulary=50257 length=1024 batch=64 microbatch=8 pipeline_limit=4 steps=12 rounds=2
-p2p=staged device=cuda:0 build=build/gpu
-read_flags layers hidden heads vocabulary length batch microbatch pipeline_limit steps rounds p2p device build -- "$@"
+p2p=staged products_file= device=cuda:0 build=build/gpu
+read_flags layers hidden heads vocabulary length batch microbatch pipeline_limit steps rounds p2p products_file device \
+  build -- "$@"
 
 random_tokens "$folder/tokens" $((4 * batch * length + 1)) "$vocabulary"
 train() {  # <ranks> <name> <flags…>
@@ -21,13 +23,13 @@ train() {  # <ranks> <name> <flags…>
     --layers "$layers" --hidden "$hidden" --heads "$heads" --vocab-size "$vocabulary" --sequence-length "$length" \
     --batch-size "$batch" --microbatch-size "$microbatch" --pipeline-limit "$pipeline_limit" --g-inter "$1" --p2p "$p2p" \
     --device "$device" "${@:3}" "${more[@]}" --metrics "$folder/$2" >"$folder/$2.log" 2>&1 ||
-    { tail -5 "$folder/$2.log" >&2; exit 1; }
+    { grep -m1 error "$folder/$2.log" >&2 || tail -5 "$folder/$2.log" >&2; exit 1; }
 }
 
 for ((round = 0; round < rounds; ++round)); do
   for ranks in 1 2; do
     rm -f "$folder/$ranks"
-    train "$ranks" "$ranks" --steps "$steps" --precision bf16
+    train "$ranks" "$ranks" --steps "$steps" --precision bf16 ${products_file:+--products-file "$products_file"}
     value seconds "$folder/$ranks" | tail -n +2 >>"$folder/$ranks.seconds"
     echo "$ranks ranks: $(grep '^trained' "$folder/$ranks.log")" >&2
   done

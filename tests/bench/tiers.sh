@@ -2,15 +2,15 @@
 # What it costs to keep states off the device: steps of one rank with 16 microbatches, placements in turns, beside what
 # the disk allows (ZeRO-Infinity §4, §6; Myelin §V-B).
 #
-#   tests/bench/tiers.sh [--rounds 3] [--steps 4] [--layers 6] [--hidden 384] [--nvme FOLDER] [--build build/release]
-#                        [-- FLAGS OF ranvier-train]
+#   tests/bench/tiers.sh [--rounds 3] [--steps 4] [--layers 6] [--hidden 384] [--length 256] [--batch 64]
+#                        [--microbatch 4] [--nvme FOLDER] [--build build/release] [-- FLAGS OF ranvier-train]
 #
 # One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first), `over_device` and,
 # for what is in files, `over_host`, the bytes planned in files, and `disk_seconds`: those of the optimizer's states once
 # read and once written at the rates that file_bench reaches.
 source "$(dirname "$0")/measuring.sh"
-rounds=3 steps=4 layers=6 hidden=384 nvme= build=build/release
-read_flags rounds steps layers hidden nvme build -- "$@"
+rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 nvme= build=build/release
+read_flags rounds steps layers hidden length batch microbatch nvme build -- "$@"
 : "${nvme:=$folder}"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 "$build/tests/bench/file_bench" "$nvme" 512 32 3 >"$folder/disk"
@@ -37,10 +37,12 @@ for ((round = 0; round < rounds; ++round)); do
     [[ $words == *nvme* ]] && words="$words --nvme $nvme"
     # shellcheck disable=SC2086  # a case is words
     "$build/apps/ranvier-train" --data "$folder/text" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) \
-      --sequence-length 256 --batch-size 64 --microbatch-size 4 --steps "$steps" --precision bf16 $words "${more[@]}" \
+      --sequence-length "$length" --batch-size "$batch" --microbatch-size "$microbatch" --steps "$steps" \
+      --precision bf16 $words "${more[@]}" \
       --metrics "$folder/metrics" >"$folder/log" 2>&1 || { tail -5 "$folder/log" >&2; exit 1; }
     value seconds "$folder/metrics" | tail -n +2 >>"$folder/$i"
     sed -n 's/.*"nvme":\([0-9]*\).*/\1/p' "$folder/metrics" | head -1 >"$folder/$i.nvme"
+    value loss "$folder/metrics" >"$folder/$i.losses"
     rm "$folder/metrics"
   done
 done
@@ -49,9 +51,10 @@ host=0
 for i in "${!cases[@]}"; do
   seconds=$(median "$folder/$i")
   [[ ${cases[$i]} == *files* ]] || host=$seconds
-  awk -v name="${cases[$i]%%|*}" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
+  same=$(cmp -s "$folder/0.losses" "$folder/$i.losses" && echo true || echo false)
+  awk -v name="${cases[$i]%%|*}" -v same="$same" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
     -v read="$(rate read)" -v write="$(rate write)" 'BEGIN {
-    printf "{\"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f", name, s, s / d
+    printf "{\"bench\": \"tiers\", \"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f, \"losses_same\": %s", name, s, s / d, same
     if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %.0f, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
     print "}" }'
 done

@@ -1,12 +1,13 @@
 """50 steps of ranvier-train on the cpu device, on the cuda device in fp32 and bf16, and of PyTorch on the same GPU, from
 the same weights on the same tokens: the losses beside each other.
 
-usage: compare_losses.py TRAINER FOLDER      FOLDER is emptied and filled
+usage: compare_losses.py TRAINER FOLDER [--tiny]      FOLDER is emptied and filled; --tiny: for an emulated GPU
 
 fp32 must agree within rounding, which 50 steps let grow; bf16 must learn the same.
 """
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import sys
@@ -20,10 +21,14 @@ import compare
 import gpt2
 import safetensors
 
-STEPS = 50
+TINY = "--tiny" in sys.argv
+STEPS = 4 if TINY else 50
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}  # relative, of every step's loss
 CASE = compare.Case(1, 1, layers=4, hidden=128, heads=2, vocabulary=256, length=128, batch_size=8, microbatch_size=4,
                     tokens="tokens.txt")
+if TINY:
+    CASE = dataclasses.replace(CASE, layers=1, hidden=64, length=16, batch_size=2, microbatch_size=1)
+MORE = {"device_memory": "64MiB"} if TINY else {}  # too little to time a matrix product before the first step
 
 
 def pytorch(folder, device, precision):
@@ -44,7 +49,7 @@ def main():
     compare.make_weights(CASE, folder / "initial.safetensors", random)
 
     def ranvier(**flags):
-        return compare.run_trainer(CASE, trainer, folder, steps=STEPS, **flags)[0]
+        return compare.run_trainer(CASE, trainer, folder, steps=STEPS, **MORE, **flags)[0]
 
     losses = {("ranvier cpu", "fp32"): ranvier(device="cpu"),
               ("ranvier cuda", "fp32"): ranvier(device="cuda"),

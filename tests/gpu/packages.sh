@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
 # Packs what a build needs beside a compiler, CMake and CUDA, for a machine that has no more than those and no network:
-# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, and the headers of
-# cudnn-frontend.
+# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, mpirun, and the headers
+# of cudnn-frontend.
 #
-# usage: tests/gpu/packages.sh ARCHIVE.tar.xz      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
+# usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
+#   --without-cudnn   though cudnn-frontend's headers are not here: builds then have no attention by cuDNN
 set -euo pipefail
 
-archive=$(realpath -m "${1:?usage: tests/gpu/packages.sh ARCHIVE.tar.xz}")
+archive=$(realpath -m "${1:?usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]}")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+frontend=$root/build/cudnn-frontend/include
+if [ ! -f "$frontend/cudnn_frontend.h" ] && [ "${2:-}" != --without-cudnn ]; then
+  echo "packages.sh: cudnn-frontend's headers are not in $frontend: cmake/install_dependencies.sh --cuda fetches them," \
+    "--without-cudnn does without" >&2
+  exit 1
+fi
 triple=x86_64-linux-gnu
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
 boost=$(dpkg-query -W -f '${Package}\n' 'libboost-program-options1*' | sed -n 's/^libboost-program-options\(1\.[0-9]*\)\.[0-9]*$/\1/p' | tail -1)
 packages=(doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libzstd-dev openmpi-bin openmpi-common
-          zlib1g-dev "libboost$boost-dev" "libboost-program-options$boost-dev")
+          zlib1g-dev "libboost$boost-dev" "libboost-context$boost-dev" "libboost-program-options$boost-dev")
 # Where their libraries are, beside their headers.
 mapfile -t depends < <(dpkg-query -W -f '${Depends}, ' "${packages[@]}" | tr ',|' '\n\n' | awk 'NF { print $1 }' | sort -u |
   grep '^lib' | grep -vE '^lib(c6|gcc|stdc\+\+)')
@@ -22,7 +30,7 @@ for package in "${depends[@]}"; do
 done
 
 dpkg -L "${packages[@]}" |
-  grep -E "^/usr/(include|lib/($triple|cmake)|share/(openmpi|pmix|cmake|doctest)|bin/(mpirun|orte|mpicc|opal))" |
+  grep -E "^/usr/(include|lib/($triple|cmake)|share/(openmpi|pmix|cmake|doctest)|bin/(orted|orterun)$)" |
   sort -u | while read -r file; do [ -d "$file" ] && [ ! -L "$file" ] || printf '%s\n' "$file"; done |
   tar --absolute-names -cf - --files-from=- | tar --transform 's,^/,,' -xf - -C "$stage"
 
@@ -38,9 +46,48 @@ find "$stage" -xtype l | while read -r link; do
   cp -L "$target" "$link"
 done
 
-# Headers of cudnn-frontend, if cmake/install_dependencies.sh --cuda has fetched them.
-frontend=$(cd "$(dirname "$0")/../.." && pwd)/build/cudnn-frontend/include
-if [ -d "$frontend" ]; then cp -r "$frontend/." "$stage/usr/include/"; fi
+# A library's DT_RUNPATH would keep a program's DT_RPATH from what that library needs: it becomes a DT_RPATH as well.
+python3 - "$lib" <<'END'
+import pathlib
+import struct
+import sys
 
-XZ_OPT="-2 -T0" tar -C "$stage" -cJf "$archive" usr
+PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
+for path in pathlib.Path(sys.argv[1]).rglob("*.so*"):
+    if path.is_symlink() or not path.is_file() or path.open("rb").read(5) != b"\x7fELF\x02":
+        continue
+    data = bytearray(path.read_bytes())
+    headers, = struct.unpack_from("<Q", data, 0x20)
+    header_bytes, count = struct.unpack_from("<HH", data, 0x36)
+    for i in range(count):
+        kind, _, begin, _, _, length = struct.unpack_from("<IIQQQQ", data, headers + i * header_bytes)
+        for at in range(begin, begin + length, 16) if kind == PT_DYNAMIC else ():
+            if struct.unpack_from("<Q", data, at)[0] == DT_RUNPATH:
+                struct.pack_into("<Q", data, at, DT_RPATH)
+    path.write_bytes(data)
+END
+
+# Programs find the libraries here, and nothing else that runs over there does: it has others of the same names. `mpirun`
+# is a name that Debian makes when its packages are installed.
+mkdir "$stage/usr/libexec"
+mv "$stage"/usr/bin/* "$stage/usr/libexec/"
+cat > "$stage/usr/bin/orterun" <<'END'
+#!/bin/sh
+usr=$(dirname "$(dirname "$(realpath "$0")")")
+lib=$usr/lib/x86_64-linux-gnu
+export LD_LIBRARY_PATH="$lib:$lib/openmpi/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+exec "$usr/libexec/$(basename "$0")" "$@"
+END
+chmod +x "$stage/usr/bin/orterun"
+cp "$stage/usr/bin/orterun" "$stage/usr/bin/orted"
+ln -s orterun "$stage/usr/libexec/mpirun"
+cp "$stage/usr/bin/orterun" "$stage/usr/bin/mpirun"
+
+if [ -d "$frontend" ]; then
+  cp -r "$frontend/." "$stage/usr/include/"
+else
+  echo "packages.sh: without cudnn-frontend: builds have no attention by cuDNN" >&2
+fi
+
+XZ_OPT="-3 -T0" tar -C "$stage" -cJf "$archive" usr
 echo "$archive: $(du -h "$archive" | cut -f1), unpacked $(du -sh "$stage" | cut -f1)"

@@ -1,164 +1,128 @@
 #!/usr/bin/env bash
-# Builds for this machine's GPU, runs what is labelled `gpu`, and trains the same small model on the cpu and the cuda
-# device, and with PyTorch where there is one. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
-# cmake/install_dependencies.sh, which may lie in an archive instead.
+# Builds for this machine's GPU, or takes what was built elsewhere, and runs stages: tests, comparisons with the cpu device
+# and with PyTorch, measurements. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
+# cmake/install_dependencies.sh, which may lie in an archive instead. README.md has a plan for half an hour.
 #
-# usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--build FOLDER] [--sanitize] [--no-train] [--bench]
-#                        [--only STAGE,…] [--limit SECONDS]
-#   --packages   what tests/gpu/packages.sh packed elsewhere, or that unpacked
-#   --sanitize   the tests of kernels again under compute-sanitizer: memcheck, then racecheck
-#   --bench      also what there is to measure: the stages from ops on
-#   --only       these stages and no others, in this order; none: only build
-#     tests      what is labelled `gpu`
-#     sanitize   as --sanitize
-#     train      the same small model on either device, text drawn from it, and 50 steps beside PyTorch
-#     ops        every operation beside a copy and a large matrix product (tests/bench/ops_bench_cuda.cpp)
-#     kernels    which kernels a step is made of (tests/bench/kernels_gpu.sh)
-#     pytorch    training beside PyTorch with torch.compile (tests/bench/compare_pytorch_gpu.py)
-#     large      7 B parameters with optimizer states in the host's memory (tests/bench/optimizer_on_host_gpu.sh)
-#     stages     two ranks on one GPU as two stages (tests/bench/stages_on_one_gpu.sh)
-#   --limit      of each stage, after which it is ended and the next one begins; the script then fails at its end
+# usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--binaries ARCHIVE.tar.xz] [--build FOLDER]
+#                         [--results FOLDER] [--only STAGE,…|all|none] [--limit SECONDS] [--budget SECONDS]
+#                         [--others FOLDER] [--without-cudnn] [--tiny]
+#   --packages       what tests/gpu/packages.sh packed elsewhere, or that unpacked
+#   --binaries       what tests/gpu/binaries.sh built elsewhere; where it does not run, all is built here
+#   --build          where to build, or to unpack those; build/gpu
+#   --results        where every stage adds what it finds as it goes: log, figures.jsonl, summary and a few more;
+#                    build/gpu.results
+#   --only           these stages, in this order, instead of tests,train; none: only build. `check` always comes first
+#     check        what this machine has; whether programs, two ranks and attention by cuDNN run. Ends all if not
+#     tests        what is labelled `gpu`
+#     train        the same small model on either device, text drawn from it, and 50 steps beside PyTorch
+#     memcheck     the tests of kernels again under compute-sanitizer
+#     racecheck    the same for races in shared memory
+#     ops          every operation beside a copy and a large matrix product (tests/bench/ops_bench_cuda.cpp)
+#     sizes        GPT-2 small to 7 B, 20 steps each (tests/bench/sizes_on_one_gpu.py)
+#     ncu          one step of GPT-2 small under Nsight Compute (tests/bench/step_under_ncu.py)
+#     pytorch      training beside PyTorch with torch.compile (tests/bench/compare_pytorch_gpu.py)
+#     others       every program of --others FOLDER: what it says of its tokens per second
+#     ranks        two ranks on one GPU as two stages; four as 2 x 2 (tests/bench/stages_on_one_gpu.sh)
+#     tiers        GPT-2 small with states on the host and in files (tests/bench/tiers.sh)
+#     large        7 B with optimizer states in the host's memory (tests/bench/optimizer_on_host_gpu.sh)
+#     faults       what a user sees of a GPU that is not there or too small, and of a rank that dies
+#   --limit          seconds of each stage instead of its own, after which it is ended and the next one begins
+#   --budget         seconds of them all: what is left limits a stage, too, and without any it is not begun
+#   --others         a folder of programs, each started there without arguments by the stage `others`
+#   --without-cudnn  measure although attention by cuDNN is not to be had
+#   --tiny           models and counts so small that an emulated GPU is fast enough (tests/gpu/rehearse.sh)
+# Fails at its end if a stage failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages= build=build/gpu sanitize= train=yes bench= only=unset limit=0
-all_stages=" tests sanitize train ops kernels pytorch large stages "
+packages= binaries= build=build/gpu results= only=tests,train limit= budget= others= without_cudnn= tiny=
+declare -A limits=([check]=90 [tests]=200 [train]=120 [memcheck]=150 [racecheck]=150 [ops]=90 [sizes]=330 [ncu]=100
+                   [pytorch]=330 [others]=200 [ranks]=120 [tiers]=150 [large]=330 [faults]=90)
+all_stages=(check tests train memcheck racecheck ops sizes ncu pytorch others ranks tiers large faults)
 while [ $# -gt 0 ]; do
   case "$1" in
-    --packages) packages=$2; shift 2 ;;
-    --build) build=$2; shift 2 ;;
-    --sanitize) sanitize=yes; shift ;;
-    --no-train) train=; shift ;;
-    --bench) bench=yes; shift ;;
-    --only) only=$2; shift 2 ;;
-    --limit) limit=$2; shift 2 ;;
-    *) echo "run.sh: unknown argument '$1'; it takes --packages, --build, --sanitize, --no-train, --bench, --only and" \
-            "--limit" >&2
+    --packages | --binaries | --build | --results | --only | --limit | --budget | --others)
+      [ $# -ge 2 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
+      printf -v "${1#--}" %s "$2"
+      shift 2 ;;
+    --without-cudnn) without_cudnn=yes; shift ;;
+    --tiny) tiny=yes; shift ;;
+    *) echo "run.sh: unknown argument '$1'; it takes --packages, --binaries, --build, --results, --only, --limit," \
+            "--budget, --others, --without-cudnn and --tiny" >&2
        exit 2 ;;
   esac
 done
-if [ "$only" = unset ]; then
-  only=tests${sanitize:+,sanitize}${train:+,train}${bench:+,ops,kernels,pytorch,large,stages}
-fi
-stages=${only//,/ }
-[ "$stages" != none ] || stages=
-for stage in $stages; do
-  [[ $all_stages == *" $stage "* ]] || { echo "run.sh: --only $stage: one of$all_stages" >&2; exit 2; }
+case "$only" in
+  all) stages=("${all_stages[@]:1}") ;;
+  none) stages=() ;;
+  *) IFS=, read -ra stages <<<"$only" ;;
+esac
+for stage in "${stages[@]}"; do
+  [ -n "${limits[$stage]:-}" ] || { echo "run.sh: --only $stage: one of ${all_stages[*]}, or all or none" >&2; exit 2; }
 done
+for seconds in ${limit:+"--limit $limit"} ${budget:+"--budget $budget"}; do
+  [[ $seconds =~ \ [0-9]+$ ]] || { echo "run.sh: $seconds: a whole number of seconds" >&2; exit 2; }
+done
+for given in ${packages:+"--packages $packages"} ${binaries:+"--binaries $binaries"} ${others:+"--others $others"}; do
+  [ -e "${given#* }" ] || { echo "run.sh: $given: there is no such file" >&2; exit 2; }
+done
+: "${results:=$build.results}"
+mkdir -p "$build" "$results"
+build=$(realpath "$build") results=$(realpath "$results")
+[ -z "$others" ] || others=$(realpath "$others")
 
-settings=(-DCMAKE_BUILD_TYPE=Release -DRANVIER_CUDA=ON)
-nvidia-smi -L 2>/dev/null | grep -q GPU && settings+=(-DCMAKE_CUDA_ARCHITECTURES=native)
-command -v ninja >/dev/null && settings+=(-G Ninja)
-
-if [ -n "$packages" ]; then
-  if [ -f "$packages" ]; then
-    mkdir -p "$build.packages"
-    tar -C "$build.packages" -xf "$packages"
-    packages=$build.packages
-  fi
-  packages=$(realpath "$packages")
-  lib=$packages/usr/lib/x86_64-linux-gnu
-  export LD_LIBRARY_PATH=$lib:$lib/openmpi/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  export OPAL_PREFIX=$packages/usr PMIX_INSTALL_PREFIX=$packages/usr PATH=$packages/usr/bin:$PATH
-  settings+=(-DCMAKE_PREFIX_PATH="$packages/usr" -DMPI_SKIP_COMPILER_WRAPPER=ON -DMPI_C_LIB_NAMES=mpi
-             -DMPI_mpi_LIBRARY="$lib/openmpi/lib/libmpi.so" -DMPI_C_HEADER_DIR="$lib/openmpi/include"
-             -DMPIEXEC_EXECUTABLE="$packages/usr/bin/orterun")
+source tests/gpu/environment.sh
+if ! binaries_run; then
+  [ -z "$tiny" ] || exit 1
+  echo "== building in $build"
+  timeout "${budget:-0}" tests/gpu/build.sh "$build" "${settings[@]}"
 fi
+[ ${#stages[@]} -gt 0 ] || exit 0
 
-cmake -S . -B "$build" "${settings[@]}"
-cmake --build "$build" -j "$(nproc)" --target gpu_tests ranvier-train ranvier-generate ops_bench_cuda
+# What stages read. They run in the repository's root.
+export build results others tiny without_cudnn
+products=$build/products.json  # what is measured of a GPU's products once holds for all stages
+figures=$results/figures.jsonl
+slower=1
+[ -z "$tiny" ] || slower=4  # than a GPU, even so
+# So little that no matrix product is timed, which an emulated GPU would need minutes for.
+tiny_flags=${tiny:+--device-memory 64MiB}
+export products figures tiny_flags
+for stage in "${all_stages[@]}"; do limits[$stage]=${limit:-$((limits[$stage] * slower))}; done
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
-
-with_pytorch() {  # what reference/run.sh says of a machine without PyTorch is no failure here
-  local status=0
-  tests/reference/run.sh "$@" || status=$?
-  [ "$status" -eq 77 ] || return "$status"
-}
-losses() { sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$1"; }
-close_losses() {  # <metrics> <metrics> <steps> <what>
-  paste <(losses "$1") <(losses "$2") |
-    awk -v steps="$3" -v what="$4" '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
-      END { printf "%s differ by %.6f at most\n", what, worst; exit !(NR == steps && worst < 0.002) }'
+summarize() {
+  python3 tests/gpu/summary.py "$results" >"$results/summary.new" && mv "$results/summary.new" "$results/summary"
 }
 
-run_tests() { (cd "$build" && ctest -L gpu --output-on-failure); }
-
-run_sanitize() {
-  command -v compute-sanitizer >/dev/null || {
-    echo "run.sh: sanitize needs compute-sanitizer, which comes with CUDA: put it on the PATH" >&2
-    return 2
-  }
-  for tool in memcheck racecheck; do
-    for program in "$build"/tests/*/ranvier_*_gpu_tests; do
-      echo "== $tool: $program"
-      compute-sanitizer --tool "$tool" --error-exitcode 1 "$program"
-    done
-  done
-}
-
-run_train() {
-  echo "== 50 steps on either device"
-  cat README.md */*.cpp > "$results/text"
-  for device in cpu cuda; do
-    "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 --sequence-length 128 \
-      --batch-size 8 --steps 50 --precision fp32 --device "$device" --metrics "$results/$device" --overwrite \
-      --save "$results/weights" | tail -3
-  done
-  close_losses "$results/cpu" "$results/cuda" 50 "losses of 50 steps"
-  echo "== the same text on either device"
-  for device in cpu cuda; do
-    "$build/apps/ranvier-generate" --weights "$results/weights" --prompt 'The ' --tokens 200 --temperature 0 \
-      --device "$device" > "$results/text.$device"
-  done
-  cmp "$results/text.cpu" "$results/text.cuda" && echo "200 tokens are the same"
-  if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
-    echo "== 20 steps on two GPUs by plans, by plans that NCCL sends, and by NCCL's own collectives"
-    for way in "plans ring" "nccl ring" "nccl auto"; do
-      set -- $way
-      mpirun -n 2 --bind-to none "$build/apps/ranvier-train" --data "$results/text" --layers 4 --hidden 128 --heads 4 \
-        --sequence-length 128 --batch-size 8 --steps 20 --precision fp32 --device cuda --collectives "$1" \
-        --all-reduce "$2" --metrics "$results/$1.$2" --overwrite | grep -E '^(collectives|loss|NCCL)'
-    done
-    cmp <(losses "$results/plans.ring") <(losses "$results/nccl.ring") && echo "plans give the same losses by NCCL"
-    close_losses "$results/plans.ring" "$results/nccl.auto" 20 "those of NCCL itself"
+run_stage() {  # <stage>
+  local begin=$SECONDS status=0 seconds=${limits[$1]}
+  if [ -n "$budget" ] && ((budget - SECONDS < seconds)); then seconds=$((budget - SECONDS)); fi
+  if ((seconds < 5)); then
+    echo "== $1: not begun, --budget is spent" | tee -a "$results/log"
+    printf '{"bench": "stage", "stage": "%s", "status": null, "seconds": 0}\n' "$1" >>"$figures"
+    summarize
+    return 1
   fi
-  echo "== 50 steps beside PyTorch"
-  with_pytorch ../gpu/compare_losses.py "$(realpath "$build")/apps/ranvier-train" "$results/losses"
+  echo "== $1, at most $seconds s" | tee -a "$results/log"
+  timeout --kill-after=10 "$seconds" bash -euo pipefail "tests/gpu/stages/$1.sh" 2>&1 </dev/null |
+    tee -a "$results/log" |
+    awk -v figures="$figures" '{ print; fflush() } /^\{"/ { print >>figures; fflush(figures) }' ||
+    status=${PIPESTATUS[0]}
+  printf '{"bench": "stage", "stage": "%s", "status": %d, "seconds": %d, "limit": %d}\n' "$1" "$status" \
+    $((SECONDS - begin)) "$seconds" >>"$figures"
+  echo "== $1 took $((SECONDS - begin)) s$([ "$status" -eq 0 ] || echo " and failed ($status; 124: its limit)")" |
+    tee -a "$results/log"
+  if [ -f "$products" ]; then cp "$products" "$results/"; fi
+  summarize
+  return "$status"
 }
 
-run_ops() {
-  for dtype in bf16 fp32; do "$build/tests/bench/ops_bench_cuda" "$dtype" | tee "$results/operations.$dtype"; done
-}
-
-run_kernels() {
-  local known=()
-  for model in gpt2 1.3B; do
-    # Without nsys, as run_ops has measured them.
-    command -v nsys >/dev/null || [ ! -s "$results/operations.bf16" ] || known=(--operations "$results/operations.bf16")
-    tests/bench/kernels_gpu.sh --model "$model" --build "$build" "${known[@]}"
-  done
-}
-
-run_pytorch() {
-  with_pytorch ../bench/compare_pytorch_gpu.py "$(realpath "$build")/apps/ranvier-train" \
-    --cases gpt2-small-bf16,1.3B-bf16 --repeats 2 --seconds 10
-}
-
-run_large() { tests/bench/optimizer_on_host_gpu.sh --build "$build"; }
-
-run_stages() { tests/bench/stages_on_one_gpu.sh --build "$build"; }
-
-export build results
-export -f with_pytorch losses close_losses run_tests run_sanitize run_train run_ops run_kernels run_pytorch run_large run_stages
 failed=
-for stage in $stages; do
-  echo "== $stage"
-  begin=$SECONDS status=0
-  timeout --kill-after=10 "$limit" bash -euo pipefail -c "run_$stage" || status=$?
-  echo "== $stage took $((SECONDS - begin)) s$([ "$status" -eq 0 ] || echo " and failed ($status; 124: --limit $limit)")"
-  [ "$status" -eq 0 ] || failed+=" $stage"
+for stage in check "${stages[@]/#check/}"; do
+  [ -n "$stage" ] || continue  # check itself
+  run_stage "$stage" && continue
+  failed+=" $stage"
+  [ "$stage" != check ] || break
 done
+cat "$results/summary"
 [ -z "$failed" ] || { echo "run.sh: failed:$failed" >&2; exit 1; }

@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# Puts what was packed elsewhere where programs and CMake find it; sourced by run.sh, which sets packages, binaries and
+# build. Sets `settings`, CMake's; `binaries_run` says whether programs that were built elsewhere are there and start.
+settings=()
+nvidia-smi -L 2>/dev/null | grep -q GPU && settings+=(-DCMAKE_CUDA_ARCHITECTURES=native)
+
+unpack() {  # <archive or folder> <folder>
+  if [ -d "$1" ]; then
+    ln -sfn "$(realpath "$1")" "$2"
+  elif [ ! -e "$2/.unpacked" ] || [ "$1" -nt "$2/.unpacked" ]; then
+    mkdir -p "$2"
+    if command -v xz >/dev/null; then tar -C "$2" -xf "$1"; else python3 -m tarfile -e "$1" "$2"; fi
+    touch "$2/.unpacked"
+  fi
+}
+
+# Programs look for libraries in $build/packages by themselves (build.sh): what else runs here has its own.
+if [ -n "$packages" ]; then
+  unpack "$packages" "$build/packages"
+  usr=$build/packages/usr
+  lib=$usr/lib/x86_64-linux-gnu
+  export PATH=$usr/bin:$PATH OPAL_PREFIX=$usr PMIX_INSTALL_PREFIX=$usr
+  export PMIX_MCA_pcompress_base_silence_warning=1  # it packs nothing here, and would warn of that in every job
+  settings+=(-DCMAKE_PREFIX_PATH="$usr" -DMPI_SKIP_COMPILER_WRAPPER=ON -DMPI_C_LIB_NAMES=mpi
+             -DMPI_mpi_LIBRARY="$lib/openmpi/lib/libmpi.so" -DMPI_C_HEADER_DIR="$lib/openmpi/include"
+             -DMPIEXEC_EXECUTABLE="$usr/bin/mpirun")
+  export LDFLAGS="-Wl,-rpath-link,$lib:$lib/openmpi/lib"
+fi
+
+# NVIDIA's libraries are opened by name, and cuDNN opens NVRTC. PyTorch's come first: it runs here, too.
+nvidia_libraries() {
+  python3 -c 'import nvidia; print(*nvidia.__path__, sep="\n")' 2>/dev/null |
+    while read -r root; do ls -d "$root"/*/lib; done 2>/dev/null || true
+  local nvcc
+  nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+  ls -d "$(dirname "$(dirname "$(realpath -m "$nvcc")")")"/lib64 /usr/local/cuda/lib64 2>/dev/null || true
+}
+LD_LIBRARY_PATH=$(nvidia_libraries | paste -sd :)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+# Open MPI refuses to start where it finds neither, also jobs of one machine, which use none.
+command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent=false
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+binaries_run() {
+  [ -n "$binaries" ] || return 1
+  unpack "$binaries" "$build"
+  "$build/apps/ranvier-train" --version && return
+  echo "run.sh: what --binaries brought does not run here (above)" >&2
+  return 1
+}

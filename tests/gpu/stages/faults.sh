@@ -1,0 +1,47 @@
+# What a user sees of a GPU that is not there or too small, and of a rank that fails or dies: one message and the end.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cat README.md >"$folder/text"
+failed=0
+
+sizes=(--layers 2 --hidden 64 --heads 1)
+expect() {  # <words of the message> <ranks> <device> <flags…>: ends with an error, and in time
+  local said status=0 begin=$SECONDS
+  said=$(timeout --kill-after=5 40 mpirun -n "$2" --oversubscribe --bind-to none "$build/apps/ranvier-train" \
+    --data "$folder/text" "${sizes[@]}" --sequence-length 32 --batch-size 4 --microbatch-size 1 --timeout 10 \
+    --device "${@:3}" 2>&1) || status=$?
+  local as_expected=false
+  if [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && grep -qF -e "$1" <<<"$said"; then as_expected=true; fi
+  printf '{"bench": "faults", "flags": "%s", "expected": "%s", "as_expected": %s, "status": %d, "seconds": %d}\n' \
+    "${*:3}" "$1" "$as_expected" "$status" $((SECONDS - begin))
+  if [ "$as_expected" = false ]; then
+    failed=1
+    tail -20 <<<"$said"
+  fi
+}
+
+gpus=$(nvidia-smi -L | grep -c GPU)
+# shellcheck disable=SC2086  # words
+{
+  expect "numbered from 0" 1 "cuda:$gpus" --steps 2
+  expect "--device-memory" 1 cuda --device-memory 1MiB --steps 2
+  RANVIER_FAULT=1:2:throw expect "rank 1" 2 cuda --g-inter 2 --steps 4 $tiny_flags
+  RANVIER_FAULT=1:2:hang expect "rank 1" 2 cuda --g-inter 2 --steps 4 $tiny_flags
+  sizes=(--layers 96 --hidden 12288 --heads 96)
+  expect "optimizer states" 1 cuda --steps 2
+}
+
+# A rank that is killed: the other one does not wait for ever.
+mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 --hidden 64 --heads 1 \
+  --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --g-inter 2 --timeout 10 --device cuda $tiny_flags \
+  --metrics "$folder/metrics" >"$folder/log" 2>&1 &
+job=$! begin=$SECONDS
+while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
+begin=$SECONDS
+rank=$(pgrep -P "$job" -n ranvier-train) && kill -KILL "$rank"
+while kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 20)); do sleep 0.2; done
+ended=true
+if kill "$job" 2>/dev/null; then ended=false failed=1; fi
+printf '{"bench": "faults", "flags": "a rank is killed", "expected": "the job ends", "as_expected": %s, "seconds": %d}\n' \
+  "$ended" $((SECONDS - begin))
+exit "$failed"

@@ -1,0 +1,25 @@
+# Several ranks on one GPU: two stages beside one rank, then two stages of two rows each, which share their states out.
+sizes=(--rounds 1 --steps 8)
+grid=(--layers 12 --hidden 768 --heads 12 --sequence-length 1024 --batch-size 16 --microbatch-size 4)
+if [ -n "$tiny" ]; then
+  sizes=(--layers 2 --hidden 64 --heads 1 --vocabulary 250 --length 32 --batch 4 --microbatch 1 --rounds 1 --steps 3)
+  grid=(--layers 2 --hidden 64 --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1)
+fi
+tests/bench/stages_on_one_gpu.sh --build "$build" "${sizes[@]}" --products-file "$products" -- $tiny_flags
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cat README.md ./*/*.cpp >"$folder/text"
+for ranks in 1 4; do
+  ways=()
+  [ "$ranks" -eq 1 ] || ways=(--g-inter 2 --g-data 2 --shard zero3)
+  mpirun -n "$ranks" --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" "${grid[@]}" \
+    --steps 4 --precision fp32 --device cuda:0 "${ways[@]}" $tiny_flags --metrics "$folder/$ranks" | tail -2
+done
+paste "$folder/1" "$folder/4" | perl -ne '
+  my ($one, $four) = /"loss":\s*([\d.]+)/g;
+  my $d = abs($one - $four);
+  $worst = $d if $d > $worst;
+  ($seconds) = /.*"seconds":\s*([\d.]+)/;
+  END { printf qq({"bench": "ranks_on_one_gpu", "grid": "2 x 2, zero3", "seconds_a_step": %s, "losses_differ_by": %.6f}\n), $seconds, $worst;
+        exit($. != 4 || $worst > 0.002) }'

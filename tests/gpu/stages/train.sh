@@ -1,0 +1,43 @@
+# The same small model on either device, text drawn from it, and 50 steps beside PyTorch.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+steps=50 tokens=200
+sizes=(--layers 4 --hidden 128 --heads 4 --sequence-length 128 --batch-size 8)
+if [ -n "$tiny" ]; then
+  steps=4 tokens=10
+  sizes=(--layers 2 --hidden 64 --heads 1 --sequence-length 32 --batch-size 4)
+fi
+
+losses() { sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$1"; }
+close_losses() {  # <metrics> <metrics> <steps> <what>
+  paste <(losses "$1") <(losses "$2") |
+    awk -v steps="$3" -v what="$4" '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
+      END { printf "%s differ by %.6f at most\n", what, worst; exit !(NR == steps && worst < 0.002) }'
+}
+
+cat README.md ./*/*.cpp >"$folder/text"
+for device in cpu cuda; do
+  "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps "$steps" --precision fp32 --device "$device" \
+    $tiny_flags --metrics "$folder/$device" --save "$folder/weights" | tail -3
+done
+close_losses "$folder/cpu" "$folder/cuda" "$steps" "losses of $steps steps"
+for device in cpu cuda; do
+  "$build/apps/ranvier-generate" --weights "$folder/weights" --prompt 'The ' --tokens "$tokens" --temperature 0 \
+    --device "$device" >"$folder/text.$device"
+done
+cmp "$folder/text.cpu" "$folder/text.cuda" && echo "$tokens tokens are the same"
+if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
+  echo "-- 20 steps on two GPUs by plans, by plans that NCCL sends, and by NCCL's own collectives"
+  for way in "plans ring" "nccl ring" "nccl auto"; do
+    read -r carrier algorithm <<<"$way"
+    mpirun -n 2 --bind-to none "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps 20 \
+      --precision fp32 --device cuda --collectives "$carrier" --all-reduce "$algorithm" \
+      --metrics "$folder/$carrier.$algorithm" | grep -E '^(collectives|loss|NCCL)'
+  done
+  cmp <(losses "$folder/plans.ring") <(losses "$folder/nccl.ring") && echo "plans give the same losses by NCCL"
+  close_losses "$folder/plans.ring" "$folder/nccl.auto" 20 "those of NCCL itself"
+fi
+echo "-- beside PyTorch"
+status=0  # what reference/run.sh says of a machine without PyTorch is no failure here
+tests/reference/run.sh ../gpu/compare_losses.py "$build/apps/ranvier-train" "$folder/losses" ${tiny:+--tiny} || status=$?
+[ "$status" -eq 77 ] || exit "$status"
