@@ -26,16 +26,16 @@ enum class TokenFormat { automatic, text, llmc, uint16, megatron };
 /// Whether files of this format have tokens already, as those of `automatic` may or may not.
 [[nodiscard]] bool has_tokens(TokenFormat format);
 
-/// Whether the file or folder at `path` will be read as tokens, as far as its name and its first bytes show; one that
-/// is not there by its name alone.
+/// Whether the file or folder at `path` will be read as tokens, as far as its name and its first bytes show; one
+/// that is not there by its name alone.
 [[nodiscard]] bool holds_tokens(const std::filesystem::path& path, TokenFormat format);
 
 class TokenFile {
  public:
   /// Megatron's files may be given by either, or by both names' common beginning. `automatic` takes a file with
   /// llm.c's magic for that, a .bin or .idx with the other beside it for Megatron's and any other for text, except
-  /// that a .bin must say what it is; a name of no file is the common beginning of two that are there. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
-  /// empty, damaged or of another format.
+  /// that a .bin must say what it is; a name of no file is the common beginning of two that are there. Throws
+  /// ErrorCode::io if the file cannot be read, ErrorCode::data if it is empty, damaged or of another format.
   TokenFile(std::filesystem::path path, TokenFormat format);
 
   /// Tokens in memory that were made of the text at `path`, at least one.
