@@ -57,8 +57,8 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     fail(ErrorCode::usage, "{} is more than the {} positions that --init-from {} has learned: give at most {}",
          asked_for(model, table, "sequence-length", length), positions, options.run.init_from, positions);
   if (length < positions)
-    options.notes.push_back(fmt::format("positions: the first {} of the {} in {}", length, positions,
-                                        weights.path().string()));
+    options.notes.push_back(
+        fmt::format("positions: the first {} of the {} in {}", length, positions, weights.path().string()));
 }
 
 void adopt_dropout(TrainOptions& options, const OptionTable& table, const models::GptConfig& config,
@@ -67,7 +67,8 @@ void adopt_dropout(TrainOptions& options, const OptionTable& table, const models
   const float rate = config.dropout.begin()->second;
   std::vector<std::string> rates;
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
-  if (std::any_of(config.dropout.begin(), config.dropout.end(), [&](const auto& one) { return one.second != rate; }))
+  if (std::any_of(config.dropout.begin(), config.dropout.end(),
+                  [&](const auto& one) { return one.second != rate; }))
     fail(ErrorCode::usage, "{}: {}: models have one rate for all of them here: give --dropout", file,
          fmt::join(rates, ", "));
   options.model.gpt.dropout = rate;
@@ -116,8 +117,9 @@ void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   if (!options.run.init_from.empty()) {
     const fs::path folder = folder_of(options.run.init_from);
     if (!models::has_bpe_vocabulary(folder))
-      fail(ErrorCode::usage, "--data {} is text, the model of --init-from {} knows {} tokens, and no tokenizer is "
-           "beside it: {}", data.data, options.run.init_from, vocabulary, remedy);
+      fail(ErrorCode::usage,
+           "--data {} is text, the model of --init-from {} knows {} tokens, and no tokenizer is beside it: {}",
+           data.data, options.run.init_from, vocabulary, remedy);
     data.tokenizer = Tokenizer::gpt2;
     data.gpt2 = folder.string();
     options.notes.push_back(fmt::format("tokenizer: that beside the weights, gpt2:{}", data.gpt2));

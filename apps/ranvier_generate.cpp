@@ -69,7 +69,8 @@ Model load(const GenerateOptions& options) {
              architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(options.precision),
              seconds_since(begin), model.device->description());
   if (!file.ignored().empty())
-    fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(), file.ignored().front());
+    fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(),
+               file.ignored().front());
   return model;
 }
 

@@ -204,7 +204,8 @@ const OptionTable::Declared& OptionTable::at(std::string_view name) const {
 }
 
 bool OptionTable::knows(std::string_view name) const {
-  return std::any_of(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
+  return std::any_of(options_.begin(), options_.end(),
+                     [&](const Declared& one) { return one.option.name == name; });
 }
 
 bool OptionTable::given(std::string_view name) const {

@@ -2,8 +2,8 @@
 //
 //   encoder.json + vocab.bpe    OpenAI's: tokens by name, merges by line; vocab.json + merges.txt are the same
 //   tokenizer.json              Hugging Face's, of a byte-level BPE that splits text as GPT-2 does
-//   *.tiktoken                  tokens of up to 256 bytes in base64 with their ranks; <|endoftext|> is the first number
-//                               without one
+//   *.tiktoken                  tokens of up to 256 bytes in base64 with their ranks; <|endoftext|> is the first
+//                               number without one
 //
 // Any thread.
 #pragma once
@@ -24,8 +24,8 @@ namespace ranvier::models {
 /// Whether `folder` has one of these.
 [[nodiscard]] bool has_bpe_vocabulary(const std::filesystem::path& folder);
 
-/// Where the tokenizer at such a path is spread, by the names that its files have in a folder of their own: all kinds
-/// that are there, and what transformers keeps beside them (tokenizer_config.json, …).
+/// Where the tokenizer at such a path is spread, by the names that its files have in a folder of their own: all
+/// kinds that are there, and what transformers keeps beside them (tokenizer_config.json, …).
 [[nodiscard]] std::map<std::string, std::filesystem::path> bpe_vocabulary_files(const std::filesystem::path& path);
 
 }  // namespace ranvier::models

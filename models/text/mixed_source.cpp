@@ -127,8 +127,8 @@ std::vector<WeightedPath> parse_weighted_paths(const std::string& text) {
   if (weighted == 0) {
     std::error_code ignored;
     if (paths.size() > 1 && !fs::exists(text, ignored) && fs::exists(paths.front().path, ignored))
-      fail(ErrorCode::usage, "--data {}: there is no such file: of several each needs a weight, as in {}:1,{}:1", text,
-           paths[0].path, paths[1].path);
+      fail(ErrorCode::usage, "--data {}: there is no such file: of several each needs a weight, as in {}:1,{}:1",
+           text, paths[0].path, paths[1].path);
     return {{text}};
   }
   for (const auto& one : paths)

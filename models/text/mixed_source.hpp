@@ -64,8 +64,8 @@ struct WeightedPath {
 };
 
 /// "a.bin:0.7,b.bin:0.3". Text of which no part ends in a colon and a number is one path, commas included. Throws
-/// ErrorCode::usage if only some parts have a weight, one is out of range or not above 0, or such a path is of no file
-/// while its first part is.
+/// ErrorCode::usage if only some parts have a weight, one is out of range or not above 0, or such a path is of no
+/// file while its first part is.
 [[nodiscard]] std::vector<WeightedPath> parse_weighted_paths(const std::string& text);
 
 }  // namespace ranvier::models

@@ -247,7 +247,8 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
   config.require(
       "add_cross_attention", [](const auto& value) { return value == json::value(false); }, "false");
   config.require(
-      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); }, "all heads");
+      "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); },
+      "all heads");
   return result;
 }
 
@@ -262,7 +263,8 @@ std::string gpt_config_json(const GptOptions& options, const std::string& like) 
   Members members(like.empty() ? from_nothing : std::string_view(like));
   members.set("model_type", "\"gpt2\"");
   for (const Size& size : sizes) members.set(size.key, fmt::format("{}", options.*size.field));
-  for (const char* key : dropout_keys) members.set(key, fmt::format("{:.6g}", static_cast<double>(options.dropout)));
+  for (const char* key : dropout_keys)
+    members.set(key, fmt::format("{:.6g}", static_cast<double>(options.dropout)));
   if (members.has("n_ctx")) members.set("n_ctx", fmt::format("{}", options.sequence_length));  // n_positions of old
   for (const char* key : {"torch_dtype", "dtype"})
     if (members.has(key)) members.set(key, "\"float32\"");
@@ -287,13 +289,13 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
     const GptOptions& said = stored.config->sizes;
     if (said.layers < options.layers)
       fail(ErrorCode::data,
-           "{}: 'n_layer' is {}, but {} has a tensor 'h.{}.ln_1.weight', too: they are of different models, or leave "
-           "tensors out by --ignore-tensors",
+           "{}: 'n_layer' is {}, but {} has a tensor 'h.{}.ln_1.weight', too: they are of different models, or "
+           "leave tensors out by --ignore-tensors",
            config_file, said.layers, file, said.layers);
     for (const Size& size : sizes) {
       if (size.field == &GptOptions::heads || options.*size.field == said.*size.field) continue;
-      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}: they are of different models", config_file,
-           size.key, said.*size.field, file, options.*size.field);
+      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}: they are of different models",
+           config_file, size.key, said.*size.field, file, options.*size.field);
     }
     if (heads && *heads != said.heads)
       fail(ErrorCode::usage, "--heads {}: {} says {}: leave the flag out", *heads, config_file, said.heads);
@@ -302,8 +304,8 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
   }
   if (!heads)
     fail(ErrorCode::usage,
-         "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json beside "
-         "it: give --heads",
+         "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json "
+         "beside it: give --heads",
          file);
   if (options.hidden % *heads != 0)
     fail(ErrorCode::usage,

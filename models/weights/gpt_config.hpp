@@ -19,12 +19,12 @@ struct GptConfig {
 };
 
 /// What `folder`/config.json says. Empty if there is no such file. A dropout that it does not name is 0.1, as for
-/// transformers. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and key, if it is damaged or of
-/// a model that is computed in another way than gpt.hpp's.
+/// transformers. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and key, if it is damaged
+/// or of a model that is computed in another way than gpt.hpp's.
 [[nodiscard]] std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder);
 
-/// As transformers' GPT2LMHeadModel reads it, beside a model.safetensors of fp32. `like` is GptConfig::text of the model
-/// that this one was made of: all else that it says stays as it is written there. Empty: there is none.
+/// As transformers' GPT2LMHeadModel reads it, beside a model.safetensors of fp32. `like` is GptConfig::text of the
+/// model that this one was made of: all else that it says stays as it is written there. Empty: there is none.
 [[nodiscard]] std::string gpt_config_json(const GptOptions& options, const std::string& like = {});
 
 struct StoredGpt {
@@ -32,9 +32,9 @@ struct StoredGpt {
   std::optional<GptConfig> config;  ///< none: there is no config.json
 };
 
-/// The GPT whose weights these are: sizes from the shapes of its tensors; heads are `heads` or, without, those of the
-/// config.json beside the weights. Throws ErrorCode::data, naming what contradicts what, if the tensors are not a GPT's
-/// or the config is another model's, and ErrorCode::usage if nothing says how many heads there are.
+/// The GPT whose weights these are: sizes from the shapes of its tensors; heads are `heads` or, without, those of
+/// the config.json beside the weights. Throws ErrorCode::data, naming what contradicts what, if the tensors are not
+/// a GPT's or the config is another model's, and ErrorCode::usage if nothing says how many heads there are.
 [[nodiscard]] StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads);
 
 }  // namespace ranvier::models

@@ -36,10 +36,11 @@ NamePattern::NamePattern(const std::string& expression, const std::string& flag)
   const auto compiled = std::make_shared<Compiled>();
   int error = 0;
   PCRE2_SIZE at = 0;
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at,
-                                 nullptr);
+  compiled->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at, nullptr);
   if (compiled->code == nullptr)
-    fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, message_of(error), at + 1);
+    fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, message_of(error),
+         at + 1);
   compiled->limits = pcre2_match_context_create(nullptr);
   pcre2_set_match_limit(compiled->limits, most_trials);
   compiled_ = compiled;

@@ -14,8 +14,8 @@ class NamePattern {
   /// Throws ErrorCode::usage, naming `flag` and what is wrong at which place, if `expression` is none.
   NamePattern(const std::string& expression, const std::string& flag);
 
-  /// Whether some part of the name matches. Throws ErrorCode::usage, naming the flag, if the expression goes back and
-  /// forth in it so often that it would take long.
+  /// Whether some part of the name matches. Throws ErrorCode::usage, naming the flag, if the expression goes back
+  /// and forth in it so often that it would take long.
   [[nodiscard]] bool matches_in(std::string_view name) const;
 
  private:

@@ -40,10 +40,10 @@ inline constexpr std::string_view stored_prefix = "transformer.";
 
 class Safetensors {
  public:
-  /// A safetensors file, or an index of several (.json). Tensors of a name in which the regular expression `ignored`
-  /// (NamePattern) matches are as if they were not there; empty: all are. Throws ErrorCode::io if a file cannot be read,
-  /// ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it, ErrorCode::usage for
-  /// an expression that is none, or matches nowhere.
+  /// A safetensors file, or an index of several (.json). Tensors of a name in which the regular expression
+  /// `ignored` (NamePattern) matches are as if they were not there; empty: all are. Throws ErrorCode::io if a file
+  /// cannot be read, ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it,
+  /// ErrorCode::usage for an expression that is none, or matches nowhere.
   explicit Safetensors(const std::filesystem::path& path, const std::string& ignored = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

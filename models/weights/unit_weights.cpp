@@ -79,8 +79,8 @@ bool is_tied_head(const Safetensors& file, const StoredTensor& tensor) {
   if (embedding == nullptr) return false;
   if (file.equal(tensor, *embedding)) return true;
   fail(ErrorCode::data,
-       "{}: tensor 'lm_head.weight' differs from '{}', and models have one table for both here: these weights are of "
-       "another model, or leave it out by --ignore-tensors lm_head",
+       "{}: tensor 'lm_head.weight' differs from '{}', and models have one table for both here: these weights are "
+       "of another model, or leave it out by --ignore-tensors lm_head",
        file.path().string(), embedding->name);
 }
 

@@ -16,10 +16,10 @@
 namespace ranvier::models {
 
 /// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
-/// parameter of `units` with its shape (of `wpe.weight` at least so many rows: the first are taken) and a dtype that
-/// can be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those of a GPT-2 that
-/// transformers makes itself may be there: attention masks, and an `lm_head.weight` that equals `wte.weight` bit by
-/// bit.
+/// parameter of `units` with its shape (of `wpe.weight` at least so many rows: the first are taken) and a dtype
+/// that can be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those of a
+/// GPT-2 that transformers makes itself may be there: attention masks, and an `lm_head.weight` that equals
+/// `wte.weight` bit by bit.
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 
 /// Writes elements [begin, end) of the flattened unit. Throws like check_weights(), and ErrorCode::data, naming the

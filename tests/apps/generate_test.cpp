@@ -165,7 +165,8 @@ TEST_CASE_FIXTURE(OfWords, "a prompt comes from the flag, a file or stdin alike,
   CHECK(has(error(" --prompt-file " + path("unix.txt") + " --prompt a"), "give one of them"));
 }
 
-TEST_CASE_FIXTURE(OfWords, "weights with a tensor that the model does not need are refused, unless that is to be ignored") {
+TEST_CASE_FIXTURE(OfWords,
+                  "weights with a tensor that the model does not need are refused, unless that is to be ignored") {
   const auto more = path("model/more.safetensors");
   ranvier::models::SafetensorsWriter writer(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}});
   const float value = 1;
@@ -173,8 +174,7 @@ TEST_CASE_FIXTURE(OfWords, "weights with a tensor that the model does not need a
   writer.commit();
   std::string index;
   const ranvier::models::Safetensors model(path("model/model.safetensors"));
-  for (const auto& tensor : model.tensors())
-    index += "\"" + tensor.name + "\":\"model.safetensors\",";
+  for (const auto& tensor : model.tensors()) index += "\"" + tensor.name + "\":\"model.safetensors\",";
   folder.write("model/all.json", R"({"weight_map":{)" + index + R"("lm_head.weight":"more.safetensors"}})");
   const std::string flags = "--weights " + path("model/all.json") + " --tokens 3 --threads 1";
   const Generated refused = generate(flags);
@@ -192,8 +192,10 @@ TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is 
   folder.write("model/config.json", config);
   folder.write("model/generation_config.json", "{\"max_length\": 7}");
   const std::string data = folder.write("text.txt", small_text()).string();
-  const Outcome outcome = run(1, {"--data", data, "--init-from", path("model"), "--save", path("tuned"), "--sequence-length",
-                                  "32", "--steps", "1", "--threads", "1", "--dropout", "0.25"}, 60s);
+  const Outcome outcome = run(1,
+                              {"--data", data, "--init-from", path("model"), "--save", path("tuned"),
+                               "--sequence-length", "32", "--steps", "1", "--threads", "1", "--dropout", "0.25"},
+                              60s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   CHECK(has(outcome.output, "tokenizer: that beside the weights, gpt2:" + path("model")));

@@ -54,7 +54,9 @@ struct Fixture {
     writer.commit();
   }
 
-  [[nodiscard]] std::string path(const std::string& name = "model") const { return (folder.path() / name).string(); }
+  [[nodiscard]] std::string path(const std::string& name = "model") const {
+    return (folder.path() / name).string();
+  }
 
   [[nodiscard]] TrainOptions from_model(const Flags& more = {}) const {
     Flags flags{"--init-from", path(), "--data", "a.bin"};
@@ -113,7 +115,8 @@ TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their 
   refused({}, {"'model_type' is \"llama\""});
 }
 
-TEST_CASE_FIXTURE(Fixture, "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
+TEST_CASE_FIXTURE(Fixture,
+                  "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
   const TrainOptions shorter = from_model({"--sequence-length", "48"});
   CHECK(shorter.model.gpt.sequence_length == 48);
   CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
@@ -144,8 +147,8 @@ TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and
 }
 
 TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or a flag has to name one") {
-  refused({"--data", "a.txt"}, {"--data a.txt is text", "knows 285 tokens", "--tokenizer gpt2:DIR",
-                                "--tokenizer bytes", "token files"});
+  refused({"--data", "a.txt"},
+          {"--data a.txt is text", "knows 285 tokens", "--tokenizer gpt2:DIR", "--tokenizer bytes", "token files"});
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   folder.write("model/tokenizer.json", small.tokenizer_json());
   const TrainOptions beside = from_model({"--data", "a.txt"});
@@ -159,7 +162,8 @@ TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
   const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);
-  for (const char* words : {"--model gpt2-small knows 50257 tokens", "--tokenizer gpt2:DIR", "bytes", "token files"})
+  for (const char* words :
+       {"--model gpt2-small knows 50257 tokens", "--tokenizer gpt2:DIR", "bytes", "token files"})
     CHECK(says(error, words));
   CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
@@ -170,13 +174,14 @@ TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, to
 TEST_CASE_FIXTURE(Fixture, "tensors that are to be ignored are said, and belong to weights") {
   write_weights({{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
   refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
-  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "not read: 1 tensor of " + path("model/model.safetensors") +
-                                                                 ", 'h.2.ln_1.weight' the first"));
+  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}),
+              "not read: 1 tensor of " + path("model/model.safetensors") + ", 'h.2.ln_1.weight' the first"));
   const auto error = error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
   CHECK(says(error, "--ignore-tensors x is about the weights of --init-from"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what is saved beside weights is the tokenizer that they go with, and what they came with") {
+TEST_CASE_FIXTURE(Fixture,
+                  "what is saved beside weights is the tokenizer that they go with, and what they came with") {
   folder.write("model/tokenizer.json", small.tokenizer_json());
   folder.write("model/generation_config.json", R"({"eos_token_id": 284})");
   folder.write("other/small.tiktoken", small.tiktoken());

@@ -269,7 +269,8 @@ TEST_CASE("a file of measured products is for runs that measure") {
 TEST_CASE("rates outside their ranges are refused") {
   refused({"--dropout", "1"}, "--dropout: '1'");
   refused({"--learning-rate", "-1"}, "--learning-rate: '-1'");
-  refused({"--learning-rate", "1e400"}, "--learning-rate: '1e400' will not do: give a number that is not out of range");
+  refused({"--learning-rate", "1e400"},
+          "--learning-rate: '1e400' will not do: give a number that is not out of range");
   refused({"--beta2", "1"}, "--beta2: '1'");
   refused({"--clip", "nan"}, "--clip: 'nan'");
   refused({"--timeout", "0"}, "--timeout 0");

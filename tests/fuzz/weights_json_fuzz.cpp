@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const std::string written = models::gpt_config_json(config->sizes, config->text);
         folder.write("config.json", written);
         const auto again = models::read_gpt_config(folder.path());
-        fuzz::require(models::gpt_config_json(again->sizes, again->text) == written, "a config is what was written of it");
+        fuzz::require(models::gpt_config_json(again->sizes, again->text) == written,
+                      "a config is what was written of it");
       });
       break;
     }

@@ -75,7 +75,8 @@ TEST_CASE_FIXTURE(Fixture, "a model's config.json is read as it was written") {
 TEST_CASE_FIXTURE(Fixture, "the three rates of dropout are read, 0.1 where one is not said, and written as one") {
   using Rates = std::map<std::string, float>;
   folder.write("config.json", with("attn_pdrop", "0.25"));
-  CHECK(read_gpt_config(folder.path())->dropout == Rates{{"attn_pdrop", 0.25f}, {"embd_pdrop", 0}, {"resid_pdrop", 0}});
+  CHECK(read_gpt_config(folder.path())->dropout ==
+        Rates{{"attn_pdrop", 0.25f}, {"embd_pdrop", 0}, {"resid_pdrop", 0}});
   folder.write("config.json", with("attn_pdrop", "null"));
   CHECK(read_gpt_config(folder.path())->dropout.at("attn_pdrop") == 0.1f);
   GptOptions dropped = sizes;
@@ -164,14 +165,13 @@ TEST_CASE_FIXTURE(Fixture, "sizes are those of the tensors, and heads those of t
                  {"n_layer", "3", "model.safetensors"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "blocks that config.json does not count are named, and those that were ignored do not count") {
+TEST_CASE_FIXTURE(Fixture,
+                  "blocks that config.json does not count are named, and those that were ignored do not count") {
   folder.write("config.json", with("n_layer", "1"));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file()), std::nullopt)); }),
                  {"'n_layer' is 1", "'h.1.ln_1.weight'", "--ignore-tensors"}));
   CHECK(stored_gpt(Safetensors(file(), R"(^transformer\.h\.1\.)"), std::nullopt).sizes.layers == 1);
-  CHECK(says_all(error_of([&] {
-                   static_cast<void>(stored_gpt(Safetensors(file(), R"(h\.0\.)"), std::nullopt));
-                 }),
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file(), R"(h\.0\.)"), std::nullopt)); }),
                  {"no tensor 'h.0.ln_1.weight'"}));
 }
 

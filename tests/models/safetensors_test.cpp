@@ -125,7 +125,8 @@ TEST_CASE("a part of a tensor is read without the rest") {
 TEST_CASE("tensors of names that are ignored are as if they were not there") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}});
+  SafetensorsWriter writer(
+      path, {{"h.0.q_norm", DType::f32, {1}}, {"h.0.k_norm", DType::f32, {1}}, {"wte", DType::f32, {1}}});
   const std::vector<float> values = {1, 2, 3};
   writer.append(values.data(), values.size());
   writer.commit();
@@ -133,9 +134,12 @@ TEST_CASE("tensors of names that are ignored are as if they were not there") {
   CHECK(file.ignored() == std::vector<std::string>{"h.0.q_norm", "h.0.k_norm"});
   CHECK(file.find("h.0.q_norm") == nullptr);
   CHECK(values_of(file, *file.find("wte")) == std::vector<float>{3});
-  const auto refusal = [&](const std::string& expression) { return error_of([&] { Safetensors one(path, expression); }); };
+  const auto refusal = [&](const std::string& expression) {
+    return error_of([&] { Safetensors one(path, expression); });
+  };
   CHECK(says(refusal("lm_head"), "--ignore-tensors lm_head: " + path.string() + " has no tensor"));
-  CHECK(says(refusal("h.(0"), "--ignore-tensors h.(0 is no regular expression: missing closing parenthesis at its character 5"));
+  CHECK(says(refusal("h.(0"),
+             "--ignore-tensors h.(0 is no regular expression: missing closing parenthesis at its character 5"));
   CHECK(refusal("[").code() == ErrorCode::usage);
 }
 
@@ -151,8 +155,11 @@ TEST_CASE("an expression that would go back and forth for ever is given up") {
 TEST_CASE("two tensors are equal in dtype, shape and every bit, or not") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
-  SafetensorsWriter writer(path, {{"a", DType::f32, {2}}, {"same", DType::f32, {2}}, {"other", DType::f32, {2}},
-                                  {"column", DType::f32, {2, 1}}, {"half", DType::bf16, {2}}});
+  SafetensorsWriter writer(path, {{"a", DType::f32, {2}},
+                                  {"same", DType::f32, {2}},
+                                  {"other", DType::f32, {2}},
+                                  {"column", DType::f32, {2, 1}},
+                                  {"half", DType::bf16, {2}}});
   const std::vector<float> values = {1, 2, 1, 2, 1, 3, 1, 2, 1, 2};
   writer.append(values.data(), values.size());
   writer.commit();

@@ -181,9 +181,9 @@ TEST_CASE("attention masks and a head that equals the embedding need no unit, wi
 TEST_CASE("tensors that the model does not use are refused by name, unless they are to be ignored") {
   const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {{"wte", {{.name = "wte.weight", .shape = {1}}}}};
-  for (const char* name : {"h.0.attn.q_norm.weight", "transformer.h.0.crossattention.c_attn.weight", "h.1.ln_1.bias",
-                           "h.0.attn.c_attn.bias", "h.attn.bias", "h..attn.bias", "score.weight", "transformer.wte.weight",
-                           "lm_head.weight", "lm_head.bias"}) {
+  for (const char* name : {"h.0.attn.q_norm.weight", "transformer.h.0.crossattention.c_attn.weight",
+                           "h.1.ln_1.bias", "h.0.attn.c_attn.bias", "h.attn.bias", "h..attn.bias", "score.weight",
+                           "transformer.wte.weight", "lm_head.weight", "lm_head.bias"}) {
     CAPTURE(name);
     const std::vector<TensorToStore> tensors = {{"wte.weight", DType::f32, {1}}, {name, DType::f32, {1}}};
     const auto error = error_of([&] { check_weights(counted(folder, tensors), units); });
@@ -193,7 +193,8 @@ TEST_CASE("tensors that the model does not use are refused by name, unless they 
     check_weights(counted(folder, tensors, fmt::format("^{}$", name)), units);
   }
   const auto several = error_of([&] {
-    check_weights(counted(folder, {{"wte.weight", DType::f32, {1}}, {"a", DType::f32, {1}}, {"b", DType::f32, {1}}}), units);
+    check_weights(
+        counted(folder, {{"wte.weight", DType::f32, {1}}, {"a", DType::f32, {1}}, {"b", DType::f32, {1}}}), units);
   });
   CHECK(says(several, "tensor 'a' and 1 more are no part of this model"));
 }
