@@ -6,6 +6,7 @@
 #include "actors/weight_collector.hpp"
 #include "apps/collectives_choice.hpp"
 #include "apps/launch.hpp"
+#include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "collectives/nccl_column.hpp"
 #include "models/weights/safetensors_writer.hpp"
@@ -45,6 +46,8 @@ class Run {
   void run_layers(runtime::StreamView stream) const;
   /// Rank 0's choices of attention to all; none: our own kernels, since there is an obstacle.
   void adopt_attention(runtime::StreamView stream, std::vector<std::byte> choices);
+  /// The first turns, while the device's memory is free; the others come when states are in it.
+  void measure_peak();
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();
@@ -80,6 +83,7 @@ class Run {
   bool direct_ = false;                             // MPI takes messages from the GPU's memory, and to it
   std::optional<runtime::StagedTransport> staged_;  // otherwise they go by this
   CollectivesChoice collectives_;
+  PeakFlops peak_;
   std::unique_ptr<collectives::NcclLibrary> nccl_library_;
   std::string nccl_obstacle_;  // why there is none; empty: nobody asked
   std::unique_ptr<collectives::NcclColumn> nccl_;  // null: collectives are plans
