@@ -27,7 +27,8 @@ struct AttentionShape {
   AttentionKernels kernels = AttentionKernels::own;
 };
 
-/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, and asked for.
+/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, qkv of less than 2^31 elements,
+/// and asked for.
 [[nodiscard]] bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype);
 
 /// What of the workspace the library may use: its deterministic backward pass keeps the gradients of all weights, T × T
