@@ -72,7 +72,8 @@ std::string describe_raises(const FlopsCeiling& ceiling) {
                                 ? fmt::format("step {} was", ceiling.last_step())
                                 : fmt::format("{} steps from {} to {} were", ceiling.raises(), ceiling.first_step(),
                                               ceiling.last_step());
-  return fmt::format("MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, {:.0f}%",
+  return fmt::format("MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
+                     "{:.0f}% of that",
                      format_count(ceiling.measured()), steps, format_count(ceiling.value()),
                      100 * ceiling.value() / ceiling.measured());
 }

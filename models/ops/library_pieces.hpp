@@ -1,5 +1,6 @@
-// What of a matrix product a library gets at a time. Dimensions and offsets of 64 bits are in the libraries' interfaces,
-// but not sure to be in all of their kernels: cuBLASLt's have failed from 65535 · 32 rows on, others beyond 2^31 elements.
+// What of a matrix product a library gets at a time. The libraries' interfaces have dimensions and strides of 64 bits,
+// but not all of their kernels are sure to count so far: cuBLASLt's have failed from 65535 · 32 rows on, others beyond
+// 2^31 elements.
 #pragma once
 
 #include "models/ops/matmul.hpp"

@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(threads)
                  Strides strides, bool accumulate) {
   __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];
   const auto tiles_across = static_cast<unsigned>((n + tile - 1) / tile);
-  const std::size_t i0 = std::size_t{blockIdx.x / tiles_across} * tile, j0 = std::size_t{blockIdx.x % tiles_across} * tile;
+  const std::size_t i0 = std::size_t{blockIdx.x / tiles_across} * tile;
+  const std::size_t j0 = std::size_t{blockIdx.x % tiles_across} * tile;
   const int row = static_cast<int>(threadIdx.x) / (tile / each),
             column = static_cast<int>(threadIdx.x) % (tile / each);
   float sums[each][each] = {};

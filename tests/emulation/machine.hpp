@@ -26,8 +26,8 @@ extern dim3 block_size, grid_size;
 void launch(const char* name, const void* address, dim3 grid, dim3 block, std::size_t shared_bytes,
             const std::function<void()>& kernel);
 
-/// While one lives, launches run the last blocks only, and those of every y and z: what comes last in arrays that no test
-/// could go through. One at a time.
+/// While one lives, launches run the last blocks only, and those of every y and z: what comes last in arrays that no
+/// test could go through. One at a time.
 class OnlyLastBlocks {
  public:
   explicit OnlyLastBlocks(unsigned across);  ///< of gridDim.x

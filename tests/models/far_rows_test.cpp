@@ -1,5 +1,5 @@
-// Few rows that lie far apart, in arrays of more than 2^32 elements: operations that may be given such rows find them on
-// any device.
+// Few rows that lie far apart, in arrays of more than 2^32 elements: operations that may be given such rows find them
+// on any device.
 #include "models/ops/cached_attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
@@ -33,7 +33,8 @@ TEST_CASE("a product takes rows that lie 2^28 elements apart") {
     const std::size_t a_rows = transposed ? k : m, a_columns = transposed ? m : k;
     const std::size_t b_rows = transposed ? n : k, b_columns = transposed ? k : n;
     const TypedArray a(DType::f32, m * k, 1), b(DType::f32, k * n, 2);
-    const SparseArray far_a(DType::f32, a_rows * stride), far_b(DType::f32, b_rows * stride), far_c(DType::f32, m * stride);
+    const SparseArray far_a(DType::f32, a_rows * stride), far_b(DType::f32, b_rows * stride);
+    const SparseArray far_c(DType::f32, m * stride);
     for (std::size_t i = 0; i < a_rows; ++i) std::memcpy(far_a.data(i * stride), a.data(i * a_columns), 4 * a_columns);
     for (std::size_t i = 0; i < b_rows; ++i) std::memcpy(far_b.data(i * stride), b.data(i * b_columns), 4 * b_columns);
     const TypedArray bias(DType::f32, n, 3);
@@ -149,7 +150,8 @@ TEST_CASE("a cache of more than 2^32 elements is filled and attended to") {
   all.capacity = 1 << 26;
   const TypedArray qkv(DType::bf16, queries * 3 * heads * D, 1), earlier(DType::bf16, past * D, 2);
   TypedArray keys(DType::bf16, std::size_t{heads} * near.capacity * D), values = keys;
-  const SparseArray far_keys(DType::bf16, std::size_t{heads} * all.capacity * D), far_values(DType::bf16, far_keys.size());
+  const SparseArray far_keys(DType::bf16, std::size_t{heads} * all.capacity * D);
+  const SparseArray far_values(DType::bf16, far_keys.size());
   for (std::size_t h = 0; h < heads; ++h) {
     std::memcpy(keys.data(h * near.capacity * D), earlier.data(), earlier.bytes());
     std::memcpy(values.data(h * near.capacity * D), earlier.data(), earlier.bytes());

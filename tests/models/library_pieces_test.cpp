@@ -1,5 +1,7 @@
 #include "models/ops/library_pieces.hpp"
 
+#include "models/ops/attention.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -65,4 +67,12 @@ TEST_CASE("a product that no cut of its rows or sums brings within the limits ha
     CHECK(library_pieces(shape).m == 0);
     CHECK(!library_takes_whole(shape));
   }
+}
+
+TEST_CASE("a library's attention is for queries, keys and values of less than 2^31 elements") {
+  AttentionShape shape{
+      .samples = 910, .positions = 1024, .heads = 12, .channels = 64, .kernels = AttentionKernels::cudnn};
+  CHECK(library_attention_suits(shape, ranvier::runtime::DType::bf16));
+  ++shape.samples;  // 2304 · 1024 elements more
+  CHECK(!library_attention_suits(shape, ranvier::runtime::DType::bf16));
 }
