@@ -65,6 +65,18 @@ std::string format_count(double value) {
   return fmt::format("{:.3g}", value);
 }
 
+std::string describe_raises(const FlopsCeiling& ceiling) {
+  if (ceiling.raises() == 0) return {};
+  const std::string steps = ceiling.raises() == 1
+                                ? fmt::format("step {} was", ceiling.last_step())
+                                : fmt::format("{} steps from {} to {} were", ceiling.raises(), ceiling.first_step(),
+                                              ceiling.last_step());
+  return fmt::format("MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
+                     "{:.0f}% of that",
+                     format_count(ceiling.measured()), steps, format_count(ceiling.value()),
+                     100 * ceiling.value() / ceiling.measured());
+}
+
 Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics)
     : options_(options),
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
@@ -81,7 +93,10 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory, st
 
 Reporter::~Reporter() { clear_bar(); }
 
-void Reporter::start() { last_ = Clock::now(); }
+void Reporter::start(runtime::Duration now, double peak_flops) {
+  last_ = now;
+  ceiling_ = FlopsCeiling(peak_flops);
+}
 
 double Reporter::median_step_seconds() const {
   if (recent_seconds_.empty()) return 0;
@@ -90,8 +105,7 @@ double Reporter::median_step_seconds() const {
   return sorted[sorted.size() / 2];
 }
 
-void Reporter::step(const StepResult& result) {
-  const auto now = Clock::now();
+void Reporter::step(const StepResult& result, runtime::Duration now) {
   const double elapsed = std::chrono::duration<double>(now - last_).count();
   last_ = now;
   ++steps_;
@@ -102,7 +116,7 @@ void Reporter::step(const StepResult& result) {
 
   const double tokens_per_second = options_.tokens_per_step / elapsed;
   const double flops_per_second = options_.flops_per_step / elapsed;
-  const double mfu = options_.peak_flops > 0 ? flops_per_second / options_.peak_flops : 0;
+  const double mfu = ceiling_.share(result.step, flops_per_second);
   if (!options_.quiet) {
     clear_bar();
     std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), result.loss,
@@ -112,6 +126,10 @@ void Reporter::step(const StepResult& result) {
                         format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
                         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += "  (skipped: gradients overflowed)";
+    if (const auto& raised = ceiling_.raised()) {
+      line += fmt::format("  (faster than measured: 100% is now {}FLOP/s, not {}FLOP/s)", format_count(raised->to),
+                          format_count(raised->from));
+    }
     fmt::print("{}\n", line);
     draw_bar(result.step);
     std::fflush(stdout);
@@ -129,7 +147,7 @@ void Reporter::step(const StepResult& result) {
   }
 }
 
-void Reporter::evaluation(const EvaluationResult& result) {
+void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now) {
   std::string line, more;
   if (result.loss) {
     const double loss = *result.loss;
@@ -155,10 +173,10 @@ void Reporter::evaluation(const EvaluationResult& result) {
   if (metrics_ && options_.steps == 0) held_ = fmt::format("{{\"step\":{}", result.step);
   if (!held_.empty()) held_ += more;
   if (!sample_follows_) write_held();
-  last_ = Clock::now();
+  last_ = now;
 }
 
-void Reporter::sample(std::int64_t step, const std::string& text) {
+void Reporter::sample(std::int64_t step, const std::string& text, runtime::Duration now) {
   const std::string shown = printable(text);
   if (!options_.quiet) {
     clear_bar();
@@ -166,7 +184,7 @@ void Reporter::sample(std::int64_t step, const std::string& text) {
     std::fflush(stdout);
   }
   write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
-  last_ = Clock::now();
+  last_ = now;
 }
 
 void Reporter::finish() {

@@ -7,7 +7,6 @@
 #include "apps/job_memory.hpp"
 #include "apps/kernel_choice.hpp"
 #include "apps/output_files.hpp"
-#include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
@@ -218,12 +217,13 @@ bool Run::execute() {
   choose_collectives();
   choose_kernels(session_, options_, *device_, [this](runtime::StreamView stream) { run_layers(stream); });
   load_kernels();
+  if (trainer_options_.steps > 0) measure_peak();
   together(session_, [&] { build(); });
   together(session_, [&] {  // what keeps states in files has taken its space
     if (speaks_ && !options_.run.save.empty())
       check_space(options_.run.save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
   });
-  measure_peak();
+  if (trainer_options_.steps > 0) peak_.measure(session_, trainer_->compute(), trainer_options_.precision.compute);
   if (nccl_) connect_nccl();
   const long long cleared = session_.sum(trainer_->cleared_folders());
   if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
@@ -432,6 +432,14 @@ void Run::load_kernels() {
   together(session_, [&] { run_layers(*stream); });
 }
 
+void Run::measure_peak() {
+  const auto stream = device_->make_stream("peak", runtime::StreamWidth::whole);
+  peak_.measure(session_, *stream, trainer_options_.precision.compute);
+  if constexpr (runtime::with_cuda) {
+    if (options_.device.device == DeviceChoice::cuda) models::cuda::release_stream_workspace(*stream);
+  }
+}
+
 void Run::build() {
   const RunOptions& run = options_.run;
   if (speaks_) prepare_outputs(options_);
@@ -481,17 +489,9 @@ void Run::make_reporter() {
           .steps = trainer_options_.steps,
           .tokens_per_step = batch * static_cast<double>(job_.source->losses_per_sample()),
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
-          .peak_flops = 0,
           .shows_loss_scale = trainer_options_.loss_scale.dynamic,
           .bytes_per_token = job_.bytes_per_token},
       trainer_->plan().memory, open_metrics(options_));
-}
-
-void Run::measure_peak() {
-  if (trainer_options_.steps == 0) return;
-  const double peak =
-      measure_peak_flops(trainer_->compute(), trainer_options_.precision.compute, [this] { session_.barrier(); });
-  if (reporter_) reporter_->set_peak_flops(peak * session_.ranks());
 }
 
 void Run::train() {
@@ -514,7 +514,7 @@ void Run::train() {
                              .end = [](int status) { std::_Exit(status); }});
   session_.barrier();
   trainer_->trace().restart();
-  if (reporter_) reporter_->start();
+  if (reporter_) reporter_->start(loop_.now(), peak_.best());
   step_clock_.start();
   started_ = std::chrono::steady_clock::now();
   trainer_->start({.step =
@@ -522,19 +522,21 @@ void Run::train() {
                          ++progress_;
                          step_clock_.done(result.step);
                          close_memory(*device_, runtime::MemorySpace::device);
-                         report([this, result] { reporter_->step(result); });
+                         report([this, result, now = loop_.now()] { reporter_->step(result, now); });
                        },
                    .evaluation =
                        [this](const actors::EvaluationResult& result) {
                          ++progress_;
-                         report([this, result] { reporter_->evaluation(result); });
+                         report([this, result, now = loop_.now()] { reporter_->evaluation(result, now); });
                        },
                    .sample =
                        [this](std::int64_t step, std::span<const std::int32_t> tokens) {
                          ++progress_;
                          std::string text;
                          for (const std::int32_t token : tokens) job_.tokenizer->decode(token, text);
-                         report([this, step, text = std::move(text)] { reporter_->sample(step, text); });
+                         report([this, step, text = std::move(text), now = loop_.now()] {
+                           reporter_->sample(step, text, now);
+                         });
                        },
                    .done = [this] { save(); }});
   loop_.run();
@@ -642,6 +644,8 @@ void Run::conclude() const {
              trainer_->stopped_early() ? "stopped after" : "trained", steps, actors::format_count(tokens),
              actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
              1e3 * reporter_->median_step_seconds());
+  if (const std::string raises = actors::describe_raises(reporter_->ceiling()); !raises.empty())
+    fmt::print("{}\n", raises);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
   // More than as it connected: some buffers wait for the first collective that needs them.
   if (nccl_) fmt::print("{}\n", nccl_memory_line(taken_by_nccl()));

@@ -7,6 +7,7 @@
 #include "apps/collectives_choice.hpp"
 #include "apps/fit.hpp"
 #include "apps/launch.hpp"
+#include "apps/peak_flops.hpp"
 #include "apps/report.hpp"
 #include "apps/saved_weights.hpp"
 #include "apps/step_clock.hpp"
@@ -53,6 +54,8 @@ class Run {
   void load_kernels();
   /// Each kind of layer once, with the microbatches of this run.
   void run_layers(runtime::StreamView stream) const;
+  /// The first turns, while the device's memory is free; the others come when states are in it.
+  void measure_peak();
   void build();
   /// Makes NCCL's communicators; blocks.
   void connect_nccl();
@@ -61,7 +64,6 @@ class Run {
   void make_reporter();
   /// What actors send with.
   [[nodiscard]] runtime::Transport& transport_of_actors();
-  void measure_peak();
   void train();
   /// On any thread: when the run will have ended if it is asked to now, and what it saves.
   [[nodiscard]] std::string expected_end() const;
@@ -88,6 +90,7 @@ class Run {
   bool direct_ = false;                             // MPI takes messages from the GPU's memory, and to it
   std::optional<runtime::StagedTransport> staged_;  // otherwise they go by this
   CollectivesChoice collectives_;
+  PeakFlops peak_;
   std::unique_ptr<collectives::NcclLibrary> nccl_library_;
   std::string nccl_obstacle_;  // why there is none; empty: nobody asked
   std::unique_ptr<collectives::NcclColumn> nccl_;  // null: collectives are plans

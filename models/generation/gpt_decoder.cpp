@@ -62,6 +62,7 @@ struct GptDecoder::Arrays {
     branch = layout.add(T * C, element);
     normal = layout.add(T * C, element);
     wide = layout.add(T * 4 * C, element);
+    logits = layout.add(static_cast<std::size_t>(options.vocab_size), sizeof(float));
     scratch = layout.add(
         1, std::max(attention_workspace_bytes(prompt_shape(options, T), options.precision.compute, threads),
                     cached_attention_workspace_bytes(cache_shape(options, 1, 0), threads)));
@@ -74,6 +75,7 @@ struct GptDecoder::Arrays {
   std::size_t branch;  ///< [T, C]: what the last layer adds to x
   std::size_t normal;  ///< [T, C]
   std::size_t wide;    ///< [T, 4C]: keys, queries and values, or the MLP's inner activations
+  std::size_t logits;  ///< [V] float
   std::size_t scratch;
 };
 
@@ -88,8 +90,11 @@ GptDecoder::GptDecoder(runtime::Device& device, const GptOptions& options, const
   load(weights);
   at_ = std::make_unique<Arrays>(options_, device.threads());
   workspace_ = device.allocate(at_->layout.bytes(), runtime::MemorySpace::device);
-  logits_ =
+  logits_ = workspace_.data() + at_->logits;
+  if (device.host_reaches(logits_)) return;
+  near_logits_ =
       device.allocate(static_cast<std::size_t>(options_.vocab_size) * sizeof(float), runtime::MemorySpace::pinned);
+  logits_ = near_logits_.data();
 }
 
 GptDecoder::~GptDecoder() = default;
@@ -195,7 +200,7 @@ std::span<const float> GptDecoder::read(std::span<const std::int32_t> tokens) {
     stream_->synchronize();
   }
   positions_ += static_cast<int>(N);
-  return {reinterpret_cast<const float*>(logits_.data()), static_cast<std::size_t>(options_.vocab_size)};
+  return {reinterpret_cast<const float*>(logits_), static_cast<std::size_t>(options_.vocab_size)};
 }
 
 /// The same work for every position: x and sum, which change places with every sum, have done so 2 · layers times.
@@ -232,7 +237,10 @@ void GptDecoder::compute_logits(std::size_t rows) {
   std::byte* const work = workspace_.data();
   norm(work + at_->normal, final_weight_, final_bias_, rows - 1, 1, true);
   matrix_vector(*stream_, {static_cast<std::size_t>(options_.vocab_size), channels_},
-                {.y = logits_.data(), .a = tokens_table_, .x = work + at_->normal, .dtype = dtype_});
+                {.y = work + at_->logits, .a = tokens_table_, .x = work + at_->normal, .dtype = dtype_});
+  // At once, not number by number over the bus, as the kernel would write them.
+  if (near_logits_.data() != nullptr)
+    runtime::copy(*stream_, near_logits_.data(), work + at_->logits, near_logits_.bytes());
 }
 
 void GptDecoder::norm(std::byte* y, const std::byte* weight, const std::byte* bias, std::size_t row,

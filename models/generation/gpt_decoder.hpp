@@ -70,7 +70,8 @@ class GptDecoder {
   std::size_t channels_;
   std::unique_ptr<runtime::Stream> stream_;
   runtime::Buffer weights_, cache_, workspace_;
-  runtime::Buffer logits_;  ///< pinned: the kernel writes them where the host reads them
+  runtime::Buffer near_logits_;  ///< pinned, where the host does not reach the workspace: a copy of its logits
+  const std::byte* logits_ = nullptr;  ///< where the host reads them
   std::unique_ptr<Arrays> at_;
   std::byte *tokens_table_ = nullptr, *positions_table_ = nullptr;
   std::byte *final_weight_ = nullptr, *final_bias_ = nullptr;

@@ -3,6 +3,7 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_cuda.hpp"
 #include "models/ops/expect_kernel.hpp"
+#include "models/ops/library_pieces.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 
@@ -27,21 +28,28 @@ std::size_t library_bytes_of_sample(const AttentionShape& shape, runtime::DType 
   return heads * padded * (of_row + sizeof(float));
 }
 
+/// But for the number of samples.
+bool library_suits_some(const AttentionShape& shape, runtime::DType dtype) {
+  return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
+         shape.channels % 8 == 0;
+}
+
 }  // namespace
 
 std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads) {
   const std::size_t of_cpu = attention_cpu_workspace_bytes(shape, dtype, threads);
   if constexpr (runtime::with_cuda) {
     const std::size_t of_library =
-        library_attention_suits(shape, dtype) ? library_attention_workspace_bytes(shape, dtype) : 0;
+        library_suits_some(shape, dtype) ? library_attention_workspace_bytes(shape, dtype) : 0;
     return std::max({of_cpu, attention_cuda_workspace_bytes(shape), of_library});
   }
   return of_cpu;
 }
 
 bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) {
-  return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
-         shape.channels % 8 == 0;
+  const auto rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+  const auto row_elements = 3 * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels);
+  return library_suits_some(shape, dtype) && rows * row_elements <= most_library_elements;
 }
 
 std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {

@@ -34,7 +34,8 @@ struct AttentionShape {
   bool fast_backward = false;  ///< where the library does the backward pass
 };
 
-/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, and asked for.
+/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, qkv of less than 2^31 elements,
+/// and asked for.
 [[nodiscard]] bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype);
 
 /// What of the workspace the library may use. Its deterministic backward pass keeps the gradients of all weights, T

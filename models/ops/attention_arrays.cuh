@@ -30,6 +30,8 @@ struct AttentionArrays {
   [[nodiscard]] __host__ __device__ std::size_t C() const {
     return static_cast<std::size_t>(H) * static_cast<std::size_t>(D);
   }
+  /// Of all samples.
+  [[nodiscard]] std::size_t heads() const { return static_cast<std::size_t>(B) * static_cast<std::size_t>(H); }
 
   /// First row of a head in an array [B, T, 3C]; `which` is 0 for queries, 1 for keys, 2 for values.
   template <typename T>

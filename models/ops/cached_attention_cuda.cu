@@ -121,7 +121,8 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
   expect(shape.channels <= 256, "cached attention with heads of {} channels: a GPU's kernel takes 256",
          shape.channels);
   const float scale = 1.0f / std::sqrt(static_cast<float>(shape.channels));
-  const dim3 grid(static_cast<unsigned>(shape.queries), static_cast<unsigned>(shape.heads));
+  const dim3 grid(cuda::blocks_of(static_cast<std::size_t>(shape.queries), 1),
+                  cuda::blocks_down(static_cast<std::size_t>(shape.heads), 1));
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     const auto run = [&](auto parts) {

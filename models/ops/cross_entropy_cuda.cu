@@ -139,7 +139,7 @@ void cross_entropy_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
   if (shape.rows != 0) {
     auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::target);
     cuda::with_rows(dtype, shape.stride, {arrays.logits}, [&](auto type, auto width) {
-      runtime::cuda::launch("cross_entropy", queue, {static_cast<unsigned>(shape.rows), threads},
+      runtime::cuda::launch("cross_entropy", queue, {cuda::blocks_of(shape.rows, 1), threads},
                             row_kernel<width(), decltype(type)>, shape, arrays, bad_place);
     });
   }

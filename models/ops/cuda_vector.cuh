@@ -11,6 +11,7 @@ namespace ranvier::models::cuda {
 
 using runtime::cuda::aligned;
 using runtime::cuda::Bf16;
+using runtime::cuda::blocks_down;
 using runtime::cuda::blocks_of;
 using runtime::cuda::ceil_divide;
 using runtime::cuda::F16;

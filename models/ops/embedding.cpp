@@ -46,6 +46,12 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays) {
   expect_kernel(dtype, "embedding");
+  constexpr std::size_t most = std::size_t{1} << 30;  // `order` counts them
+  if (shape.samples * shape.positions > most) {
+    fail(ErrorCode::usage,
+         "the embedding's gradient takes {} positions at a time, not {}: use a smaller --microbatch-size", most,
+         shape.samples * shape.positions);
+  }
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return embedding_backward_cuda(stream, shape, dtype, arrays);
   }

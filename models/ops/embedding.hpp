@@ -47,7 +47,7 @@ struct EmbeddingBackward {
 };
 
 /// Sums each row's gradients in float, sample by sample and position by position for any number of threads,
-/// and rounds once.
+/// and rounds once. Throws ErrorCode::usage beyond 2^30 positions.
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays);
 

@@ -220,7 +220,6 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                              const EmbeddingBackward& arrays) {
   const cudaStream_t queue = runtime::cuda::native(stream);
   const std::size_t positions = shape.samples * shape.positions, element = size_of(arrays.gradient_dtype);
-  expect(positions < std::size_t{1} << 30, "the embedding's gradient of {} positions at a time", positions);
   const auto count = static_cast<int>(positions);
   if (!arrays.accumulate && arrays.tokens_gradient != nullptr) {
     runtime::cuda::check(
@@ -248,7 +247,7 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                if (arrays.tokens_gradient != nullptr) {
                  const auto across =
                      static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
-                 const dim3 blocks(static_cast<unsigned>(count), cuda::blocks_of(packs, across));
+                 const dim3 blocks(cuda::blocks_of(positions, 1), cuda::blocks_down(packs, across));
                  runtime::cuda::launch("embedding_backward of tokens", queue, {blocks, across},
                                        tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
                }

@@ -3,6 +3,7 @@
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
+#include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 
 namespace ranvier::models {
@@ -14,7 +15,7 @@ using Kind = Epilogue::Kind;
 template <typename Rest>
 void at_once_or(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                 const Epilogue& epilogue, const Rest& rest, const Apart& apart) {
-  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return apart();
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0 || !library_takes_whole(shape)) return apart();
   if (library_weighs_cuda(stream, shape, arrays, epilogue))
     return library_weigh_cuda(stream, shape, arrays, epilogue, rest, apart);
   library_matmul_cuda(stream, shape, arrays, epilogue) ? rest() : apart();

@@ -2,12 +2,14 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/library_matmul_cuda.hpp"
+#include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ranvier::models {
 namespace {
@@ -35,12 +37,15 @@ struct Strides {
   std::size_t a_row, a_column, b_row, b_column, c;
 };
 
+/// Blocks are numbered along the rows of tiles.
 template <typename T, typename C>
 __global__ void __launch_bounds__(threads)
     plain_kernel(C* c, const T* a, const T* b, const T* bias, std::size_t m, std::size_t n, std::size_t k,
                  Strides strides, bool accumulate) {
   __shared__ float a_tile[depth][tile + 1], b_tile[depth][tile + 1];
-  const std::size_t i0 = std::size_t{blockIdx.y} * tile, j0 = std::size_t{blockIdx.x} * tile;
+  const auto tiles_across = static_cast<unsigned>((n + tile - 1) / tile);
+  const std::size_t i0 = std::size_t{blockIdx.x / tiles_across} * tile;
+  const std::size_t j0 = std::size_t{blockIdx.x % tiles_across} * tile;
   const int row = static_cast<int>(threadIdx.x) / (tile / each),
             column = static_cast<int>(threadIdx.x) % (tile / each);
   float sums[each][each] = {};
@@ -159,29 +164,8 @@ __global__ void __launch_bounds__(sum_threads)
   sums[column] = cuda::from_float<S>(accumulate ? cuda::to_float(sums[column]) + total : total);
 }
 
-}  // namespace
-
-void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
-  cuda::with_type(arrays.dtype, [&](auto type) {
-    using T = decltype(type);
-    const auto run = [&](auto c_type) {
-      using C = decltype(c_type);
-      const dim3 grid(cuda::blocks_of(shape.n, tile), cuda::blocks_of(shape.m, tile));
-      runtime::cuda::launch("matmul", runtime::cuda::native(stream), {grid, threads}, plain_kernel<T, C>,
-                            static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a),
-                            static_cast<const T*>(arrays.b), static_cast<const T*>(arrays.bias), shape.m, shape.n,
-                            shape.k, Strides(shape), arrays.accumulate);
-    };
-    if (arrays.c_dtype == DType::f32) {
-      run(float{});
-    } else {
-      run(type);  // the only other type that matmul() lets through
-    }
-  });
-}
-
-void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
-  if (shape.k == 0) return matmul_cuda_plain(stream, shape, arrays);
+/// Through the library, if it can.
+void multiply(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
   if (arrays.bias == nullptr || arrays.c_dtype == arrays.dtype) {
     if (!library_matmul_cuda(stream, shape, arrays)) matmul_cuda_plain(stream, shape, arrays);
     return;
@@ -198,6 +182,65 @@ void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const Mat
   added.bias = nullptr;
   added.accumulate = true;
   if (!library_matmul_cuda(stream, shape, added)) matmul_cuda_plain(stream, shape, added);
+}
+
+/// Rows from `i` on and what is summed from `p` on, as many as a piece has.
+std::pair<MatmulShape, MatmulArrays> piece_of(const MatmulShape& shape, const MatmulArrays& arrays, std::size_t i,
+                                              std::size_t p, const LibraryPieces& pieces) {
+  const Strides strides(shape);
+  MatmulShape piece = shape;
+  piece.m = std::min(pieces.m, shape.m - i);
+  piece.k = std::min(pieces.k, shape.k - p);
+  piece.a_stride = std::max(strides.a_row, strides.a_column);
+  piece.b_stride = std::max(strides.b_row, strides.b_column);
+  piece.c_stride = strides.c;
+  const auto at = [](const void* array, DType dtype, std::size_t element) {
+    return static_cast<const std::byte*>(array) + element * size_of(dtype);
+  };
+  MatmulArrays result = arrays;
+  result.c = static_cast<std::byte*>(arrays.c) + i * strides.c * size_of(arrays.c_dtype);
+  result.a = at(arrays.a, arrays.dtype, i * strides.a_row + p * strides.a_column);
+  result.b = at(arrays.b, arrays.dtype, p * strides.b_row);
+  if (p > 0) {
+    result.bias = nullptr;
+    result.accumulate = true;
+  }
+  return {piece, result};
+}
+
+}  // namespace
+
+void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  cuda::with_type(arrays.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto run = [&](auto c_type) {
+      using C = decltype(c_type);
+      const unsigned blocks = cuda::blocks_of(cuda::ceil_divide(shape.m, tile) * cuda::ceil_divide(shape.n, tile), 1);
+      runtime::cuda::launch("matmul", runtime::cuda::native(stream), {blocks, threads}, plain_kernel<T, C>,
+                            static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a),
+                            static_cast<const T*>(arrays.b), static_cast<const T*>(arrays.bias), shape.m, shape.n,
+                            shape.k, Strides(shape), arrays.accumulate);
+    };
+    if (arrays.c_dtype == DType::f32) {
+      run(float{});
+    } else {
+      run(type);  // the only other type that matmul() lets through
+    }
+  });
+}
+
+void matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
+  if (shape.k == 0) return matmul_cuda_plain(stream, shape, arrays);
+  if (library_takes_whole(shape)) return multiply(stream, shape, arrays);
+  const LibraryPieces pieces = library_pieces(shape);
+  const bool rounds_once = pieces.k == shape.k || arrays.c_dtype == DType::f32;
+  if (pieces.m == 0 || !rounds_once) return matmul_cuda_plain(stream, shape, arrays);
+  for (std::size_t i = 0; i < shape.m; i += pieces.m) {
+    for (std::size_t p = 0; p < shape.k; p += pieces.k) {
+      const auto [piece, of_piece] = piece_of(shape, arrays, i, p, pieces);
+      multiply(stream, piece, of_piece);
+    }
+  }
 }
 
 void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,

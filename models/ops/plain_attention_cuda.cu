@@ -252,8 +252,7 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
   const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
   runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
                        "cudaFuncSetAttribute");
-  const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
-                  blocks_of(static_cast<std::size_t>(arrays.T), block));
+  const dim3 grid(blocks_of(arrays.heads(), 1), blocks_down(static_cast<std::size_t>(arrays.T), block));
   runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
 }
 

@@ -377,8 +377,8 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
       "cudaFuncSetAttribute");
-  const dim3 grid(static_cast<unsigned>(arrays.B) * static_cast<unsigned>(arrays.H),
-                  blocks_of(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
+  const dim3 grid(blocks_of(arrays.heads(), 1),
+                  blocks_down(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
   runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/cuda_native.hpp"
 #include "runtime/dtype.hpp"
+#include "runtime/error.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <cuda_bf16.h>
@@ -113,8 +114,26 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
 
 [[nodiscard]] constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
+/// For gridDim.x. Throws ErrorCode::usage where no GPU takes so many.
 [[nodiscard]] constexpr unsigned blocks_of(std::size_t n, std::size_t per_block) {
-  return static_cast<unsigned>(ceil_divide(n, per_block));
+  constexpr std::size_t most = 0x7fffffff;
+  const std::size_t blocks = ceil_divide(n, per_block);
+  if (blocks > most) {
+    fail(ErrorCode::usage, "a kernel would have {} blocks, and a GPU takes {}: use a smaller --microbatch-size", blocks,
+         most);
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+/// Likewise for gridDim.y and gridDim.z, which end early.
+[[nodiscard]] constexpr unsigned blocks_down(std::size_t n, std::size_t per_block) {
+  constexpr std::size_t most = 65535;
+  const std::size_t blocks = ceil_divide(n, per_block);
+  if (blocks > most) {
+    fail(ErrorCode::usage, "a kernel takes {} rows at most on a GPU, not {}: use a shorter --sequence-length",
+         most * per_block, n);
+  }
+  return static_cast<unsigned>(blocks);
 }
 
 /// Calls `f` with std::integral_constant: full_width<T> where `wide`, else 1.

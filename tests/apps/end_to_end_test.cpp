@@ -32,6 +32,10 @@ struct Fixture : SmallText {
     REQUIRE(outcome.status == 0);
     Result result{metric(metrics, "loss"), metric(metrics, "grad_norm"), read_file(weights)};
     REQUIRE(result.losses.size() == 4);
+    for (const std::string& share : metric(metrics, "mfu")) {
+      CHECK(std::stod(share) > 0);
+      CHECK(std::stod(share) <= 1);
+    }
     return result;
   }
 

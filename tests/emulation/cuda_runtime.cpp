@@ -150,6 +150,7 @@ struct Recorded {
   bool after_failure = false;
   bool was_asked_for = false;
 };
+ranvier::emulation::WatchedCopies* watched_copies = nullptr;
 thread_local cudaError_t last_error = cudaSuccess;  // what cudaGetLastError() answers, once
 Recorded& recorded(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
 cudaError_t learn(cudaEvent_t event) {
@@ -160,6 +161,9 @@ cudaError_t learn(cudaEvent_t event) {
 }  // namespace
 
 namespace ranvier::emulation {
+
+WatchedCopies::WatchedCopies() { watched_copies = this; }
+WatchedCopies::~WatchedCopies() { watched_copies = nullptr; }
 
 void queue(cudaStream_t stream, std::function<void()> work) {
   if (stream != nullptr && behind(stream).is_captured) return behind(stream).graph.push_back(std::move(work));
@@ -218,7 +222,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return queue(stream, [=] { std::memset(to, value, bytes); }), health();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return queue(stream, [=] { std::memmove(to, from, bytes); }), health();
+  const auto copy = [=] {
+    std::memmove(to, from, bytes);
+    if (watched_copies != nullptr) watched_copies->done.push_back({to, bytes});
+  };
+  return queue(stream, copy), health();
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {

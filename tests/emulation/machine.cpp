@@ -75,6 +75,7 @@ std::size_t current = 0;          // of `threads`
 context::fiber* scheduler = nullptr;
 std::vector<std::byte> shared;
 std::uint32_t chance = 1;
+unsigned most_blocks_across = UINT_MAX;  // that are run
 
 constexpr std::size_t shared_alignment = 128;
 constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
@@ -162,6 +163,9 @@ void run_block(std::size_t count) {
 
 }  // namespace
 
+OnlyLastBlocks::OnlyLastBlocks(unsigned across) { most_blocks_across = across; }
+OnlyLastBlocks::~OnlyLastBlocks() { most_blocks_across = UINT_MAX; }
+
 int lane() { return static_cast<int>(current % lanes); }
 
 bool allow_shared_memory(const void* address, std::size_t bytes) {
@@ -196,9 +200,10 @@ void launch(const char* name, const void* address, dim3 grid, dim3 block, std::s
       for (std::size_t l = 0; l < lanes; ++l) warp.places[turn][l] = warp.values[turn][l];
     }
   }
+  const unsigned first = grid.x - std::min(grid.x, most_blocks_across);
   for (block_index.z = 0; block_index.z < grid.z; ++block_index.z) {
     for (block_index.y = 0; block_index.y < grid.y; ++block_index.y) {
-      for (block_index.x = 0; block_index.x < grid.x; ++block_index.x) {
+      for (block_index.x = first; block_index.x < grid.x; ++block_index.x) {
         shared.assign(shared_bytes + shared_alignment, std::byte{0xff});
         run_block(count);
       }

@@ -26,6 +26,16 @@ extern dim3 block_size, grid_size;
 void launch(const char* name, const void* address, dim3 grid, dim3 block, std::size_t shared_bytes,
             const std::function<void()>& kernel);
 
+/// While one lives, launches run the last blocks only, and those of every y and z: what comes last in arrays that no
+/// test could go through. One at a time.
+class OnlyLastBlocks {
+ public:
+  explicit OnlyLastBlocks(unsigned across);  ///< of gridDim.x
+  ~OnlyLastBlocks();
+  OnlyLastBlocks(const OnlyLastBlocks&) = delete;
+  OnlyLastBlocks& operator=(const OnlyLastBlocks&) = delete;
+};
+
 /// From now on the kernel may be launched with so many bytes of shared memory: without it 48 KiB. False if that is more
 /// than a GPU of architecture 80 has for a block.
 [[nodiscard]] bool allow_shared_memory(const void* address, std::size_t bytes);

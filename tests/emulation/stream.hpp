@@ -4,9 +4,27 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <functional>
+#include <vector>
 
 namespace ranvier::emulation {
+
+struct CopyDone {
+  const void* to;
+  std::size_t bytes;
+};
+
+/// While one lives, lists what cudaMemcpyAsync copies; a copy of a graph whenever the graph is launched. One at a time.
+class WatchedCopies {
+ public:
+  WatchedCopies();
+  ~WatchedCopies();
+  WatchedCopies(const WatchedCopies&) = delete;
+  WatchedCopies& operator=(const WatchedCopies&) = delete;
+
+  std::vector<CopyDone> done;
+};
 
 /// What no stream may be asked for during a capture ends the program with a line on stderr.
 void queue(cudaStream_t stream, std::function<void()> work);

@@ -1,0 +1,55 @@
+// Arrays of more elements than any test could go through, of which only those pages are in memory that somebody writes;
+// the others read as zeros. For kernels that run on the host, so that what counts elements in 32 bits comes to light:
+// arrays have a little more than 2^32 of them, and an index that lost bits leads to their first ones, which are zero.
+#pragma once
+
+#include "runtime/dtype.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include <sys/mman.h>
+
+namespace ranvier::models {
+
+class SparseArray {
+ public:
+  SparseArray(runtime::DType dtype, std::size_t n) : dtype_(dtype), n_(n) {
+    memory_ = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE_MESSAGE(memory_ != MAP_FAILED, "the system gives no addresses for an array of " << bytes() << " bytes");
+    madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // a huge page would be there whole
+  }
+  ~SparseArray() { munmap(memory_, bytes()); }
+  SparseArray(const SparseArray&) = delete;
+  SparseArray& operator=(const SparseArray&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return n_; }
+  [[nodiscard]] std::size_t bytes() const { return n_ * size_of(dtype_); }
+  [[nodiscard]] std::byte* data(std::size_t element = 0) const {
+    return static_cast<std::byte*>(memory_) + element * size_of(dtype_);
+  }
+  [[nodiscard]] float* floats() const { return static_cast<float*>(memory_); }
+  [[nodiscard]] std::int32_t* integers() const { return static_cast<std::int32_t*>(memory_); }
+
+  /// The elements of `values` become those from `first` on.
+  void put(std::size_t first, const TypedArray& values) const {
+    std::memcpy(data(first), values.data(), values.bytes());
+  }
+  /// They become the last ones.
+  void put_last(const TypedArray& values) const { put(n_ - values.size(), values); }
+
+  /// Whether `values` has, in its last `count` elements, the bits of this array's last ones.
+  [[nodiscard]] bool ends_like(const TypedArray& values, std::size_t count) const {
+    return std::memcmp(data(n_ - count), values.data(values.size() - count), count * size_of(dtype_)) == 0;
+  }
+
+ private:
+  runtime::DType dtype_;
+  std::size_t n_;
+  void* memory_ = nullptr;
+};
+
+}  // namespace ranvier::models
