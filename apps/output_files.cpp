@@ -178,6 +178,7 @@ void check_outputs(const TrainOptions& options) {
 
 void prepare_outputs(const TrainOptions& options) {
   const RunOptions& run = options.run;
+  for (const Named& output : outputs_of(run)) runtime::remove_leftovers(output.path);
   if (!run.save.empty()) {
     const fs::path folder = weights_path(run.save).parent_path();
     std::error_code failed;

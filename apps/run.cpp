@@ -336,6 +336,7 @@ void Run::make_devices() {
     device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
   }
   files_ = host_->make_stream("files", runtime::StreamWidth::one);
+  reports_ = host_->make_stream("reports", runtime::StreamWidth::one);
   if (!may_use_nccl(options_)) return;
   if constexpr (runtime::with_nccl) {
     try {
@@ -578,6 +579,7 @@ void Run::train() {
                    .done = [this] { save(); }});
   loop_.run();
   files_->synchronize();
+  reports_->synchronize();
 }
 
 std::string Run::expected_end() const {
@@ -595,7 +597,7 @@ std::string Run::under_way() const {
 }
 
 void Run::report(std::function<void()> what) {
-  if (reporter_) files_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
+  if (reporter_) reports_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
 }
 
 void Run::write(std::function<void()> what, runtime::Handler done) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -227,6 +228,19 @@ TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its 
     INFO(words);
     CHECK(outcome.output.find(words) != std::string::npos);
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and after it is closed the run ends well") {
+  std::string command = RANVIER_PROGRAM;
+  for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights})) command += " '" + flag + "'";
+  std::FILE* const output = ::popen((command + " 2>" + file("errors")).c_str(), "r");  // far more than a pipe holds
+  REQUIRE(output != nullptr);
+  for (int i = 0; i < 6000 && !fs::exists(weights); ++i) std::this_thread::sleep_for(10ms);
+  CHECK(fs::exists(weights));
+  CHECK(::pclose(output) == 0);
+  const std::string errors = read_file(file("errors"));
+  INFO(errors);
+  CHECK(errors.find(" of the standard output were not written: Broken pipe") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {

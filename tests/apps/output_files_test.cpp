@@ -120,6 +120,17 @@ TEST_CASE_FIXTURE(Fixture, "a place that cannot be meant for weights is refused"
   check_refused({"--save " + file("file") + " is no folder", "file.safetensors"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "outputs are prepared: their folder is made, and what a killed save left is gone before the first step") {
+  fs::create_directory(file("model"));
+  folder.write("model/model.safetensors.123.partial", "half of the weights");
+  options.run.save = file("model");
+  apps::prepare_outputs(options);
+  CHECK(fs::is_empty(file("model")));
+  options.run.save = file("new/model");
+  apps::prepare_outputs(options);
+  CHECK(fs::is_empty(file("new/model")));
+}
+
 TEST_CASE_FIXTURE(Fixture, "weights that the disk has no room for are refused with what they take and what is free") {
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
