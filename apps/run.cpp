@@ -584,7 +584,8 @@ void Run::train() {
 
 std::string Run::expected_end() const {
   const std::string& save = options_.run.save;
-  const std::string saves = save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
+  const std::string saves =
+      save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
   if (saving_) return fmt::format("the training is over, and the run {}", save.empty() ? "ends" : saves);
   const StepClock::Expectation step = step_clock_.expectation();
   return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
@@ -620,7 +621,8 @@ void Run::save() {
   collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
   const auto collect_weights = [this] {
     collector_->run(
-        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
+        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
+               runtime::Handler stored) {
           write([this, &unit, begin, values] { weights_->put(unit, begin, values); }, std::move(stored));
         },
         [this] {

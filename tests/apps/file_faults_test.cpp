@@ -218,8 +218,9 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its loss is counted and the weights are saved") {
-  const Outcome outcome = run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
+TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its lines are counted, weights are saved") {
+  const Outcome outcome =
+      run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(fs::exists(weights));
@@ -230,7 +231,7 @@ TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its 
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and after it is closed the run ends well") {
+TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and where it is closed") {
   std::string command = RANVIER_PROGRAM;
   for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights})) command += " '" + flag + "'";
   std::FILE* const output = ::popen((command + " 2>" + file("errors")).c_str(), "r");  // far more than a pipe holds
