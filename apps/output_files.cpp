@@ -94,9 +94,10 @@ bool reads_weights(const std::string& init_from, const fs::path& output) {
   if (init_from.empty()) return false;
   if (!fs::is_directory(init_from, unknown)) return same_file(init_from, output);
   const fs::path name = place_of(output).filename();
-  const bool belongs = name.extension() == ".safetensors" || name == "config.json" ||
-                       name == "model.safetensors.index.json" ||
-                       std::find(std::begin(tokenizer_files), std::end(tokenizer_files), name) != std::end(tokenizer_files);
+  const bool of_tokenizer = std::any_of(std::begin(tokenizer_files), std::end(tokenizer_files),
+                                        [&](const char* file) { return name == file; });
+  const bool belongs = of_tokenizer || name.extension() == ".safetensors" || name == "config.json" ||
+                       name == "model.safetensors.index.json";
   return belongs && fs::exists(output, unknown) && lies_in(output, init_from);
 }
 
@@ -178,6 +179,7 @@ void check_outputs(const TrainOptions& options) {
 
 void prepare_outputs(const TrainOptions& options) {
   const RunOptions& run = options.run;
+  for (const Named& output : outputs_of(run)) runtime::remove_leftovers(output.path);
   if (!run.save.empty()) {
     const fs::path folder = weights_path(run.save).parent_path();
     std::error_code failed;

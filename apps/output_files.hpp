@@ -25,7 +25,8 @@ namespace ranvier::apps {
 /// means what cannot be meant. Links, hard ones too, are followed.
 void check_outputs(const TrainOptions& options);
 
-/// Makes the folder of --save. Throws ErrorCode::io unless every output can be made.
+/// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless every
+/// output can be made.
 void prepare_outputs(const TrainOptions& options);
 
 /// Throws ErrorCode::io, with what is needed and what is free, unless `bytes` of weights fit beside what is there.

@@ -365,6 +365,7 @@ void Run::make_devices() {
     device->on_failure([this](std::exception_ptr error) { loop_.stop(error); });
   }
   files_ = host_->make_stream("files", runtime::StreamWidth::one);
+  reports_ = host_->make_stream("reports", runtime::StreamWidth::one);
   if (!may_use_nccl(options_)) return;
   if constexpr (runtime::with_nccl) {
     try {
@@ -541,11 +542,13 @@ void Run::train() {
                    .done = [this] { save(); }});
   loop_.run();
   files_->synchronize();
+  reports_->synchronize();
 }
 
 std::string Run::expected_end() const {
   const std::string& save = options_.run.save;
-  const std::string saves = save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
+  const std::string saves =
+      save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
   if (saving_) return fmt::format("the training is over, and the run {}", save.empty() ? "ends" : saves);
   const StepClock::Expectation step = step_clock_.expectation();
   return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
@@ -558,7 +561,7 @@ std::string Run::under_way() const {
 }
 
 void Run::report(std::function<void()> what) {
-  if (reporter_) files_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
+  if (reporter_) reports_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
 }
 
 void Run::write(std::function<void()> what, runtime::Handler done) {
@@ -581,7 +584,8 @@ void Run::save() {
   collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
   const auto collect_weights = [this] {
     collector_->run(
-        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values, runtime::Handler stored) {
+        [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
+               runtime::Handler stored) {
           write([this, &unit, begin, values] { weights_->put(unit, begin, values); }, std::move(stored));
         },
         [this] {

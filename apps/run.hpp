@@ -1,4 +1,4 @@
-// One run of one rank, from its plan to what it leaves behind. Files and the terminal are written on a stream
+// One run of one rank, from its plan to what it leaves behind. Files and the terminal are written on streams
 // of their own, so that a slow disk never holds up the loop.
 #pragma once
 
@@ -71,11 +71,11 @@ class Run {
   void collect();
   void conclude() const;
   void write_trace(const std::vector<std::string>& events);
-  /// Hands `what` to the files' stream: on rank 0, about the run, nobody waits for it.
+  /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
   /// Which collectives wait for whom, in words; empty if none does.
   [[nodiscard]] std::string under_way() const;
-  /// Likewise on any rank, then calls `done` on the loop.
+  /// Hands `what` to the files' stream on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
 
   runtime::MpiSession& session_;
@@ -99,7 +99,8 @@ class Run {
   std::optional<actors::Reporter> reporter_;
   std::optional<SavedWeights> weights_;
   std::optional<actors::WeightCollector> collector_;
-  std::unique_ptr<runtime::Stream> files_;  // ends before what it writes with
+  std::unique_ptr<runtime::Stream> files_;    // both end before what they write with
+  std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
   int writes_ = 0;                          // under way
   std::uint64_t progress_ = 0;              // steps and writes
   StepClock step_clock_;

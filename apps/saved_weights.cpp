@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 #include "runtime/log_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -37,8 +38,8 @@ void SavedWeights::or_say_what_is_lost(const Write& write) {
     write();
   } catch (const Error& error) {
     fail(error.code(),
-         "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a --timeout that "
-         "leaves time to make some",
+         "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a --timeout "
+         "that leaves time to make some",
          error.what(), runtime::format_bytes(bytes_));
   }
 }
@@ -82,7 +83,8 @@ bool SavedWeights::wait(const std::filesystem::path& path, int error) {
   if (!waiting_since_) {
     waiting_since_ = now;
     runtime::say_on_stderr(fmt::format(
-        "ranvier: warning: {}: {}: the weights take {} and {} are free: {} within {:g} s (--timeout), or they are lost\n",
+        "ranvier: warning: {}: {}: the weights take {} and {} are free: {} within {:g} s (--timeout), or they are "
+        "lost\n",
         path.string(), std::strerror(error), runtime::format_bytes(bytes_),
         runtime::format_bytes(runtime::free_bytes_beside(path)),
         error == ENOSPC || error == EDQUOT ? "make room" : "mend it",

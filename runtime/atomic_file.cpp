@@ -38,15 +38,18 @@ fs::path target_of(const fs::path& path) {
   return error ? path : target;
 }
 
-constexpr std::string_view partial_end = ".partial";
+constexpr std::string_view partial_end = ".partial", probe_end = ".probe";
 
-/// NAME.DIGITS.partial of `name`.
+/// NAME.DIGITS.partial of `name`, or NAME.DIGITS.probe.
 bool is_partial_of(std::string_view file, std::string_view name) {
-  if (!file.starts_with(name) || !file.ends_with(partial_end)) return false;
+  if (!file.starts_with(name)) return false;
   file.remove_prefix(name.size());
-  if (file.size() <= partial_end.size() + 1 || file.front() != '.') return false;
-  const std::string_view digits = file.substr(1, file.size() - partial_end.size() - 1);
-  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  for (const std::string_view end : {partial_end, probe_end}) {
+    if (!file.ends_with(end) || file.size() <= end.size() + 1 || file.front() != '.') continue;
+    const std::string_view digits = file.substr(1, file.size() - end.size() - 1);
+    return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  return false;
 }
 
 bool is_still(int file, const fs::path& name) {
@@ -56,8 +59,11 @@ bool is_still(int file, const fs::path& name) {
          mine.st_dev == there.st_dev;
 }
 
+}  // namespace
+
 /// Whoever writes a partial file holds its lock, so one that can be locked has nobody.
-void remove_leftovers(const fs::path& path) {
+void remove_leftovers(const fs::path& given) {
+  const fs::path path = target_of(given);
   const std::string name = path.filename().string();
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -71,8 +77,6 @@ void remove_leftovers(const fs::path& path) {
     ::close(file);
   }
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(fs::path path, Retry retry) : path_(target_of(path)), retry_(std::move(retry)) {
   if (!is_device(path_)) {
@@ -93,11 +97,15 @@ void AtomicFile::open() {
   const auto& name = partial_.empty() ? path_ : partial_;
   constexpr int attempts = 100;  // each lost to somebody who took the file for a leftover before it was locked
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (partial_.empty() ? O_TRUNC : 0), 0666);
+    if (file_ < 0 || partial_.empty()) return;
+    const bool locked = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    const bool others = !locked && errno == EWOULDBLOCK;  // a process of this number on another machine writes it
     // Where nothing can be locked, nobody takes it for a leftover either.
-    if (file_ < 0 || partial_.empty() || ::flock(file_, LOCK_EX | LOCK_NB) != 0 || is_still(file_, name)) return;
+    if (!others && (!locked || is_still(file_, name)) && ::ftruncate(file_, 0) == 0) return;
     ::close(std::exchange(file_, -1));
     errno = EBUSY;
+    if (others) return;
   }
 }
 
@@ -186,7 +194,7 @@ void check_writable(const fs::path& path, const char* flag) {
   if (is_device(path)) return;
   // Only making a file shows that one can be made: permissions do not tell of read-only or full disks.
   fs::path probe = target_of(path);
-  probe += fmt::format(".{}.probe", ::getpid());
+  probe += fmt::format(".{}{}", ::getpid(), probe_end);
   const int file = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) refuse(std::strerror(errno));
   ::close(file);

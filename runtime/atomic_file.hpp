@@ -2,8 +2,8 @@
 // or crash, what was there before stays, so nobody ever takes half a file for a whole one. A path that is a
 // device or a pipe is written directly. One thread at a time.
 //
-// Until then it is NAME.PID.partial, locked. What a process leaves that was killed is removed by the next one that
-// writes the same file, wherever either of them ran.
+// Until then it is NAME.PID.partial, locked, so that what a killed process leaves can be told from what is being
+// written, wherever either of them runs.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +51,9 @@ class AtomicFile {
   std::size_t appended_ = 0;  // bytes
   int file_ = -1;
 };
+
+/// Removes what killed processes left that were writing `path`. Every AtomicFile does so for its own.
+void remove_leftovers(const std::filesystem::path& path);
 
 /// Bytes that may still be written in the folder of `path`, as its file system says; the largest number if it does not.
 [[nodiscard]] std::size_t free_bytes_beside(const std::filesystem::path& path);

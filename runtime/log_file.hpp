@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -45,8 +44,8 @@ class LogFile {
   int reason_ = 0;
 };
 
-/// While it lives, whatever is printed to stdout goes through a LogFile, so that no print fails. From then on the process
-/// ignores SIGPIPE and SIGXFSZ: writes fail instead. One at a time; made and destroyed while nobody prints.
+/// While it lives, whatever is printed to stdout goes through a LogFile, so that no print fails. From then on the
+/// process ignores SIGPIPE and SIGXFSZ: writes fail instead. One at a time; made and destroyed while nobody prints.
 class StandardOutput {
  public:
   StandardOutput();

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -217,8 +218,9 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its loss is counted and the weights are saved") {
-  const Outcome outcome = run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
+TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its lines are counted, weights are saved") {
+  const Outcome outcome =
+      run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(fs::exists(weights));
@@ -227,6 +229,19 @@ TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its 
     INFO(words);
     CHECK(outcome.output.find(words) != std::string::npos);
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and where it is closed") {
+  std::string command = RANVIER_PROGRAM;
+  for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights})) command += " '" + flag + "'";
+  std::FILE* const output = ::popen((command + " 2>" + file("errors")).c_str(), "r");  // far more than a pipe holds
+  REQUIRE(output != nullptr);
+  for (int i = 0; i < 6000 && !fs::exists(weights); ++i) std::this_thread::sleep_for(10ms);
+  CHECK(fs::exists(weights));
+  CHECK(::pclose(output) == 0);
+  const std::string errors = read_file(file("errors"));
+  INFO(errors);
+  CHECK(errors.find(" of the standard output were not written: Broken pipe") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {

@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current ste
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a run that stands still is ended by a second signal, or by its timeout, with what it waited for") {
+TEST_CASE_FIXTURE(Fixture, "a run that stands still ends by a second signal or its timeout, with what it waited for") {
   const Environment hangs{{"RANVIER_FAULT", "0:3:hang"}};
   const auto flags = [&](const char* timeout) {
     return small_run(text, {"--steps", "1000000", "--metrics", metrics, "--timeout", timeout});
@@ -81,7 +81,8 @@ TEST_CASE_FIXTURE(Fixture, "a run that stands still is ended by a second signal,
     Job job(1, flags("1000"), hangs);
     REQUIRE(job.wait_for_lines(metrics, 2, 60s));
     job.signal_rank(0, SIGTERM);
-    std::this_thread::sleep_for(2s);  // less than a second apart they are one request
+    for (int i = 0; i < 6000 && !job.has_said("ranvier: SIGTERM"); ++i) std::this_thread::sleep_for(10ms);
+    std::this_thread::sleep_for(1200ms);  // less than a second apart they are one request
     job.signal_rank(0, SIGTERM);
     const Outcome outcome = job.wait(60s);
     INFO(outcome.output);

@@ -120,6 +120,17 @@ TEST_CASE_FIXTURE(Fixture, "a place that cannot be meant for weights is refused"
   check_refused({"--save " + file("file") + " is no folder", "file.safetensors"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "outputs get their folder, and what a killed save left is gone before the first step") {
+  fs::create_directory(file("model"));
+  folder.write("model/model.safetensors.123.partial", "half of the weights");
+  options.run.save = file("model");
+  apps::prepare_outputs(options);
+  CHECK(fs::is_empty(file("model")));
+  options.run.save = file("new/model");
+  apps::prepare_outputs(options);
+  CHECK(fs::is_empty(file("new/model")));
+}
+
 TEST_CASE_FIXTURE(Fixture, "weights that the disk has no room for are refused with what they take and what is free") {
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
@@ -143,13 +154,15 @@ TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a li
   CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
   options.run.overwrite = false;
   options.run.metrics = folder.write("model.bin", "something else").string();
-  CHECK(says(error_of([&] { static_cast<void>(apps::open_metrics(options)); }), "model.bin: it is there and has no metrics"));
+  const Error error = error_of([&] { static_cast<void>(apps::open_metrics(options)); });
+  CHECK(says(error, "model.bin: it is there and has no metrics"));
   CHECK(folder.read("model.bin") == "something else");
 }
 
 TEST_CASE_FIXTURE(Fixture, "saved weights wait for a folder that is gone") {
   const std::string save = file("gone/model");
-  apps::SavedWeights weights(save, {{"w", runtime::DType::f32, {2}}}, {{"config.json", "{}"}}, std::chrono::seconds(30));
+  apps::SavedWeights weights(save, {{"w", runtime::DType::f32, {2}}}, {{"config.json", "{}"}},
+                             std::chrono::seconds(30));
   const models::UnitSpec unit{.name = "unit", .parameters = {{.name = "w", .shape = {2}}}};
   const float values[] = {1, 2};
   weights.put(unit, 0, values);

@@ -80,7 +80,7 @@ class Rank {
 
 }  // namespace
 
-TEST_CASE("the first signal asks for a stop and is acknowledged, and the second ends the process with what it waits for") {
+TEST_CASE("the first signal is acknowledged and asks for a stop, the second ends the process") {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     Rank rank;
     std::raise(signal);

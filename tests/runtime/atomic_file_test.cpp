@@ -76,6 +76,7 @@ TEST_CASE("a full disk is reported with file and offset") {
 TEST_CASE("what a killed writer leaves is removed by the next one, and what lives or is another's is left alone") {
   const TemporaryFolder folder;
   folder.write("f.123.partial", "of a dead process");
+  folder.write("f.123.probe", "");
   folder.write("g.123.partial", "of another file");
   folder.write("f.old.partial", "somebody's own");
   folder.write("f.7.whole", "kept");
@@ -86,11 +87,21 @@ TEST_CASE("what a killed writer leaves is removed by the next one, and what live
   AtomicFile next(folder.path() / "f");
   next.commit();
   CHECK_FALSE(std::filesystem::exists(folder.path() / "f.123.partial"));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "f.123.probe"));
   for (const auto* kept : {"g.123.partial", "f.old.partial", "f.7.whole"}) {
     CAPTURE(kept);
     CHECK(std::filesystem::exists(folder.path() / kept));
   }
   CHECK(folder.read("f.77.partial") == "living");
+}
+
+TEST_CASE("a file that somebody else is writing under the same name is left to them") {
+  const TemporaryFolder folder;
+  AtomicFile first(folder.path() / "f");
+  first.append("first", 5);
+  CHECK(says(error_of([&] { const AtomicFile second(folder.path() / "f"); }), "cannot create it"));
+  first.commit();
+  CHECK(folder.read("f") == "first");
 }
 
 TEST_CASE("a whole file that cannot have its name is kept, and the message says where") {

@@ -63,7 +63,8 @@ TEST_CASE("a log goes on in a line of its own after half a line") {
 
 TEST_CASE("a log that cannot be opened is refused by name") {
   const TemporaryFolder folder;
-  const auto error = error_of([&] { LogFile("--metrics", (folder.path() / "none" / "log").string(), LogFile::Start::after); });
+  const std::string path = (folder.path() / "none" / "log").string();
+  const auto error = error_of([&] { LogFile("--metrics", path, LogFile::Start::after); });
   CHECK(error.code() == ErrorCode::io);
   CHECK(says(error, "--metrics: No such file or directory: choose"));
 }

@@ -152,7 +152,8 @@ TEST_CASE("spans tell training, validation and sampling apart, and the steps tha
   pass(SpanKind::sampling, 12, 20us);
   pass(SpanKind::step, 13, 30us);
   const std::string events = trace.chrome_events();
-  for (const auto* name : {"validation forward 0", "sampling forward 0", "step 12", "validation 12", "sampling 12", "step 13"}) {
+  for (const auto* name :
+       {"validation forward 0", "sampling forward 0", "step 12", "validation 12", "sampling 12", "step 13"}) {
     CAPTURE(name);
     CHECK(count(events, std::string(R"("name":")") + name + '"') == 1);
   }
