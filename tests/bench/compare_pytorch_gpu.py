@@ -1,7 +1,7 @@
 """ranvier-train beside PyTorch on one GPU: in turns, medians, one JSON line per case.
 
 usage: compare_pytorch_gpu.py TRAINER [--cases MODEL-bf16,MODEL-fp32,…] [--repeats 3] [--seconds 20] [--limit 600]
-                              [--vocabularies own,padded] [--no-eager] [--no-compile] [--device cuda:0] [--pytorch-device cuda]
+                              [--vocabularies own,padded] [--no-eager] [--compile whole] [--device cuda:0] [--pytorch-device cuda]
                               [--products-file FILE] [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH]
                               [-- FLAGS OF ranvier-train]
 
@@ -10,7 +10,7 @@ ranvier-train keeps bf16 parameters beside fp32 master weights. A step is one mi
 side. `padded`: PyTorch's model has a vocabulary of the next multiple of 128, as those who want it fast give it; ratios are
 to the faster one. Either side is compared by tokens per second; FLOP are 6 per parameter and token and 12 · layers ·
 hidden · length per token for attention, of all T x T. `ranvier_mfu` is the share of the rate of a large matrix product
-that ranvier-train measured in the same run. --no-compile: PyTorch without torch.compile. --model: another one, in bf16. --limit: seconds of each run, after which it
+that ranvier-train measured in the same run. --compile: whole, blocks or none (pytorch_training.py). --model: another one, in bf16. --limit: seconds of each run, after which it
 counts as failed. What each run came to goes to stderr at once.
 """
 
@@ -36,7 +36,7 @@ def run_pytorch(case, options, padded, compiled):
     vocabulary = (model.vocabulary + 127) // 128 * 128 if padded else model.vocabulary
     command = [sys.executable, HERE / "pytorch_training.py",
                *map(str, (model.layers, model.hidden, model.heads, vocabulary, model.length, model.batch)), precision,
-               str(options.seconds), "--device", options.pytorch_device, *(["--compile"] if compiled else [])]
+               str(options.seconds), "--device", options.pytorch_device, "--compile", compiled]
     variables = dict(os.environ, TORCHINDUCTOR_FX_GRAPH_CACHE="1")  # later runs find what the first one compiled
     if ":" in options.device:
         variables["CUDA_VISIBLE_DEVICES"] = options.device.split(":")[1]
@@ -77,7 +77,7 @@ def main():
     parser.add_argument("--limit", type=float, default=600)
     parser.add_argument("--vocabularies", default="own,padded")
     parser.add_argument("--no-eager", dest="eager", action="store_false")
-    parser.add_argument("--no-compile", dest="compiled", action="store_false")
+    parser.add_argument("--compile", choices=("whole", "blocks", "none"), default="whole")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--pytorch-device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--products-file")
@@ -113,10 +113,10 @@ def main():
                     keep("ranvier", ranvier[0])
                     shares.append(ranvier[1])
                 for vocabulary in vocabularies:
-                    if result := run_pytorch(case, options, vocabulary == "padded", options.compiled):
+                    if result := run_pytorch(case, options, vocabulary == "padded", options.compile):
                         results.append(result)
                         keep(vocabulary, result["tokens_per_second"])
-            eager = run_pytorch(case, options, padded=False, compiled=False) if options.eager else None
+            eager = run_pytorch(case, options, padded=False, compiled="none") if options.eager else None
         medians = {who: round(statistics.median(values), 1) if values else None for who, values in rates.items()}
         pytorch = max((medians[which] for which in vocabularies if medians[which]), default=None)
         ranvier = medians["ranvier"]
@@ -124,7 +124,7 @@ def main():
         tflops = MODELS[case.rpartition("-")[0]].flops_per_token * 1e-12
         print(json.dumps({
             "bench": "compare_pytorch_gpu", "case": case, "device": results[0]["device"] if results else None,
-            "torch": results[0]["torch"] if results else None,
+            "torch": results[0]["torch"] if results else None, "compiled": options.compile,
             "ranvier_tokens_per_second": ranvier, "pytorch_tokens_per_second": medians["own"],
             "pytorch_padded_tokens_per_second": medians["padded"],
             "ratio": round(ranvier / pytorch, 3) if ranvier and pytorch else None,
