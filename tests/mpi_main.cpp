@@ -1,4 +1,3 @@
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "tests/mpi_session.hpp"
 
 #include <doctest/doctest.h>

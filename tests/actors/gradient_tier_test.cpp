@@ -3,6 +3,7 @@
 #include "actors/rank_plan.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
+#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,5 +1,6 @@
 // What a model says of itself while it trains: samples of text and answers to questions, on any grid.
 #include "models/generation/generator.hpp"
+#include "models/initialize.hpp"
 #include "models/text/choice_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/models/small_choices.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 using namespace ranvier;
 using actors::Policy;

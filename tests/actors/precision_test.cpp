@@ -1,9 +1,12 @@
+#include "models/initialize.hpp"
+#include "runtime/philox.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 using namespace ranvier;

@@ -1,10 +1,13 @@
 // What whole jobs hold and send, against what was worked out beforehand (actors/sharded_unit.hpp,
 // actors/volume.hpp).
 #include "actors/volume.hpp"
+#include "models/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
+
+#include <memory>
 
 using namespace ranvier;
 using namespace ranvier::actors;

@@ -5,20 +5,12 @@
 #include "actors/trainer.hpp"
 #include "collectives/nccl_column.hpp"
 #include "models/gpt.hpp"
-#include "models/initialize.hpp"
 #include "models/sample_source.hpp"
 #include "runtime/error.hpp"
-#include "runtime/philox.hpp"
 #include "runtime/simulation.hpp"
-#include "runtime/staged_transport.hpp"
-#include "tests/actors/delayed_device.hpp"
-#include "tests/far_device.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,17 +30,7 @@ class RandomTokens final : public models::SampleSource {
   void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
 
  private:
-  void read(std::int64_t first, int count, int shift, std::byte* to) const {
-    for (std::int64_t s = 0; s < count; ++s) {
-      for (int t = 0; t < length_; ++t) {
-        const auto bits = runtime::philox({7, 7}, {static_cast<std::uint32_t>((first + s) % samples_),
-                                                   static_cast<std::uint32_t>(t + shift), 0, 0});
-        const auto token = static_cast<std::int32_t>(bits[0] % static_cast<std::uint32_t>(vocabulary_));
-        std::memcpy(to, &token, sizeof token);
-        to += sizeof token;
-      }
-    }
-  }
+  void read(std::int64_t first, int count, int shift, std::byte* to) const;
 
   int length_;
   int vocabulary_;
@@ -87,126 +69,14 @@ inline actors::TrainerOptions small_run() {
 
 /// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step. Throws if ranks disagree
 /// about results, or copies of a unit about its weights.
-inline JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
-                               const actors::TrainerOptions& options, std::uint64_t seed,
-                               const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
-                               const Attach& attach = nullptr) {
-  const int ranks = options.grid.ranks();
-  runtime::Simulation simulation(ranks, {.seed = seed});
-  JobResult result;
-  std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
-  std::vector<std::unique_ptr<actors::Trainer>> trainers;
-  std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<std::vector<std::int32_t>>> texts(static_cast<std::size_t>(ranks));
-  // By rank and unit, the part whose optimizer states the rank holds: read at the end, then the loop stops.
-  std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(ranks));
-  const std::function<void(int, std::size_t)> read_next = [&](int r, std::size_t u) {
-    actors::Trainer& trainer = *trainers[static_cast<std::size_t>(r)];
-    const auto& units = trainer.plan().states->all();
-    if (u == units.size()) return simulation.loop(r).stop();
-    const auto range = units[u].optimizer;
-    const std::size_t elements = units[u].spec->elements();
-    auto& values = parts[static_cast<std::size_t>(r)].emplace_back(
-        range.begin < elements ? std::min(range.count, elements - range.begin) : 0);
-    trainer.read_weights(u, range.begin, values, [&read_next, r, u] { read_next(r, u + 1); });
-  };
-  for (int r = 0; r < ranks; ++r) {
-    if (kind == Devices::delayed) {
-      devices.push_back(std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
-    } else if (kind == Devices::far) {
-      devices.push_back(std::make_unique<FarDevice>(runtime::make_inline_device()));
-    } else {
-      devices.push_back(runtime::make_inline_device());
-    }
-    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
-    collectives::NcclColumn* const nccl = attach ? attach(simulation, r, plan) : nullptr;
-    runtime::Transport* transport = &simulation.transport(r);
-    if (kind == Devices::far) {
-      staged.push_back(std::make_unique<runtime::StagedTransport>(simulation.loop(r), *transport, *devices.back()));
-      for (const auto& messages : plan.staged_messages) staged.back()->reserve(messages);
-      transport = staged.back().get();
-    }
-    trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), *transport, *devices.back(), architecture,
-                                                         tokens, &tokens, options, std::move(plan)));
-    actors::Trainer& trainer = *trainers.back();
-    trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
-    });
-    if (kind == Devices::far) {
-      auto& far = dynamic_cast<FarDevice&>(*devices.back());
-      far.close(runtime::MemorySpace::pinned);
-      far.close(runtime::MemorySpace::device);
-    }
-    const auto start = [&, r] {
-      trainers[static_cast<std::size_t>(r)]->start(
-          {.step =
-               [&, r](const actors::StepResult& step) {
-                 steps[static_cast<std::size_t>(r)].push_back(step);
-                 const auto request = stop_requests.find(r);
-                 if (request != stop_requests.end() && request->second == step.step) {
-                   trainers[static_cast<std::size_t>(r)]->request_stop();
-                 }
-               },
-           .evaluation =
-               [&, r](const actors::EvaluationResult& evaluation) {
-                 if (r != 0) return;
-                 if (evaluation.loss) result.evaluations.push_back(*evaluation.loss);
-                 if (evaluation.accuracy) result.accuracies.push_back(*evaluation.accuracy);
-               },
-           .sample =
-               [&, r](std::int64_t, std::span<const std::int32_t> text) {
-                 texts[static_cast<std::size_t>(r)].emplace_back(text.begin(), text.end());
-               },
-           .done = [&, r] { read_next(r, 0); }});
-    };
-    if (nccl != nullptr) {
-      nccl->connect(start);
-    } else {
-      start();
-    }
-  }
-  simulation.run();
-  std::map<std::string, std::vector<bool>> have;
-  result.handlers = simulation.handlers_run();
-  result.steps = steps[0];
-  result.texts = texts[0];
-  result.answers = trainers[0]->answers();
-  for (int r = 0; r < ranks; ++r) {
-    const auto& mine = steps[static_cast<std::size_t>(r)];
-    expect(texts[static_cast<std::size_t>(r)] == result.texts, "rank {} knows another text", r);
-    expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(), result.steps.size());
-    for (std::size_t s = 0; s < mine.size(); ++s) {
-      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r, s + 1);
-      expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
-             "rank {} decided otherwise in step {}", r, s + 1);
-    }
-    const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const auto range = units[u].optimizer;
-      const std::size_t elements = units[u].spec->elements();
-      const std::vector<float>& weights = parts[static_cast<std::size_t>(r)][u];
-      const std::string& name = units[u].spec->name;
-      auto& whole = result.weights.try_emplace(name, elements, 0.0f).first->second;
-      auto& known = have.try_emplace(name, elements, false).first->second;
-      for (std::size_t e = 0; e < weights.size(); ++e) {
-        expect(!known[range.begin + e] || whole[range.begin + e] == weights[e], "rank {} has other weights in unit {}", r,
-               name);
-        whole[range.begin + e] = weights[e];
-        known[range.begin + e] = true;
-      }
-    }
-  }
-  return result;
-}
+[[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
+                                      const actors::TrainerOptions& options, std::uint64_t seed,
+                                      const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
+                                      const Attach& attach = nullptr);
 
 /// The same for a GPT; after `samples` the data repeat.
-inline JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
-                               std::uint64_t seed, const std::map<int, int>& stop_requests = {},
-                               std::int64_t samples = 1 << 20, Devices kind = Devices::inline_) {
-  return run_simulated(models::make_gpt(gpt), RandomTokens(gpt.sequence_length, gpt.vocab_size, samples), options,
-                       seed, stop_requests, kind);
-}
+[[nodiscard]] JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,
+                                      std::uint64_t seed, const std::map<int, int>& stop_requests = {},
+                                      std::int64_t samples = 1 << 20, Devices kind = Devices::inline_);
 
 }  // namespace ranvier::tests

@@ -1,10 +1,14 @@
 // Whom the watchdog of a sharded job names, in virtual time.
 #include "actors/watchdog.hpp"
+#include "models/initialize.hpp"
+#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/ranges.h>
+
+#include <memory>
 
 using namespace ranvier;
 
