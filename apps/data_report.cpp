@@ -54,7 +54,8 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
         report += fmt::format("\n  {:.3g}% of {}: {}; {}, {}", 100 * one.share, one.path, content_of(one),
                               counted(one.samples, "sample"), epochs(one));
     }
-    if (data.validation) report += fmt::format("\nkept for validation: {}", counted(data.validation->samples(), "sample"));
+    if (data.validation)
+      report += fmt::format("\nkept for validation: {}", counted(data.validation->samples(), "sample"));
   }
   for (const models::TextOrigin& one : data.origins) {
     if (!one.left_out.empty()) report += "\n" + models::left_out_text(one.path, one.left_out);

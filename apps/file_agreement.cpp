@@ -206,12 +206,12 @@ void compare_files(MpiSession& session, std::span<const fs::path> files) {
     for (const fs::path& path : files) identity = join(identity, File(path).identity());
   });
   const auto identities = session.all(std::bit_cast<long long>(identity));
-  const auto rank_of_node = [&](int rank) { return static_cast<std::size_t>(session.nodes()[static_cast<std::size_t>(rank)]); };
+  const auto first_of_node = [&](int rank) { return session.nodes()[static_cast<std::size_t>(rank)]; };
   const auto shares = [&](int rank) {
-    return identities[static_cast<std::size_t>(rank)] == identities[rank_of_node(rank)];
+    return identities[static_cast<std::size_t>(rank)] == identities[static_cast<std::size_t>(first_of_node(rank))];
   };
   std::uint64_t print = files.size();
-  const bool reads = session.rank() == session.nodes()[static_cast<std::size_t>(session.rank())] || !shares(session.rank());
+  const bool reads = session.rank() == first_of_node(session.rank()) || !shares(session.rank());
   together(session, [&] {
     if (!reads) return;
     for (const fs::path& path : files)
@@ -219,8 +219,8 @@ void compare_files(MpiSession& session, std::span<const fs::path> files) {
   });
   const auto prints = session.all(std::bit_cast<long long>(print));
   for (int rank = 0; rank < session.ranks(); ++rank) {
-    const std::size_t from = shares(rank) ? rank_of_node(rank) : static_cast<std::size_t>(rank);
-    if (prints[from] != prints[0]) name_differences(session, files, whole_bytes);
+    const int from = shares(rank) ? first_of_node(rank) : rank;
+    if (prints[static_cast<std::size_t>(from)] != prints[0]) name_differences(session, files, whole_bytes);
   }
 }
 

@@ -18,13 +18,13 @@ namespace ranvier::apps {
 /// models::find_weights() does. Any thread.
 [[nodiscard]] std::vector<std::filesystem::path> deciding_files(const TrainOptions& options, const Job& job);
 
-/// One number for the size of a file and what is in it: in its first `whole_bytes`, its last 4096, and 64 blocks of 4096
-/// spread evenly between them. Headers of safetensors and Megatron's indices are read whole. Not against malice. Throws
-/// ErrorCode::io. Any thread.
+/// One number for the size of a file and what is in it: in its first `whole_bytes`, its last 4096, and 64 blocks of
+/// 4096 spread evenly between them. Headers of safetensors and Megatron's indices are read whole. Not against malice.
+/// Throws ErrorCode::io. Any thread.
 [[nodiscard]] std::uint64_t fingerprint(const std::filesystem::path& file, std::size_t whole_bytes);
 
-/// Throws FailedTogether on all ranks, one of which names files and ranks, if the ranks' files are not alike. Ranks of a
-/// node that have the very same files read them once. Blocks; before the loop runs.
+/// Throws FailedTogether on all ranks, one of which names files and ranks, if the ranks' files are not alike. Ranks of
+/// a node that have the very same files read them once. Blocks; before the loop runs.
 void compare_files(runtime::MpiSession& session, std::span<const std::filesystem::path> files);
 
 }  // namespace ranvier::apps

@@ -37,11 +37,12 @@ OptionTable declare(TokenizeOptions& options) {
   table.concern("Text");
   table.rest(options.inputs);
   table.add({"input-format", "NAME",
-             "auto, text (any bytes, each file a document), jsonl (a JSON object on each line); gzip and zstd are undone",
+             "auto, text (any bytes, each file a document), jsonl (a JSON object a line); gzip and zstd are undone",
              runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
                                                                            {"text", models::TokenFormat::text},
                                                                            {"jsonl", models::TokenFormat::jsonl}})});
-  table.add({"json-field", "NAME", "of each line's object: the document's text", runtime::text(options.reading.json_field)});
+  table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
+             runtime::text(options.reading.json_field)});
   table.add({"tokenizer", "NAME",
              "gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
              tokenizer(options.tokenizer), "none"});

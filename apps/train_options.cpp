@@ -224,7 +224,7 @@ OptionTable declare(Asked& asked) {
 
   table.concern("Data");
   table.add({"data", "PATH",
-             "text, JSON lines (.jsonl), both as they are or compressed (gzip, zstd), a folder of them, or a token file; "
+             "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
              "several: PATH:WEIGHT,PATH:WEIGHT",
              text(data.data)});
   table.add({"tokenizer", "NAME",
@@ -451,7 +451,8 @@ void check_eval_only(const DataOptions& data, const RunOptions& run) {
     fail(ErrorCode::usage, "--save {} with --eval-only would write the weights of --init-from {} again: leave it out",
          run.save, run.init_from);
   if (data.sample_every > 0)
-    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", data.sample_every);
+    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out",
+         data.sample_every);
 }
 
 void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {

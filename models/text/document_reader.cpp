@@ -142,7 +142,8 @@ std::string DocumentReader::name_of_line() const {
   for (std::uint64_t left = offset_; left > 0;) {
     const std::size_t count = stream.read(block.data(), std::min<std::uint64_t>(left, block.size()));
     if (count == 0) break;
-    line += static_cast<std::uint64_t>(std::count(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(count), '\n'));
+    const std::string_view part(block.data(), count);
+    line += static_cast<std::uint64_t>(std::count(part.begin(), part.end(), '\n'));
     left -= count;
   }
   return fmt::format("{}: line {}", file_.path.string(), line);

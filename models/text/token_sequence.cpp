@@ -94,7 +94,8 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
     if (survey.strange() > 0)
       remarks_.push_back(remark_on(survey, file.path));
   }
-  if (files_.empty()) fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());
+  if (files_.empty())
+    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());
 }
 
 template <typename F>

@@ -340,8 +340,9 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
-  const Outcome alone = run(3, small_run(text, {"--eval-only", "--init-from", weights, "--validation-split", "0.1",
-                                                "--batch-size", "9", "--microbatch-size", "2", "--metrics", again}), 20s);
+  const Flags flags{"--eval-only", "--init-from",  weights, "--validation-split", "0.1",
+                    "--batch-size", "9", "--microbatch-size", "2", "--metrics", again};
+  const Outcome alone = run(3, small_run(text, flags), 20s);
   INFO(alone.output);
   CHECK(alone.status == 0);
   CHECK(alone.output.find("evaluation  validation loss ") != std::string::npos);

@@ -113,12 +113,15 @@ TEST_CASE("a file that is another on one rank is named with the rank, by the fir
                               : ""));
   const std::string other = compare({"same.txt", "more.txt"}, agreed);
   CHECK(!agreed);
-  CHECK(other == (rank == 1 ? "the ranks' files differ: more.txt of ranks 1 and 2 (11 bytes, on rank 0 10): give all nodes the same"
+  CHECK(other == (rank == 1 ? "the ranks' files differ: more.txt of ranks 1 and 2 (11 bytes, on rank 0 10): "
+                              "give all nodes the same"
                             : ""));
   std::vector<fs::path> files{"same.txt"};
   if (rank == 1) files.emplace_back("more.txt");
   const std::string number = compare(files, agreed);
   CHECK(!agreed);
-  CHECK(number == (rank == 1 ? "the ranks' files differ: their number; 2 files here, 1 on rank 0: give all nodes the same" : ""));
+  CHECK(number == (rank == 1 ? "the ranks' files differ: their number; 2 files here, 1 on rank 0: "
+                               "give all nodes the same"
+                             : ""));
   fs::current_path(before);
 }

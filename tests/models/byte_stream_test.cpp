@@ -46,7 +46,8 @@ TEST_CASE("what compresses a file is undone, in pieces of any size and from any 
     CHECK(ByteStream(zstd).compression() == Compression::zstd);
     for (const auto& path : {plain, gzip, zstd}) {
       CAPTURE(path.filename().string());
-      for (const std::size_t piece : {std::size_t{777}, std::size_t{1} << 22}) CHECK((content_of(path, piece) == content));
+      CHECK((content_of(path, 777) == content));
+      CHECK((content_of(path, std::size_t{1} << 22) == content));
       const std::uint64_t skipped = content.size() / 3;
       CHECK((content_of(path, 5000, skipped) == content.substr(skipped)));
       CHECK(content_of(path, 10, content.size()).empty());

@@ -58,7 +58,8 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("a.wav", "RIFF\x24\x08\0\0WAVEfmt "sv, "a sound (WAV)");
   refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it to UTF-8");
   refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
-  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv, "weights in safetensors: weights are no data: give them to");
+  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv,
+          "weights in safetensors: weights are no data: give them to --init-from");
   refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "--hellaswag");
   refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed: unpack it");
   std::string numbers;
@@ -68,8 +69,8 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
 }
 
 TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
-  for (const char* text : {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE", "GIF89a is a name",
-                           "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
+  for (const char* text : {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE",
+                           "GIF89a is a name", "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
     CHECK(seen("a.txt", text).format == TokenFormat::text);
 }
 

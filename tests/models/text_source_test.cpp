@@ -251,8 +251,9 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
     for (const auto token : small.encoded(document)) expected.push_back(token);
   }
   const auto length = static_cast<int>(expected.size()) - 1;
-  const auto encoded = open_text_data({.path = folder.path() / "texts", .tokenizer = tokenizer, .sequence_length = length,
-                                       .vocab_size = 300});
+  const auto texts = folder.path() / "texts";
+  const auto encoded =
+      open_text_data({.path = texts, .tokenizer = tokenizer, .sequence_length = length, .vocab_size = 300});
   CHECK(targets(*encoded.training, 0, 1) == Tokens(expected.begin() + 1, expected.end()));
   REQUIRE(encoded.origins.size() == 1);
   CHECK(encoded.origins[0].files == 2);
@@ -263,7 +264,7 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
                                                             folder.path() / "texts/b.txt.zst"});
 
   const std::string bytes = "the world\nin\nthe end\naaaa";
-  const auto plain = open_text_data({.path = folder.path() / "texts", .sequence_length = static_cast<int>(bytes.size()) - 1});
+  const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
   CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
   CHECK(plain.bytes_per_token == doctest::Approx(1.0).epsilon(0.1));
   CHECK(plain.origins[0].documents == 3);
@@ -279,8 +280,8 @@ TEST_CASE("compressed text that grows beyond what every rank would keep is refus
   const std::string member = tests::gzipped(std::string(std::size_t{25} << 20, 'x'));
   std::string bomb;
   for (int i = 0; i < 12; ++i) bomb += member;
-  const auto error =
-      error_of([&] { static_cast<void>(open_text_data({.path = folder.write("bomb.txt.gz", bomb), .sequence_length = 4})); });
+  const auto path = folder.write("bomb.txt.gz", bomb);
+  const auto error = error_of([&] { static_cast<void>(open_text_data({.path = path, .sequence_length = 4})); });
   CHECK(error.code() == ErrorCode::data);
   CHECK(says(error, "bomb.txt.gz: more than 268435456 bytes of text"));
   CHECK(says(error, "ranvier-tokenize"));
