@@ -63,9 +63,14 @@ endif()
 # of its test cases is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built
 # they make a second program with CUDA_SOURCES and GPU_SOURCES, one ctest test with the label `gpu`, which skips where no
 # GPU is; and, if the room has kernels, a third one with CUDA_SOURCES, whose GPU is tests/emulation.
+# With ONE_THREAD no test case may start a thread, which tests/one_thread.cpp sees to, and ThreadSanitizer, which would
+# have nothing to find, leaves the program out.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;GPU_SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "ONE_THREAD" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;GPU_SOURCES;LINK" ${ARGN})
+  if(arg_ONE_THREAD AND RANVIER_SANITIZE MATCHES "thread")
+    return()
+  endif()
   set(both ${arg_DEVICE_SOURCES})
   if(RANVIER_WITH_CUDA AND arg_DEVICE_SOURCES)
     add_library(ranvier_${room}_device_tests OBJECT ${both})
@@ -83,9 +88,13 @@ function(ranvier_tests room)
                              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit)
     endif()
   endif()
+  if(arg_ONE_THREAD)
+    list(APPEND both ${PROJECT_SOURCE_DIR}/tests/one_thread.cpp)
+  endif()
   add_executable(ranvier_${room}_tests ${both} ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} ranvier_test_main)
-  doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${room}: "
+  string(REPLACE "_" " " prefix ${room})
+  doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${prefix}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit
                          ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=1)  # without MPI frame pointers suffice
 endfunction()

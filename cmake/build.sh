@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Configures and builds a preset, with as many compilers at once as cores and memory carry.
 #
-# usage: cmake/build.sh PRESET [TARGET...]      into build/PRESET; without targets everything
+# usage: cmake/build.sh PRESET [-DNAME=VALUE...] [TARGET...]      into build/PRESET; without targets everything
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=${1:?usage: cmake/build.sh PRESET [TARGET...]}
+preset=${1:?usage: cmake/build.sh PRESET [-DNAME=VALUE...] [TARGET...]}
 shift
+options=()
+while [[ ${1:-} == -D* ]]; do
+  options+=("$1")
+  shift
+done
 
 gib=1048576
 available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
@@ -17,7 +22,7 @@ cores=$(nproc)
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1
 
-cmake --preset "$preset"
+cmake --preset "$preset" "${options[@]}"
 targets=()
 [ $# -eq 0 ] || targets=(--target "$@")
 cmake --build "build/$preset" -j "$jobs" "${targets[@]}"

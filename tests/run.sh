@@ -4,6 +4,7 @@
 # usage: tests/run.sh [CTEST ARGUMENT...]       for example: tests/run.sh -R "ring" or tests/run.sh -L unit
 #
 #   RANVIER_TESTS=quick    the release build only, without the sanitizers' builds of the unit tests and without fuzzing
+#   RANVIER_CUDA=OFF       without the CUDA device and its emulation; default AUTO, where a CUDA compiler is
 #
 # Tests of the sanitizer builds carry "asan" or "tsan" before their names. See tests/README.md for the labels.
 set -euo pipefail
@@ -41,7 +42,12 @@ mkdir -p build/tests
 : > build/tests/CTestTestfile.cmake
 for preset in "${presets[@]}"; do
   echo "== build: $preset"
-  "${fixed_addresses[@]}" cmake/build.sh "$preset"
+  options=()
+  # Said anew each time: what the quickstart left in build/release may be without it.
+  [ "$preset" != release ] || options=("-DRANVIER_CUDA=${RANVIER_CUDA:-AUTO}")
+  SECONDS=0
+  "${fixed_addresses[@]}" cmake/build.sh "$preset" "${options[@]}"
+  echo "== built: $preset, in $SECONDS s"
   echo "subdirs(\"$PWD/build/$preset\")" >> build/tests/CTestTestfile.cmake
 done
 

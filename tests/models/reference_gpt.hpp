@@ -39,6 +39,7 @@ class ReferenceGpt {
   /// `logits` what the head makes of the last [B, T, V].
   double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr,
               std::vector<double>* logits = nullptr) const {
+    const auto &words = at("wte.weight"), &positions = at("wpe.weight");
     double total = 0;
     if (logits != nullptr) logits->clear();
     if (activations != nullptr) activations->assign(static_cast<std::size_t>(options_.layers) + 1, {});
@@ -47,8 +48,7 @@ class ReferenceGpt {
       std::vector<double> x(T * C);
       for (std::size_t t = 0; t < T; ++t) {
         for (std::size_t c = 0; c < C; ++c) {
-          x[t * C + c] = at("wte.weight")[static_cast<std::size_t>(in.tokens[first + t]) * C + c] +
-                         at("wpe.weight")[t * C + c];
+          x[t * C + c] = words[static_cast<std::size_t>(in.tokens[first + t]) * C + c] + positions[t * C + c];
         }
       }
       drop(x, in, b, gpt_embedding_dropout_site);
@@ -71,15 +71,14 @@ class ReferenceGpt {
   const std::vector<double>& at(const std::string& name) const { return parameters_.at(name); }
 
   std::vector<double> layer_norm(const std::vector<double>& x, const std::string& name) const {
+    const auto &weight = at(name + ".weight"), &bias = at(name + ".bias");
     std::vector<double> y(x.size());
     for (std::size_t row = 0; row < x.size(); row += C) {
       double mean = 0, variance = 0;
       for (std::size_t c = 0; c < C; ++c) mean += x[row + c] / static_cast<double>(C);
       for (std::size_t c = 0; c < C; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(C);
-      for (std::size_t c = 0; c < C; ++c) {
-        y[row + c] =
-            (x[row + c] - mean) / std::sqrt(variance + 1e-5) * at(name + ".weight")[c] + at(name + ".bias")[c];
-      }
+      const double deviation = std::sqrt(variance + 1e-5);
+      for (std::size_t c = 0; c < C; ++c) y[row + c] = (x[row + c] - mean) / deviation * weight[c] + bias[c];
     }
     return y;
   }
@@ -98,16 +97,20 @@ class ReferenceGpt {
     return y;
   }
 
-  double kept(const ReferenceSamples& in, int b, std::uint32_t site, std::size_t element) const {
+  Dropout rule_at(const ReferenceSamples& in, std::uint32_t site) const {
+    return make_dropout(options_.dropout, in.key.seed, in.key.step, site, in.key.first_sample);
+  }
+
+  double kept(const Dropout& rule, int b, std::size_t element) const {
     if (options_.dropout == 0) return 1;
-    const Dropout rule = make_dropout(options_.dropout, in.key.seed, in.key.step, site, in.key.first_sample);
     const float draw = runtime::uniform(dropout_bits(rule, b, element / 4)[element % 4]);
     return draw >= rule.rate ? 1 / (1 - static_cast<double>(rule.rate)) : 0;
   }
 
   void drop(std::vector<double>& x, const ReferenceSamples& in, int b, std::uint32_t site) const {
     if (options_.dropout == 0) return;
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= kept(in, b, site, i);
+    const Dropout rule = rule_at(in, site);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= kept(rule, b, i);
   }
 
   void block(std::vector<double>& x, const ReferenceSamples& in, int b, int layer) const {
@@ -130,7 +133,7 @@ class ReferenceGpt {
                                 int layer) const {
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const std::uint32_t site = gpt_dropout_site(layer, GptDropoutPlace::attention);
+    const Dropout rule = rule_at(in, gpt_dropout_site(layer, GptDropoutPlace::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {
@@ -143,7 +146,7 @@ class ReferenceGpt {
           sum += weight[j];
         }
         for (std::size_t j = 0; j <= i; ++j) {
-          const double share = weight[j] / sum * kept(in, b, site, (h * T + i) * T + j);
+          const double share = weight[j] / sum * kept(rule, b, (h * T + i) * T + j);
           for (std::size_t d = 0; d < D; ++d) out[i * C + h * D + d] += share * qkv[j * 3 * C + 2 * C + h * D + d];
         }
       }
@@ -154,13 +157,14 @@ class ReferenceGpt {
   double head(const std::vector<double>& x, const ReferenceSamples& in, std::size_t first,
               std::vector<double>* logits) const {
     const auto V = static_cast<std::size_t>(options_.vocab_size);
+    const auto& words = at("wte.weight");
     const auto normal = layer_norm(x, "ln_f");
     double total = 0;
     for (std::size_t t = 0; t < T; ++t) {
       double sum = 0, at_target = 0;
       for (std::size_t v = 0; v < V; ++v) {
         double logit = 0;
-        for (std::size_t c = 0; c < C; ++c) logit += normal[t * C + c] * at("wte.weight")[v * C + c];
+        for (std::size_t c = 0; c < C; ++c) logit += normal[t * C + c] * words[v * C + c];
         if (logits != nullptr) logits->push_back(logit);
         sum += std::exp(logit);
         if (static_cast<std::size_t>(in.targets[first + t]) == v) at_target = logit;
