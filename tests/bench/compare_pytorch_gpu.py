@@ -1,17 +1,18 @@
 """ranvier-train beside PyTorch on one GPU: in turns, medians, one JSON line per case.
 
 usage: compare_pytorch_gpu.py TRAINER [--cases MODEL-bf16,MODEL-fp32,…] [--repeats 3] [--seconds 20] [--limit 600]
-                              [--vocabularies own,padded] [--no-eager] [--compile whole] [--device cuda:0] [--pytorch-device cuda]
-                              [--products-file FILE] [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH]
-                              [-- FLAGS OF ranvier-train]
+                              [--vocabularies own,padded] [--compile whole] [--no-eager] [--device cuda:0]
+                              [--pytorch-device cuda] [--products-file FILE]
+                              [--model LAYERS,HIDDEN,HEADS,VOCABULARY,LENGTH,BATCH] [-- FLAGS OF ranvier-train]
 
-PyTorch has torch.compile, its fused attention, bf16 autocast over fp32 parameters, and the faster of its AdamWs;
-ranvier-train keeps bf16 parameters beside fp32 master weights. A step is one microbatch of `batch` samples on either
-side. `padded`: PyTorch's model has a vocabulary of the next multiple of 128, as those who want it fast give it; ratios are
-to the faster one. Either side is compared by tokens per second; FLOP are 6 per parameter and token and 12 · layers ·
-hidden · length per token for attention, of all T x T. `ranvier_mfu` is the share of the rate of a large matrix product
-that ranvier-train measured in the same run. --compile: whole, blocks or none (pytorch_training.py). --model: another one, in bf16. --limit: seconds of each run, after which it
-counts as failed. What each run came to goes to stderr at once.
+PyTorch has torch.compile (--compile: whole, blocks or none, as in pytorch_training.py), its fused attention, bf16
+autocast over fp32 parameters, and the faster of its AdamWs; ranvier-train keeps bf16 parameters beside fp32 master
+weights. A step is one microbatch of `batch` samples on either side. `padded`: PyTorch's model has a vocabulary of the
+next multiple of 128, as those who want it fast give it; ratios are to the faster one. Either side is compared by tokens
+per second; FLOP are 6 per parameter and token and 12 · layers · hidden · length per token for attention, of all T × T.
+`ranvier_mfu` is the share of the rate of a large matrix product that ranvier-train measured in the same run. --model:
+another one, in bf16. --limit: seconds of each run, after which it counts as failed. What each run came to goes to
+stderr at once.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Trainings of several sizes on one GPU, each started once: tokens per second, what share of the measured rate of a large
-matrix product that is, and memory beside the plan.
+"""Trainings of several sizes on one GPU, each started once: tokens per second, what share of the measured rate of a
+large matrix product that is, and memory beside the plan.
 
 usage: sizes_on_one_gpu.py TRAINER [--models gpt2-small,774M,1.5B,7B] [--steps 20] [--limit 90] [--device cuda:0]
                            [--products-file FILE] [--metrics FILE] [-- FLAGS OF ranvier-train]

@@ -1,4 +1,4 @@
-"""One training step on a GPU under Nsight Compute (ncu): its kernels, costliest first, each with the bytes that it moved.
+"""One training step on a GPU under Nsight Compute (ncu): its kernels, costliest first, with the bytes that they moved.
 
 usage: step_under_ncu.py TRAINER [--model gpt2-small] [--most 30] [--csv FILE] [--device cuda:0] [--ncu PROGRAM]
                          [--products-file FILE] [-- FLAGS OF ranvier-train]

@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
     *) archive=$(realpath -m "$1"); shift ;;
   esac
 done
-[ -n "$archive" ] || { echo "usage: tests/gpu/binaries.sh ARCHIVE.tar.xz [--architectures 90-real] [--emulated]" >&2; exit 2; }
+[ -n "$archive" ] || { sed -n 's/^# usage: /usage: /p' "$0" >&2; exit 2; }
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 

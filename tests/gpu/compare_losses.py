@@ -1,5 +1,5 @@
-"""50 steps of ranvier-train on the cpu device, on the cuda device in fp32 and bf16, and of PyTorch on the same GPU, from
-the same weights on the same tokens: the losses beside each other.
+"""50 steps of ranvier-train on the cpu device, on the cuda device in fp32 and bf16, and of PyTorch on the same GPU,
+from the same weights on the same tokens: the losses beside each other.
 
 usage: compare_losses.py TRAINER FOLDER [--tiny]      FOLDER is emptied and filled; --tiny: for an emulated GPU
 

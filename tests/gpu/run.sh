@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds for this machine's GPU, or takes what was built elsewhere, and runs stages: tests, comparisons with the cpu device
-# and with PyTorch, measurements. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
+# Builds for this machine's GPU, or takes what was built elsewhere, and runs stages: tests, comparisons with the cpu
+# device and with PyTorch, measurements. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
 # cmake/install_dependencies.sh, which may lie in an archive instead. README.md has a plan for half an hour.
 #
 # usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--binaries ARCHIVE.tar.xz] [--build FOLDER]

@@ -1,5 +1,5 @@
-"""What the stages of run.sh found, as tables: tokens per second beside others', shares of the measured matrix rate, memory
-beside the plan, and what failed.
+"""What the stages of run.sh found, as tables: tokens per second beside others', shares of the measured matrix rate,
+memory beside the plan, and what failed.
 
 usage: summary.py FOLDER…      what run.sh --results wrote, of one or several calls
 """

@@ -32,9 +32,9 @@ gpus=$(nvidia-smi -L | grep -c GPU)
 }
 
 # A rank that is killed: the other one does not wait for ever.
-mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 --hidden 64 --heads 1 \
-  --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --g-inter 2 --timeout 10 --device cuda $tiny_flags \
-  --metrics "$folder/metrics" >"$folder/log" 2>&1 &
+mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 --hidden 64 \
+  --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --g-inter 2 --timeout 10 \
+  --device cuda $tiny_flags --metrics "$folder/metrics" >"$folder/log" 2>&1 &
 job=$! begin=$SECONDS
 while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
 begin=$SECONDS
