@@ -196,7 +196,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                             .sharding = options.sharding});
   plan.flow = plan.column->layout.flow(options.sharding);
   plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
-                                             options.precision, options.tiers, plan.memory);
+                                             options.precision, options.tiers, options.steps > 0, plan.memory);
   plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
                                                                                       : options.policy;
   plan.parameter_options = {.prefetch = options.prefetch,

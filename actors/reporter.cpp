@@ -147,7 +147,8 @@ void Reporter::evaluation(const EvaluationResult& result) {
       line += fmt::format(", {:.5g} a byte", per_byte);
       more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
     }
-    line += fmt::format("  over {} samples, {} tokens", result.samples, format_count(static_cast<double>(result.losses)));
+    line += fmt::format("  over {} samples, {} tokens", result.samples,
+                        format_count(static_cast<double>(result.losses)));
   }
   if (result.accuracy) {
     line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);

@@ -48,8 +48,8 @@ class StageActor {
     double loss_factor = 1;
     float loss_scale = 1;
     // Without training:
-    std::optional<int> counted;  ///< samples, from the first on, that the loss is of; none: all. Rows run the same number
-                                 ///< of microbatches; in one with no such sample there is another one, in its place
+    std::optional<int> counted;  ///< samples, from the first on, that the loss is of; none: all. Rows run the same
+                                 ///< number of microbatches; one with no such sample has another in its place
     int positions = 0;  ///< of every sample, as many as the loader's source gives; 0: as many as are planned
     models::ForwardDetails
         details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`

@@ -12,12 +12,14 @@ using runtime::MemorySpace;
 
 UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
                        const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-                       const models::Precision& precision, const TierOptions& tiers, runtime::MemoryPlan& plan)
+                       const models::Precision& precision, const TierOptions& tiers, bool trains,
+                       runtime::MemoryPlan& plan)
     : precision_(precision),
       parameters_on_device_(tiers.parameters == TierKind::device),
       separate_master_(actors::separate_master(precision, tiers.parameters)),
       gradients_on_device_(tiers.gradients == TierKind::device),
-      optimizer_on_device_(tiers.optimizer == TierKind::device) {
+      optimizer_on_device_(tiers.optimizer == TierKind::device),
+      trains_(trains) {
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return plan.add({kind, MemorySpace::device, name, bytes, slots});
@@ -60,12 +62,12 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
                            state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
     places.gradients = add(MemoryKind::gradients, name + " gradients",
-                           gradients_on_device_ ? state.gradients.front().bytes() : 0,
+                           trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0,
                            state.gradients.size());
     places.master = add(MemoryKind::optimizer, name + " master weights",
-                        separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
+                        trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
     places.moments = add(MemoryKind::optimizer, name + " moments",
-                         optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
+                         trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
     units_.push_back(std::move(state));
     places_.push_back(places);
   }
@@ -80,9 +82,10 @@ void UnitStates::bind(const runtime::Arena& arena) {
     }
     if (!separate_master_) {
       unit.master.data = unit.parameters.at(unit.optimizer.begin);
-    } else if (optimizer_on_device_) {
+    } else if (trains_ && optimizer_on_device_) {
       unit.master.data = arena.slot(places_[u].master);
     }
+    if (!trains_) continue;
     if (optimizer_on_device_) {
       unit.m = arena.slot_as<float>(places_[u].moments, 0);
       unit.v = arena.slot_as<float>(places_[u].moments, 1);

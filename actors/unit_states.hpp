@@ -62,10 +62,11 @@ struct UnitState {
 
 class UnitStates {
  public:
-  /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index.
+  /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index. Where nothing is
+  /// trained, gradients and optimizer states that would be on the device have no memory and no address.
   UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
              const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-             const models::Precision& precision, const TierOptions& tiers, runtime::MemoryPlan& plan);
+             const models::Precision& precision, const TierOptions& tiers, bool trains, runtime::MemoryPlan& plan);
 
   /// Resolves addresses.
   void bind(const runtime::Arena& arena);
@@ -94,6 +95,7 @@ class UnitStates {
   bool separate_master_;
   bool gradients_on_device_;
   bool optimizer_on_device_;
+  bool trains_;
   std::vector<UnitState> units_;
   std::vector<Places> places_;
 };

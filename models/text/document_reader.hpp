@@ -30,9 +30,9 @@ class DocumentReader {
   [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
 
   /// The next pieces, of about `bytes` together; none at the end. Of text one, cut where no word changes, or longer if
-  /// there is no such place; of JSON lines whole documents, of which those without text are left out. They last until the
-  /// next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line that is no JSON object
-  /// with text in that field.
+  /// there is no such place; of JSON lines whole documents, of which those without text are left out. They last until
+  /// the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line that is no JSON
+  /// object with text in that field.
   std::span<const Piece> next(std::size_t bytes);
 
  private:

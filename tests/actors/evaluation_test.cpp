@@ -32,6 +32,27 @@ TEST_CASE("weights are evaluated without training to the loss that a step of the
   CHECK(evaluate(options) == trained.steps.front().loss);
 }
 
+TEST_CASE("an evaluation alone has no memory of gradients and optimizer states") {
+  auto options = small_run();
+  options.grid = {2, 1};
+  options.precision = {runtime::DType::bf16, runtime::DType::f32};
+  const auto architecture = models::make_gpt(small_gpt());
+  const models::SampleBytes sample{32, 32};
+  for (const int rank : {0, 1}) {
+    const auto bytes = [&](runtime::MemoryKind kind) {
+      return actors::plan_rank(architecture, sample, options, rank).memory.bytes(runtime::MemorySpace::device, kind);
+    };
+    options.steps = 1;
+    const std::size_t parameters = bytes(runtime::MemoryKind::parameters);
+    CHECK(bytes(runtime::MemoryKind::optimizer) > 0);
+    CHECK(bytes(runtime::MemoryKind::gradients) > 0);
+    options.steps = 0;
+    CHECK(bytes(runtime::MemoryKind::parameters) == parameters);
+    CHECK(bytes(runtime::MemoryKind::optimizer) == 0);
+    CHECK(bytes(runtime::MemoryKind::gradients) == 0);
+  }
+}
+
 TEST_CASE("the same samples have the same mean, whatever batch, rows and microbatches, and the last batch's size") {
   const double expected = evaluate(small_run());
   for (const int rows : {1, 2, 3, 5}) {
