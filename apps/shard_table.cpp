@@ -62,7 +62,8 @@ actors::ParameterStore::Memory places_of(const actors::RankPlan& plan, const mod
   runtime::MemoryPlan scratch;
   actors::ColumnOptions column = *plan.column;
   column.sharding = shared;
-  const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, {}, scratch);
+  const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, {}, true,
+                                  scratch);
   return actors::ParameterStore::plan(*plan.stage, states, column, column.layout.flow(shared),
                                       plan.parameter_options, scratch);
 }

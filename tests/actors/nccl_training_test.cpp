@@ -110,7 +110,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     options.policy = each.policy;
     options.batch_size = 5 * each.grid.g_data;  // the last microbatch is shorter
     options.eval_every = 1;
-    options.eval_batches = 1;
+    options.eval_samples = options.batch_size;
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 4};
     options.precision = each.precision;
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;

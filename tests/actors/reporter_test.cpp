@@ -30,9 +30,10 @@ struct Run {
       : reporter({.steps = 100,
                   .tokens_per_step = 10,
                   .flops_per_step = 1000,
-                  .quiet = true,
-                  .metrics_path = (folder.path() / "metrics").string()},
-                 ranvier::runtime::MemoryPlan()) {
+                  .quiet = true},
+                 ranvier::runtime::MemoryPlan(),
+                 std::make_unique<ranvier::runtime::LogFile>("--metrics", (folder.path() / "metrics").string(),
+                                                             ranvier::runtime::LogFile::Start::anew)) {
     reporter.start(now, peak_flops);
   }
 
