@@ -208,8 +208,8 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
   line("the device of a rank", needs.device, room.device_bytes,
        room.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
   line(room.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host, room.host_bytes,
-       "");
-  if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "");
+       "(what it has is not known)");
+  if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "(what there is is not known)");
   result.text +=
       fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
   if (result.fits) return result;

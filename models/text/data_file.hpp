@@ -47,9 +47,8 @@ struct Refusal {
 /// A format that was asked for is taken for granted, but for what compresses it; reading finds out if it is another.
 /// `automatic` takes a file with llm.c's magic for that, a .bin or .idx with the other beside it, or what both names
 /// begin with, for Megatron's, another .bin beside a meta.pkl for nanoGPT's tokens without a header, a name of JSON
-/// lines or a first line that is
-/// such an object for those, and what is left for text. It refuses other .bin files, formats that are known to be
-/// neither, and what is mostly no text. Throws ErrorCode::io if the file cannot be read.
+/// lines or a first line that is such an object for those, and what is left for text. It refuses other .bin files,
+/// formats that are known to be neither, and what is mostly no text. Throws ErrorCode::io if the file cannot be read.
 [[nodiscard]] std::variant<DataFile, Refusal> look_at(const std::filesystem::path& path, const TextReading& reading);
 
 /// The same; throws a refusal as ErrorCode::data.

@@ -304,6 +304,15 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flags would help, and ends with 1") {
+  const Outcome outcome = run(
+      1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"}, 20s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 1);
+  CHECK(outcome.output.find("does not fit") != std::string::npos);
+  CHECK(outcome.output.find("would fit with") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(Fixture, "ranks with different memory gather equally far ahead, as far as the smallest allows") {
   const auto flags = [&](const char* memory) {
     return small_run(

@@ -74,7 +74,7 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
 TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
   Job job({1, 2});
   const std::size_t all = job.device_bytes();
-  const Verdict together = job.in({.device_bytes = all / 8});
+  const Verdict together = job.in({.device_bytes = all / 4});
   CHECK_FALSE(together.fits);
   CHECK(says(together, "these together"));
   const Verdict never = job.in({.device_bytes = 4096});
