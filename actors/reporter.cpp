@@ -77,7 +77,8 @@ std::string describe_raises(const FlopsCeiling& ceiling) {
                      100 * ceiling.value() / ceiling.measured());
 }
 
-Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics)
+Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
+                   std::unique_ptr<runtime::LogFile> metrics)
     : options_(options),
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
       metrics_(std::move(metrics)),

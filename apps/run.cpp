@@ -194,6 +194,9 @@ Run::~Run() {
 }
 
 bool Run::execute() {
+  // One rank whose MPI cannot would stand beside others that send to its GPU's memory.
+  if (options_.device.device == DeviceChoice::cuda)
+    all_reach_gpus_ = session_.smallest(runtime::mpi_reaches_gpus() ? 1 : 0) == 1;
   together(session_, [&] { plan(); });
   compare_samples();
   // The rank with the least memory decides: units are gathered in the same order and into the same places everywhere.
@@ -244,13 +247,12 @@ void Run::plan() {
   trainer_options_.threads = device_threads(options_, session_);
   if (options_.device.device == DeviceChoice::cuda) {
     const PointToPoint wanted = options_.device.point_to_point;
-    const bool reaches = runtime::mpi_reaches_gpus();
-    if (wanted == PointToPoint::direct && !reaches && options_.run.request != Request::dry_run) {
+    if (wanted == PointToPoint::direct && !all_reach_gpus_ && options_.run.request != Request::dry_run) {
       fail(ErrorCode::usage,
-           "--p2p direct, but this MPI says that it does not reach a GPU's memory: use --p2p staged, or an "
-           "MPI that was built with CUDA");
+           "--p2p direct, but MPI does not reach a GPU's memory on every rank, as it says: use --p2p staged, or an MPI "
+           "that was built with CUDA");
     }
-    direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && reaches);
+    direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach_gpus_);
     trainer_options_.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
                             .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
   }

@@ -87,6 +87,7 @@ class Run {
   runtime::MpiTransport transport_{session_, loop_};
   std::vector<actors::RankPlan> stages_;
   std::unique_ptr<runtime::Device> device_, host_;
+  bool all_reach_gpus_ = false;                     // MPI of every rank can
   bool direct_ = false;                             // MPI takes messages from the GPU's memory, and to it
   std::optional<runtime::StagedTransport> staged_;  // otherwise they go by this
   CollectivesChoice collectives_;

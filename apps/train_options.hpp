@@ -156,7 +156,8 @@ struct TrainOptions {
   DeviceOptions device;
   TierOptions tiers;
   RunOptions run;
-  std::vector<std::string> notes;  ///< for the start to say: what was taken from elsewhere than flags, and which of them change nothing
+  /// For the start to say: what was taken from elsewhere than flags, and which of them change nothing.
+  std::vector<std::string> notes;
 };
 
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.

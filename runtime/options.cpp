@@ -73,7 +73,8 @@ std::size_t shared_words(const std::vector<std::string_view>& these, const std::
 
 /// A value of a config file without the quotes around it, as other formats ask for them.
 std::string without_quotes(const std::string& value) {
-  const bool quoted = value.size() >= 2 && (value.front() == '"' || value.front() == '\'') && value.back() == value.front();
+  const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
+  const bool quoted = begins && value.size() >= 2 && value.back() == value.front();
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
@@ -193,7 +194,8 @@ std::string OptionTable::advice(std::string_view unknown) const {
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {
   const std::string_view bare = without_dashes(unknown);
-  return bare != unknown && knows(bare) ? fmt::format("keys have no dashes before them: write {} = …", bare) : advice(bare);
+  if (bare != unknown && knows(bare)) return fmt::format("keys have no dashes before them: write {} = …", bare);
+  return advice(bare);
 }
 
 const OptionTable::Declared& OptionTable::at(std::string_view name) const {

@@ -349,8 +349,8 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
-  const Flags flags{"--eval-only", "--init-from",  weights, "--validation-split", "0.1",
-                    "--batch-size", "9", "--microbatch-size", "2", "--metrics", again};
+  const Flags flags{"--init-from", weights,     "--validation-split", "0.1", "--batch-size", "9", "--microbatch-size",
+                    "2",           "--metrics", again,                "--eval-only"};
   const Outcome alone = run(3, small_run(text, flags), 20s);
   INFO(alone.output);
   CHECK(alone.status == 0);

@@ -20,7 +20,9 @@ bool mentions(const Outcome& outcome, const std::string& words) {
 std::ptrdiff_t acknowledgements(const Outcome& outcome) {
   const auto lines = lines_of(outcome.output);
   return std::count_if(lines.begin(), lines.end(), [](const auto& line) {
-    return line.starts_with("ranvier: SIG") && line.find(": the run ends after step ") != std::string::npos;
+    // mpirun may put it into a line of another rank.
+    const auto begin = line.find("ranvier: SIG");
+    return begin != std::string::npos && line.find(": the run ends after step ", begin) != std::string::npos;
   });
 }
 

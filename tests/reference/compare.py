@@ -88,6 +88,7 @@ def run_trainer(case, trainer, folder, **other_flags):
         "vocab-size": case.vocabulary, "sequence-length": case.length,
         "batch-size": case.batch_size, "microbatch-size": case.microbatch_size,
         "data": folder / case.tokens, "shuffle": "off",
+        "token-format": "auto" if case.tokens.endswith(".bin") else "text",  # bytes at random are no UTF-8
         "steps": STEPS, "learning-rate": LEARNING_RATE, "warmup-steps": 0, "lr-decay": "constant",
         "precision": "fp32", "init-from": folder / "initial.safetensors",
         "save": folder / "ranvier.safetensors", "metrics": folder / "ranvier.jsonl",
