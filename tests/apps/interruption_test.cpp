@@ -65,7 +65,7 @@ TEST_CASE_FIXTURE(Fixture, "an interrupted mpirun stops after the current step a
   // Open MPI waits so many seconds before it passes the signal on, reading no output meanwhile, and kills the
   // ranks as many after: steps here are long enough not to fill its pipe, short enough to end in time.
   check_stops_and_saves([](const Job& job) { job.signal_launcher(SIGINT); },
-                        {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
+                        {{"OMPI_MCA_odls_base_sigkill_timeout", "5"}});
 }
 
 TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current step, and they save") {
