@@ -11,7 +11,7 @@ namespace {
 std::string grouped(std::int64_t number) {
   std::string text = std::to_string(number);
   for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
+    text.insert(static_cast<std::size_t>(at), 1, ',');
   return text;
 }
 
@@ -58,8 +58,8 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
       report += fmt::format("\nkept for validation: {}", counted(data.validation->samples(), "sample"));
   }
   for (const models::TextOrigin& one : data.origins) {
-    if (!one.left_out.empty()) report += "\n" + models::left_out_text(one.path, one.left_out);
-    for (const std::string& remark : one.remarks) report += "\n" + remark;
+    if (!one.left_out.empty()) report += fmt::format("\n{}", models::left_out_text(one.path, one.left_out));
+    for (const std::string& remark : one.remarks) report += fmt::format("\n{}", remark);
   }
   return report;
 }

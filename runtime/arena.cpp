@@ -140,7 +140,7 @@ std::vector<Alike> alike_items(const std::vector<MemoryItem>& items, MemoryKind 
     alike.bytes += bytes_of(item);
     std::vector<std::string>& numbers = names[place->second].numbers;
     for (std::size_t n = 0; n < numbers.size(); ++n) {
-      if (numbers[n] != name.numbers[n]) numbers[n] = "*";
+      if (numbers[n] != name.numbers[n]) numbers[n].assign(1, '*');
     }
   }
   for (std::size_t a = 0; a < all.size(); ++a) all[a].name = names[a].name();

@@ -97,7 +97,7 @@ MemoryLimit memory_limit(const fs::path& root) {
   const fs::path mounted = root / "sys/fs/cgroup" / files->mounted;
   // A container may see its own group as the top of the hierarchy, whatever its path outside.
   for (fs::path name = path.relative_path();; name = name.parent_path()) {
-    const auto limit = of_group(name.empty() ? mounted : mounted / name, "/" + name.string(), *files);
+    const auto limit = of_group(name.empty() ? mounted : mounted / name, fmt::format("/{}", name.string()), *files);
     if (limit && limit->bytes < least.bytes) least = *limit;
     if (name.empty()) return least;
   }
