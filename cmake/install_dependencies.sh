@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what a build needs and this system lacks. Debian 12, Ubuntu 24.04 and their like; elsewhere it lists
-# what to install by hand and leaves the judgement to CMake.
+# Installs what a build needs and this system lacks on Debian 12. The names of packages for Debian 13 and Ubuntu 24.04 are
+# known as well; elsewhere it lists what to install by hand and leaves the judgement to CMake.
 #
 # usage: cmake/install_dependencies.sh [--bench] [--cuda] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
