@@ -1,6 +1,6 @@
 #include "apps/data_report.hpp"
 
-#include "actors/reporter.hpp"
+#include "actors/watch/reporter.hpp"
 
 
 namespace ranvier::apps {

@@ -2,7 +2,7 @@
 // is tried by planning the job with it, not guessed. Pure; any thread; the same on all ranks that are given the same.
 #pragma once
 
-#include "actors/rank_plan.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"
 

@@ -1,6 +1,6 @@
 #include "apps/job_memory.hpp"
 
-#include "actors/reporter.hpp"
+#include "actors/watch/reporter.hpp"
 
 #include <fmt/format.h>
 

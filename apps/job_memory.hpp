@@ -2,7 +2,7 @@
 // lies, beside what Myelin §V-B counts for such a job. Pure; any thread.
 #pragma once
 
-#include "actors/rank_plan.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "models/architecture.hpp"
 
 #include <string>

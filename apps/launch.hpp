@@ -6,7 +6,7 @@
 //   }
 #pragma once
 
-#include "actors/trainer.hpp"
+#include "actors/rank/trainer.hpp"
 #include "apps/train_options.hpp"
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"

@@ -1,6 +1,6 @@
 #include "apps/report.hpp"
 
-#include "actors/reporter.hpp"
+#include "actors/watch/reporter.hpp"
 #include "runtime/process_memory.hpp"
 
 #include <fmt/format.h>

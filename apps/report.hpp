@@ -1,7 +1,7 @@
 // The tables that a run shows at its start and its end.
 #pragma once
 
-#include "actors/trainer.hpp"
+#include "actors/rank/trainer.hpp"
 #include "apps/train_options.hpp"
 #include "models/architecture.hpp"
 

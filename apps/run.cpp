@@ -1,7 +1,7 @@
 #include "apps/run.hpp"
 
-#include "actors/gather.hpp"
-#include "actors/watchdog.hpp"
+#include "actors/exchange/gather.hpp"
+#include "actors/watch/watchdog.hpp"
 #include "apps/agreement.hpp"
 #include "apps/host_memory.hpp"
 #include "apps/job_memory.hpp"

@@ -2,8 +2,8 @@
 // of their own, so that a slow disk never holds up the loop.
 #pragma once
 
-#include "actors/reporter.hpp"
-#include "actors/weight_collector.hpp"
+#include "actors/watch/reporter.hpp"
+#include "actors/states/weight_collector.hpp"
 #include "apps/collectives_choice.hpp"
 #include "apps/fit.hpp"
 #include "apps/launch.hpp"

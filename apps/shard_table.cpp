@@ -1,7 +1,7 @@
 #include "apps/shard_table.hpp"
 
-#include "actors/rank_plan.hpp"
-#include "actors/volume.hpp"
+#include "actors/rank/rank_plan.hpp"
+#include "actors/exchange/volume.hpp"
 #include "runtime/arena.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // What a sharding costs and what it would cost to choose another one, for --dry-run. Pure; any thread.
 #pragma once
 
-#include "actors/rank_plan.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "apps/train_options.hpp"
 #include "models/architecture.hpp"
 

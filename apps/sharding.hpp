@@ -2,7 +2,7 @@
 // Pure; any thread; the same on all ranks.
 #pragma once
 
-#include "actors/algorithm_choice.hpp"
+#include "actors/exchange/algorithm_choice.hpp"
 #include "apps/train_options.hpp"
 
 #include <span>

@@ -3,7 +3,7 @@
 // One thread at a time.
 #pragma once
 
-#include "actors/tier_options.hpp"
+#include "actors/states/tier_options.hpp"
 #include "runtime/options.hpp"
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace ranvier::apps {
 
-/// Where states live; see actors/tier_options.hpp.
+/// Where states live; see actors/states/tier_options.hpp.
 struct TierOptions {
   std::string offload = "none";  ///< a name for where all of them live, but for what was said of some
   actors::TierKind optimizer = actors::TierKind::device;

@@ -1,4 +1,4 @@
-#include "actors/algorithm_choice.hpp"
+#include "actors/exchange/algorithm_choice.hpp"
 
 #include "runtime/error.hpp"
 #include "tests/temporary_folder.hpp"

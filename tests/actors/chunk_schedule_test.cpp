@@ -1,4 +1,4 @@
-#include "actors/chunk_schedule.hpp"
+#include "actors/gradients/chunk_schedule.hpp"
 
 #include "tests/seeds.hpp"
 

@@ -1,6 +1,6 @@
 // Sums of gradients in a tier have the bits of sums on the device.
-#include "actors/gradient_tier.hpp"
-#include "actors/rank_plan.hpp"
+#include "actors/gradients/gradient_tier.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
 #include "tests/actors/delayed_device.hpp"

@@ -1,4 +1,4 @@
-#include "actors/hop_pipeline.hpp"
+#include "actors/exchange/hop_pipeline.hpp"
 #include "runtime/error.hpp"
 #include "runtime/simulation.hpp"
 #include "tests/seeds.hpp"

@@ -1,4 +1,4 @@
-#include "actors/learning_rate.hpp"
+#include "actors/rank/learning_rate.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "actors/loader.hpp"
+#include "actors/pipeline/loader.hpp"
 
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"

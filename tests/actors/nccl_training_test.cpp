@@ -1,5 +1,5 @@
 // Whole jobs whose collectives NCCL carries out: over host memory, and as strict about orders as on GPUs.
-#include "actors/watchdog.hpp"
+#include "actors/watch/watchdog.hpp"
 #include "models/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/simulated_job.hpp"

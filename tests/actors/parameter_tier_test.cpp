@@ -1,5 +1,5 @@
 // Where parameters live between their uses must not change a bit.
-#include "actors/parameter_tier.hpp"
+#include "actors/states/parameter_tier.hpp"
 #include "runtime/asio_loop.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"

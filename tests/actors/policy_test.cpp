@@ -1,4 +1,4 @@
-#include "actors/policy.hpp"
+#include "actors/pipeline/policy.hpp"
 
 #include "runtime/error.hpp"
 

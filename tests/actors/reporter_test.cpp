@@ -1,4 +1,4 @@
-#include "actors/reporter.hpp"
+#include "actors/watch/reporter.hpp"
 
 #include "tests/temporary_folder.hpp"
 

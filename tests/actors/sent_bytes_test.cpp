@@ -1,6 +1,6 @@
-// What whole jobs hold and send, against what was worked out beforehand (actors/sharded_unit.hpp,
-// actors/volume.hpp).
-#include "actors/volume.hpp"
+// What whole jobs hold and send, against what was worked out beforehand (actors/states/sharded_unit.hpp,
+// actors/exchange/volume.hpp).
+#include "actors/exchange/volume.hpp"
 #include "models/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"

@@ -1,4 +1,4 @@
-#include "actors/sharded_unit.hpp"
+#include "actors/states/sharded_unit.hpp"
 
 #include "models/gpt.hpp"
 

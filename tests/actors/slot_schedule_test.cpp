@@ -1,4 +1,4 @@
-#include "actors/slot_schedule.hpp"
+#include "actors/states/slot_schedule.hpp"
 
 #include "runtime/error.hpp"
 

@@ -1,5 +1,5 @@
 // models::Stage is tested here, beside the actor that drives it.
-#include "actors/rank_plan.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "models/gpt.hpp"
 #include "tests/actors/simulated_job.hpp"
 

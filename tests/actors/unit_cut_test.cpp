@@ -1,4 +1,4 @@
-#include "actors/unit_cut.hpp"
+#include "actors/states/unit_cut.hpp"
 
 #include "collectives/shard.hpp"
 #include "runtime/error.hpp"

@@ -1,5 +1,5 @@
 // Bytes over links against PaRO's Table 2, as formulas of flat rings, and MiCS §3.3's hierarchical gathers.
-#include "actors/volume.hpp"
+#include "actors/exchange/volume.hpp"
 
 #include "models/gpt.hpp"
 

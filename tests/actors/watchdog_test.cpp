@@ -1,5 +1,5 @@
 // Whom the watchdog of a sharded job names, in virtual time.
-#include "actors/watchdog.hpp"
+#include "actors/watch/watchdog.hpp"
 #include "models/initialize.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"

@@ -1,6 +1,6 @@
 #include "apps/job_memory.hpp"
 
-#include "actors/sharded_unit.hpp"
+#include "actors/states/sharded_unit.hpp"
 #include "models/gpt.hpp"
 
 #include <doctest/doctest.h>

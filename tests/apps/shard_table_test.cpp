@@ -1,7 +1,7 @@
 #include "apps/shard_table.hpp"
 #include "apps/sharding.hpp"
 
-#include "actors/sharded_unit.hpp"
+#include "actors/states/sharded_unit.hpp"
 #include "models/gpt.hpp"
 #include "runtime/arena.hpp"
 

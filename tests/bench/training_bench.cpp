@@ -3,7 +3,7 @@
 // per case.
 //
 //   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 4]
-#include "actors/trainer.hpp"
+#include "actors/rank/trainer.hpp"
 #include "models/gpt.hpp"
 #include "models/initialize.hpp"
 #include "models/sample_source.hpp"

@@ -1,0 +1,151 @@
+#include "actors/exchange/hop_pipeline.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+using collectives::Communicator;
+using collectives::Hop;
+using collectives::PlanCommunicator;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr std::size_t operations_at_a_time = 2;  // of one hop: one sends while the other one's additions run
+constexpr std::uint32_t indices_per_hop = 1 << 16;
+constexpr int most_hops = 2;  // of a flow
+
+/// What a hop works on: elements, and the run and stride of a communicator's part, 0 where it is contiguous.
+struct HopPart {
+  std::size_t elements = 0;
+  std::size_t run = 0, stride = 0;
+};
+
+HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::size_t unit_elements,
+                std::size_t slice) {
+  const std::size_t whole = unit_elements / static_cast<std::size_t>(layout.pieces(hop.whole));
+  const std::size_t piece = unit_elements / static_cast<std::size_t>(layout.ranks());
+  expect(slice <= piece, "a slice of {} elements of pieces that have {}", slice, piece);
+  if (slice == 0 || slice == piece) return {whole};
+  return {whole / piece * slice, slice, piece};
+}
+
+}  // namespace
+
+HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
+                                      const std::vector<std::vector<PartShape>>& bundles, runtime::DType dtype,
+                                      const std::string& name, runtime::MemoryPlan& plan) {
+  Memory memory;
+  for (const Hop& hop : hops) {
+    const collectives::Team& team = column.layout.team(hop.team);
+    std::vector<collectives::OperationShape> shapes;
+    for (const auto& bundle : bundles) {
+      collectives::OperationShape shape{hop.collective, {}, dtype};
+      for (const auto& [elements, slice] : bundle) {
+        const HopPart part = part_of(column.layout, hop, elements, slice);
+        shape.parts.push_back(part.elements);
+        shape.runs.push_back(part.run);
+      }
+      shapes.push_back(std::move(shape));
+    }
+    const std::size_t bytes =
+        hop.collective == collectives::Collective::all_gather
+            ? 0  // what arrives lies where it belongs
+            : PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
+                                              column.choices[static_cast<std::size_t>(hop.team)], shapes);
+    memory.staging.push_back(plan.add({MemoryKind::messages, MemorySpace::device,
+                                       fmt::format("{} arriving from the {}", name, to_string(hop.team)), bytes,
+                                       operations_at_a_time}));
+    memory.staging_bytes.push_back(bytes);
+  }
+  return memory;
+}
+
+HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
+                                      const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
+                                      const std::string& name, runtime::MemoryPlan& plan) {
+  std::vector<std::vector<PartShape>> shapes;
+  for (const auto& bundle : bundles) {
+    auto& parts = shapes.emplace_back();
+    for (const std::size_t elements : bundle) parts.push_back({elements});
+  }
+  return HopPipeline::plan(column, hops, shapes, dtype, name, plan);
+}
+
+HopPipeline::HopPipeline(runtime::EventLoop& loop, collectives::Executor& executor, const ColumnOptions& column,
+                         std::vector<Hop> hops, runtime::DType dtype, int family, const Memory& memory,
+                         const runtime::Arena& arena)
+    : loop_(&loop), layout_(&column.layout), hops_(std::move(hops)), dtype_(dtype), queues_(hops_.size()) {
+  expect(hops_.size() <= most_hops && family >= 0 && family < 8, "{} hops of family {}", hops_.size(), family);
+  for (std::size_t h = 0; h < hops_.size(); ++h) {
+    const collectives::Team& team = column.layout.team(hops_[h].team);
+    std::vector<int> ranks;
+    for (const int member : team.members) ranks.push_back(column.ranks.at(static_cast<std::size_t>(member)));
+    std::vector<std::byte*> staging;
+    for (std::size_t s = 0; s < operations_at_a_time; ++s) staging.push_back(arena.slot(memory.staging[h], s));
+    const int number = family * most_hops + static_cast<int>(h);
+    PlanCommunicator::Options options{.team = team,
+                                      .me = team.index_of(column.layout.rank()),
+                                      .ranks = std::move(ranks),
+                                      .choice = column.choices[static_cast<std::size_t>(hops_[h].team)],
+                                      .first_index = static_cast<std::uint32_t>(number) * indices_per_hop,
+                                      .indices = indices_per_hop,
+                                      .staging = std::move(staging),
+                                      .staging_bytes = memory.staging_bytes[h]};
+    communicators_.push_back(
+        column.source != nullptr
+            ? column.source->communicator(hops_[h].team, number, std::move(options))
+            : std::make_unique<PlanCommunicator>(loop, executor, std::move(options)));
+  }
+}
+
+void HopPipeline::submit(std::vector<Part> parts, std::string what, runtime::Handler done) {
+  auto bundle = std::make_shared<Bundle>(Bundle{std::move(parts), std::move(what), std::move(done)});
+  if (hops_.empty()) {
+    loop_->post([bundle] { bundle->done(); });
+    return;
+  }
+  for (auto& queue : queues_) queue.push_back(bundle);
+  start_ready(0);
+}
+
+void HopPipeline::start_ready(std::size_t h) {
+  auto& queue = queues_[h];
+  while (!queue.empty() && queue.front()->hop == h && queue.front()->waits) {
+    const auto bundle = queue.front();
+    queue.pop_front();
+    bundle->waits = false;
+    std::vector<Communicator::Part> parts;
+    for (const Part& part : bundle->parts) {
+      // From the part's begin, in elements of the unit.
+      const std::size_t begin = layout_->range(hops_[h].whole, part.elements).begin - part.begin;
+      const auto [elements, run, stride] = part_of(*layout_, hops_[h], part.elements, part.slice.count);
+      if (part.compact && run > 0) {
+        parts.push_back({part.data + begin / stride * run * runtime::size_of(dtype_), elements});
+      } else {
+        parts.push_back(
+            {part.data + (begin + part.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
+      }
+    }
+    communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });
+  }
+}
+
+void HopPipeline::finished(const std::shared_ptr<Bundle>& bundle) {
+  if (++bundle->hop == hops_.size()) return bundle->done();
+  bundle->waits = true;
+  start_ready(bundle->hop);
+}
+
+std::vector<std::string> HopPipeline::running() const {
+  std::vector<std::string> all;
+  for (const auto& communicator : communicators_) {
+    for (std::string& what : communicator->running()) all.push_back(std::move(what));
+  }
+  return all;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,128 @@
+// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use
+// of each unit the range that the scope of gradients gives this rank, as records of the unit's buckets
+// (unit_cut.hpp), in a record one run for each finest piece. Every element's sum is that of accumulators on the
+// device, microbatch after microbatch:
+//
+//   where gradients are sharded, what arrives is added in fetch → add → store, several pieces of records at a time
+//   through a few slots on the device
+//
+//     tier.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
+//
+//   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is
+//   there
+//
+//     tier.bring(unit, use, place, [] { … });                        // layers add to the place
+//     tier.keep(unit, use, place, [] { … });                         // they may write to it again
+//
+// After the batch's last microbatch buckets go through the device once more. What is left of them after the reduction
+// waits here until the step counts; where every step does, it waits on the device for the optimizer to take it.
+//
+// Loop thread only; handlers run on the loop, after the call returned.
+#pragma once
+
+#include "actors/states/unit_states.hpp"
+#include "offload/tiers.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ranvier::actors {
+
+class GradientTier {
+ public:
+  struct Memory {
+    std::optional<runtime::MemoryId> slots;
+    std::size_t slot_bytes = 0;
+    std::size_t slot_count = 0;
+    std::vector<std::vector<offload::TierRegion>> regions;  ///< by unit and use; none where gradients stay
+  };
+  [[nodiscard]] static Memory plan(const UnitStates& states, const TierOptions& options, offload::TierPlan& tiers,
+                                   runtime::MemoryPlan& plan);
+
+  /// `stream` adds. All references outlive this.
+  GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView stream,
+               const UnitStates& states, const Memory& memory, const runtime::Arena& arena);
+
+  // `place` is a whole unit in device memory, of which only the range of gradients counts; it stays as it is until
+  // `done` runs. Calls for one use happen in their order, several uses side by side.
+
+  /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where
+  /// gradients are sharded.
+  void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
+  /// Brings the sum to `place`.
+  void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
+  /// Overwrites the sum.
+  void keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
+
+  // After the batch, when the calls above are over for the use. Device memory has room for whole blocks.
+
+  /// Elements [begin, end) of a bucket: the cut's elements of the range of gradients, run after run.
+  struct Stretch {
+    std::size_t bucket = 0;
+    std::size_t begin = 0, end = 0;
+
+    [[nodiscard]] std::size_t elements() const noexcept { return end - begin; }
+  };
+  /// All of a unit, in stretches of at most so many bytes, whole blocks, in one order wherever it is cut alike.
+  [[nodiscard]] std::vector<Stretch> stretches(std::size_t unit, std::size_t bytes) const;
+  [[nodiscard]] Stretch bucket(std::size_t unit, std::size_t bucket) const;
+  void fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to, runtime::Handler done);
+  void store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from, runtime::Handler done);
+
+  /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
+  /// the bucket of use 0 was, which is of no more worth.
+  void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
+  /// Leaves it on the device for the next fetch_reduced() of that bucket, at `from` until `returned` runs.
+  void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
+  void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
+
+  /// Whether the stream has additions or copies to do. Transfers are counted by Tiers.
+  [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
+
+ private:
+  /// A call for a whole use.
+  struct Call {
+    enum class Kind { add, bring, keep };
+    Kind kind = Kind::add;
+    std::byte* place = nullptr;
+    runtime::Handler done;
+    std::size_t missing = 0;  // pieces
+  };
+  struct Piece {
+    std::size_t unit = 0, use = 0;
+    Stretch part;
+  };
+  struct Lent {
+    const std::byte* from = nullptr;
+    runtime::Handler returned;
+  };
+
+  [[nodiscard]] collectives::Range range(std::size_t unit) const;
+  [[nodiscard]] std::size_t offset(std::size_t unit, const Stretch& stretch) const;
+  void call(std::size_t unit, std::size_t use, Call call);
+  void start(std::size_t unit, std::size_t use);
+  void move_records(std::size_t unit, std::size_t use);
+  void start_pieces();
+  void move(const Piece& piece, std::byte* memory, bool fetches, runtime::Handler done);
+  void add(const Piece& piece, std::byte* slot);
+  void piece_done(std::size_t unit, std::size_t use);
+
+  runtime::EventLoop* loop_;
+  offload::Tiers* tiers_;
+  runtime::StreamView stream_;
+  const UnitStates* states_;
+  Memory memory_;
+  std::size_t width_;                           // bytes of an element
+  std::vector<offload::BucketLayout> layouts_;  // by unit
+  std::vector<std::byte*> free_slots_;
+  std::deque<Piece> waiting_;                         // for a slot
+  std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
+  std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
+  int adding_ = 0;                                            // pieces on the stream
+};
+
+}  // namespace ranvier::actors

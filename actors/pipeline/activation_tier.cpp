@@ -1,0 +1,256 @@
+#include "actors/pipeline/activation_tier.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+using models::Stage;
+using offload::Tier;
+
+ActivationTier::Memory ActivationTier::plan(const Stage& stage, const TierOptions& options, offload::TierPlan& tiers,
+                                            runtime::MemoryPlan& plan) {
+  Memory memory;
+  if (stage.checkpoints() == 0) return memory;
+  for (std::size_t c = 0; c < stage.checkpoints(); ++c) {
+    memory.offsets.push_back(memory.slot_bytes);
+    memory.slot_bytes += Tier::whole_blocks(stage.checkpoint_bytes(c, stage.capacity().samples));
+  }
+  memory.region = tiers.reserve(options.activations, runtime::MemoryKind::activations, "activation checkpoints",
+                                memory.slot_bytes * static_cast<std::size_t>(stage.slots()), plan);
+  return memory;
+}
+
+ActivationTier::ActivationTier(runtime::EventLoop& loop, offload::Tiers& tiers, const Stage& stage,
+                               const Memory& memory)
+    : loop_(&loop),
+      tiers_(&tiers),
+      stage_(&stage),
+      memory_(memory),
+      checkpoints_(stage.checkpoints() * static_cast<std::size_t>(stage.slots())),
+      places_(static_cast<std::size_t>(stage.checkpoint_places())) {}
+
+std::uint64_t ActivationTier::announce(const Stage::Pass& pass, int slot, int samples, bool training) {
+  const std::uint64_t first = first_use_ + uses_.size();
+  if (stage_->checkpoints() == 0) return first;
+  const std::uint64_t number = ++passes_;
+  const std::size_t base = static_cast<std::size_t>(slot) * stage_->checkpoints();
+  const bool backward = !pass.empty() && (pass.front().again || pass.front().kind != Stage::Step::Kind::forward);
+  for (const Stage::Step& step : pass) {
+    if (!uses(step)) continue;
+    Use& use = uses_.emplace_back(Use{.pass = number, .samples = samples, .training = training, .backward = backward});
+    if (const auto read = stage_->checkpoint_read(step)) use.read = base + *read;
+    if (const auto written = stage_->checkpoint_written(step)) use.written = base + *written;
+  }
+  std::vector<char> read(stage_->checkpoints()), written(stage_->checkpoints());
+  for (std::uint64_t u = first_use_ + uses_.size(); u-- > first;) {
+    Use& use = use_of(u);
+    if (use.read) use.reads_last = !std::exchange(read[*use.read - base], 1);
+    if (use.written) use.writes_last = !std::exchange(written[*use.written - base], 1);
+  }
+  move();
+  return first;
+}
+
+ActivationTier::Turn ActivationTier::turn(std::size_t checkpoint) const {
+  const std::size_t of_slot = stage_->checkpoints();
+  return {checkpoints_[checkpoint].pass, of_slot - checkpoint % of_slot};
+}
+
+std::size_t ActivationTier::offset(std::size_t checkpoint) const {
+  const std::size_t of_slot = stage_->checkpoints();
+  return checkpoint / of_slot * memory_.slot_bytes + memory_.offsets[checkpoint % of_slot];
+}
+
+/// What is moved of a checkpoint: whole blocks, which files take as they are.
+std::span<std::byte> ActivationTier::bytes(std::size_t place, std::size_t checkpoint) const {
+  const std::size_t bytes =
+      stage_->checkpoint_bytes(checkpoint % stage_->checkpoints(), checkpoints_[checkpoint].samples);
+  return stage_->checkpoint_place(static_cast<int>(place)).first(Tier::whole_blocks(bytes));
+}
+
+bool ActivationTier::idle(const Place& place) const {
+  return !place.held && place.steps == 0 && !place.transfer &&
+         (!place.checkpoint || checkpoints_[*place.checkpoint].stored);
+}
+
+/// A place that holds nothing, else the one whose checkpoint is needed last, and later than `before`.
+std::optional<std::size_t> ActivationTier::free_place(std::optional<Turn> before) const {
+  std::optional<std::size_t> last;
+  for (std::size_t p = 0; p < places_.size(); ++p) {
+    if (!idle(places_[p])) continue;
+    if (!places_[p].checkpoint) return p;
+    const Turn needed = turn(*places_[p].checkpoint);
+    if (before && needed < *before) continue;
+    if (!last || turn(*places_[*last].checkpoint) < needed) last = p;
+  }
+  return last;
+}
+
+bool ActivationTier::ready(std::uint64_t number) const {
+  const Use& use = use_of(number);
+  if (use.read) {
+    const auto place = checkpoints_[*use.read].place;
+    if (!place || !places_[*place].here) return false;
+  }
+  if (!use.written) return true;
+  const Checkpoint& checkpoint = checkpoints_[*use.written];
+  return checkpoint.pass == use.pass || free_place();
+}
+
+void ActivationTier::when_ready(std::uint64_t use, runtime::Handler handler) {
+  expect(!waiting_, "a pass waits for one step's checkpoints at a time");
+  waiting_use_ = use;
+  waiting_ = std::move(handler);
+  move();
+}
+
+/// Gives a place that is free to a checkpoint.
+std::size_t ActivationTier::take(std::size_t p, std::size_t checkpoint) {
+  Place& place = places_[p];
+  if (place.checkpoint) checkpoints_[*place.checkpoint].place.reset();
+  place = {.checkpoint = checkpoint};
+  checkpoints_[checkpoint].place = p;
+  return p;
+}
+
+/// The checkpoint will not be read again by what is not queued.
+void ActivationTier::drop(std::size_t checkpoint) {
+  Place& place = places_[*std::exchange(checkpoints_[checkpoint].place, std::nullopt)];
+  checkpoints_[checkpoint].live = false;
+  place.checkpoint.reset();
+  place.unsaved = false;
+  place.held = false;
+}
+
+/// What is ready stays so.
+void ActivationTier::bind(Use& use) {
+  if (use.read) {
+    use.read_place = *checkpoints_[*use.read].place;
+    places_[use.read_place].held = true;
+  }
+  if (!use.written) return;
+  Checkpoint& checkpoint = checkpoints_[*use.written];
+  if (checkpoint.pass != use.pass) {
+    expect(!checkpoint.place, "a checkpoint is written while the one before it is in use");
+    const auto place = free_place();
+    expect(place.has_value(), "a checkpoint is written where no place is free");
+    checkpoint = {.pass = use.pass, .samples = use.samples, .live = use.training};
+    take(*place, *use.written);
+    places_[*place].held = true;
+    places_[*place].here = true;
+  }
+  use.written_place = *checkpoint.place;
+}
+
+models::CheckpointPlaces ActivationTier::queue(std::uint64_t number) {
+  expect(number == next_use_ && ready(number), "checkpoints of use {} are taken where use {} comes next", number,
+         next_use_);
+  ++next_use_;
+  Use& use = use_of(number);
+  bind(use);
+  models::CheckpointPlaces places;
+  if (use.read) {
+    places.read = stage_->checkpoint_place(static_cast<int>(use.read_place)).data();
+    ++places_[use.read_place].steps;
+    if (use.reads_last && use.training && !use.backward) {
+      places_[use.read_place].held = false;
+    } else if (use.reads_last) {
+      drop(*use.read);
+    }
+  }
+  if (use.written) {
+    places.written = stage_->checkpoint_place(static_cast<int>(use.written_place)).data();
+    ++places_[use.written_place].steps;
+  }
+  return places;
+}
+
+void ActivationTier::done(std::uint64_t number) {
+  expect(number == first_use_, "checkpoints of use {} are given back before those of use {}", number, first_use_);
+  const Use use = uses_.front();
+  uses_.pop_front();
+  ++first_use_;
+  if (use.read) --places_[use.read_place].steps;
+  if (use.written) {
+    Place& place = places_[use.written_place];
+    --place.steps;
+    // A backward pass that is queued already reads it where it is.
+    const bool needed = place.checkpoint == use.written && checkpoints_[*use.written].pass == use.pass;
+    if (use.writes_last && use.training && needed) place.unsaved = true;
+  }
+  move();
+}
+
+void ActivationTier::move() {
+  store_written();
+  if (waiting_ && ready(waiting_use_)) {
+    bind(use_of(waiting_use_));
+    loop_->post(std::exchange(waiting_, nullptr));
+  }
+  fetch_ahead();
+}
+
+void ActivationTier::store_written() {
+  for (std::size_t p = 0; p < places_.size(); ++p) {
+    if (!places_[p].unsaved) continue;
+    const std::size_t checkpoint = *places_[p].checkpoint;
+    // The slot's microbatch before may have been through before its checkpoint was stored.
+    const bool clashes = std::any_of(places_.begin(), places_.end(),
+                                     [&](const Place& place) { return place.transfer == checkpoint; });
+    if (clashes) continue;
+    places_[p].unsaved = false;
+    places_[p].transfer = checkpoint;
+    const auto from = bytes(p, checkpoint);
+    stored_bytes_ += from.size();
+    tiers_->store(*memory_.region, offset(checkpoint), from, [this, p] {
+      Place& place = places_[p];
+      if (place.checkpoint) checkpoints_[*place.checkpoint].stored = true;
+      place.transfer.reset();
+      move();
+    });
+  }
+}
+
+/// Places that passes will ask for before any of what could be fetched now is needed; two keep a forward pass going.
+std::size_t ActivationTier::places_wanted_first() const {
+  constexpr std::size_t enough = 2;
+  std::size_t places = 0;
+  for (std::uint64_t u = next_use_; u < first_use_ + uses_.size(); ++u) {
+    const Use& use = use_of(u);
+    if (use.backward) return places;
+    const bool bound = use.written && checkpoints_[*use.written].pass == use.pass;
+    if (use.writes_last && !bound && ++places == enough) return enough;
+  }
+  return enough;  // messages decide what comes then
+}
+
+void ActivationTier::fetch_ahead() {
+  while (true) {
+    std::optional<std::size_t> next;
+    for (std::size_t c = 0; c < checkpoints_.size(); ++c) {
+      if (!checkpoints_[c].live || !checkpoints_[c].stored || checkpoints_[c].place) continue;
+      if (!next || turn(c) < turn(*next)) next = c;
+    }
+    if (!next) return;
+    const std::size_t wanted = *next;
+    const auto free = free_place(turn(wanted));
+    if (!free) return;
+    const auto available = static_cast<std::size_t>(std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
+      return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint));
+    }));
+    if (available <= places_wanted_first()) return;
+    const std::size_t p = take(*free, wanted);
+    places_[p].transfer = wanted;
+    const auto to = bytes(p, wanted);
+    fetched_bytes_ += to.size();
+    tiers_->fetch(*memory_.region, offset(wanted), to, [this, p] {
+      places_[p].here = true;
+      places_[p].transfer.reset();
+      move();
+    });
+  }
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,153 @@
+// A stage as an actor (Myelin §III-C, Algorithm 2): it reacts to activations from the left, gradients from
+// the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
+// the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
+//
+// A pass is queued on the stream step by step, as soon as a step's parameters, or the place for its gradients, and its
+// checkpoints are there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
+// needs are announced while this one runs.
+//
+// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
+// that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
+// they are used in microbatch order. Loop thread only.
+#pragma once
+
+#include "actors/pipeline/activation_tier.hpp"
+#include "actors/gradients/gradient_sync.hpp"
+#include "actors/pipeline/loader.hpp"
+#include "actors/states/parameter_store.hpp"
+#include "actors/pipeline/policy.hpp"
+#include "models/stage.hpp"
+#include "runtime/trace.hpp"
+#include "runtime/transport.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+class StageActor {
+ public:
+  struct Neighbours {
+    std::optional<int> left;   ///< rank of the stage before; none: this is the first
+    std::optional<int> right;  ///< rank of the stage after; none: this is the last
+    int stage = 0;
+    int stages = 1;
+  };
+
+  /// This row's share of a batch.
+  struct Batch {
+    std::int64_t step = 0;
+    std::uint64_t seed = 0;
+    std::int64_t first_sample = 0;  ///< number of the row's first sample within all steps
+    int samples = 0;                ///< of the row; cut into microbatches, of which the last may be shorter
+    bool training = true;           ///< false: forward passes only
+    double loss_factor = 1;
+    float loss_scale = 1;
+    // Without training:
+    std::optional<int> counted;  ///< samples, from the first on, that the loss is of; none: all. Rows run the same
+                                 ///< number of microbatches; one with no such sample has another in its place
+    int positions = 0;  ///< of every sample, as many as the loader's source gives; 0: as many as are planned
+    models::ForwardDetails
+        details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
+  };
+
+  /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
+  using Done = std::function<void(double loss)>;
+
+  /// All outlive the actor.
+  StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
+             models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
+             ActivationTier& checkpoints, runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size);
+
+  /// One batch at a time.
+  void run(Batch batch, Done done);
+
+  /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters,
+  /// for a place for gradients, for checkpoints, or for the next batch.
+  [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || parts_under_way_ > 0); }
+
+ private:
+  struct Slot {
+    int microbatch = -1;  ///< whose it is
+    int missing = 0;      ///< arrivals that the forward pass still needs
+    bool gradient_here = false;
+  };
+  struct Pass {
+    Direction direction = Direction::forward;
+    int microbatch = 0;
+    models::Stage::Pass steps;
+    std::uint64_t need = 0;    // of the next step that needs parameters
+    std::uint64_t writes = 0;  // of the next step that writes gradients
+    std::uint64_t checkpoints = 0;  // of the next step that reads or writes checkpoints
+    std::size_t next = 0;      // step
+    int gradient_buffer = 0;
+    bool traced = false;  // a span is open on the stream
+  };
+
+  [[nodiscard]] int samples_of(int microbatch) const;
+  /// Of samples_of(), those that count.
+  [[nodiscard]] int counted_of(int microbatch) const;
+  [[nodiscard]] models::Stage::Microbatch describe(int microbatch) const;
+  [[nodiscard]] Slot& slot_of(int microbatch) { return slots_[static_cast<std::size_t>(microbatch % stage_->slots())]; }
+  [[nodiscard]] const Slot& slot_of(int microbatch) const {
+    return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
+  }
+  [[nodiscard]] bool forward_ready() const;
+  [[nodiscard]] bool backward_ready() const;
+  void call_for_input(int microbatch);
+  void arrived(int microbatch);
+  void next();
+  [[nodiscard]] Direction choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const;
+  void announce(Direction direction, int microbatch);
+  void announce_following();
+  void start(Direction direction);
+  void advance();
+  [[nodiscard]] bool wait_for_needs(const models::Stage::Step& step);
+  void queue(const models::Stage::Step& step);
+  void trace_pass(bool runs);
+  void finish_forward(int microbatch);
+  void send_input_gradient(int microbatch, int buffer);
+  void finish_backward(int microbatch);
+  void release(int microbatch);
+  void finish_if_done();
+  void send(int peer, runtime::Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
+            runtime::Handler done);
+  void receive(int peer, runtime::Channel channel, int microbatch, std::byte* data, std::size_t bytes,
+               runtime::Handler done);
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::StreamView compute_;
+  models::Stage* stage_;
+  Loader* loader_;
+  ParameterStore* parameters_;
+  GradientSync* gradients_;
+  ActivationTier* checkpoints_;
+  runtime::Trace* trace_;
+  Neighbours neighbours_;
+  Policy policy_;
+  int microbatch_size_;
+
+  Batch batch_;
+  Done done_;
+  bool running_ = false;
+  bool computing_ = false;     // a pass began and has not ended
+  bool stalled_ = false;       // it waits for something that its next step needs
+  int parts_under_way_ = 0;    // on the stream, of a pass that waits: what came before it had to
+  int microbatches_ = 0;
+  int forwards_ = 0;   // started
+  int backwards_ = 0;  // started
+  int released_ = 0;   // microbatches that are through
+  int sends_ = 0;      // under way
+  double loss_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<bool> gradient_buffer_busy_;
+  std::deque<Pass> passes_;  // that were announced; the first one may be running
+  std::optional<runtime::Trace::Clock::time_point> idle_since_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,286 @@
+#include "actors/rank/rank_plan.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ranvier::actors {
+
+namespace {
+
+void check_batch(const TrainerOptions& options) {
+  if (options.batch_size < 1 || options.batch_size % options.grid.g_data != 0) {
+    fail(ErrorCode::usage, "--batch-size {} does not divide by --g-data {}: choose a multiple of {}",
+         options.batch_size, options.grid.g_data, options.grid.g_data);
+  }
+}
+
+/// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
+std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
+                                   const std::vector<std::optional<int>>& partners) {
+  std::vector<std::size_t> fronts(states.all().size(), stage.layers());
+  for (const models::Stage::UnitUse& use : stage.uses()) fronts[use.unit] = std::min(fronts[use.unit], use.layer);
+  std::vector<ChunkUnit> units;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const UnitState& state = states.all()[u];
+    ChunkUnit& unit = units.emplace_back();
+    unit.front = fronts[u];
+    unit.tied = partners[u].has_value();
+    unit.number = state.global_index;
+    for (std::size_t b = 0; b < state.cut.buckets(); ++b) {
+      unit.bucket_bytes.push_back(state.cut.elements({0, state.elements}, b) *
+                                  runtime::size_of(states.precision().gradient));
+    }
+  }
+  return units;
+}
+
+/// Shown with the rest; who uses it allocates it, before the first step.
+void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, RankPlan& plan) {
+  using runtime::Channel;
+  using runtime::MemoryKind;
+  using runtime::MemorySpace;
+  using Direction = runtime::StagedMessages::Direction;
+  const auto add = [&](MemoryKind kind, MemorySpace space, std::string name, std::size_t bytes, std::size_t slots) {
+    if (bytes > 0 && slots > 0)
+      plan.memory.add({.kind = kind,
+                       .space = space,
+                       .name = std::move(name),
+                       .slot_bytes = bytes,
+                       .slots = slots,
+                       .elsewhere = true});
+  };
+  add(MemoryKind::workspace, MemorySpace::device, "scratch of the GPU's libraries", gpu.scratch_bytes, 1);
+  const models::Stage& stage = *plan.stage;
+  const auto slots = static_cast<std::size_t>(stage.slots());
+  const int samples = stage.capacity().samples;
+  const auto load = [&](const char* name, std::size_t bytes, std::size_t& of_each, std::size_t& count) {
+    of_each = bytes;
+    count = slots;
+    add(MemoryKind::messages, MemorySpace::pinned, name, runtime::PinnedPool::buffer_bytes(bytes), slots);
+  };
+  RankPlan::StagedSamples& loads = plan.staged_samples;
+  if (stage.first()) load("inputs, staged", stage.input_bytes(samples), loads.input_bytes, loads.inputs);
+  if (stage.last()) {
+    load("targets, staged", static_cast<std::size_t>(samples) * sample.target, loads.target_bytes, loads.targets);
+  }
+  if (!gpu.staged) return;
+  const auto staged = [&](std::string name, const runtime::StagedMessages& messages) {
+    add(MemoryKind::messages, MemorySpace::pinned, std::move(name),
+        runtime::StagedTransport::pinned_bytes(messages.bytes), messages.count);
+    plan.staged_messages.push_back(messages);
+  };
+  const auto between_stages = [&](const char* name, Channel channel, Direction direction, std::size_t bytes,
+                                  std::size_t count) {
+    staged(name, {channel, direction, std::nullopt, bytes, count});
+  };
+  if (!stage.first()) {
+    const std::size_t bytes = stage.input_bytes(samples);
+    between_stages("inputs arriving, staged", Channel::activation, Direction::receive, bytes, slots);
+    between_stages("gradients of inputs leaving, staged", Channel::gradient, Direction::send, bytes,
+                   static_cast<std::size_t>(stage.gradient_buffers()));
+  }
+  if (!stage.last()) {
+    const std::size_t bytes = stage.output_bytes(samples);
+    between_stages("outputs leaving, staged", Channel::activation, Direction::send, bytes, slots);
+    between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
+  }
+  const auto each = [&](const char* leaving, const char* arriving, const std::vector<runtime::StagedMessages>& all) {
+    for (const runtime::StagedMessages& messages : all) {
+      staged(fmt::format("{}{}", messages.direction == Direction::send ? leaving : arriving,
+                         messages.index ? fmt::format(" {}", *messages.index) : ""),
+             messages);
+    }
+  };
+  each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
+       ParameterStore::staged_messages(stage, *plan.states, *plan.column, plan.flow, plan.parameter_options,
+                                       plan.parameter_memory));
+  each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
+       GradientSync::staged_messages(*plan.states, plan.sync_options));
+  // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
+  std::size_t chunk_bytes = 0, chunks = 0;
+  for (int k = 0; k < collectives::team_kinds; ++k) {
+    const auto kind = static_cast<collectives::TeamKind>(k);
+    if (plan.column->layout.team(kind).members.size() < 2) continue;
+    const collectives::PlanChoice& choice = plan.column->choices[static_cast<std::size_t>(kind)];
+    chunk_bytes = std::max(chunk_bytes, choice.chunk_bytes);
+    chunks += 2 * static_cast<std::size_t>(choice.depth);
+  }
+  add(MemoryKind::messages, MemorySpace::pinned, "chunks of collectives, staged",
+      chunk_bytes == 0 ? 0 : runtime::PinnedPool::buffer_bytes(chunk_bytes), chunks);
+}
+
+/// What an evaluation or a sample of text wants to know of the last layer.
+void plan_details(const models::Architecture& architecture, const TrainerOptions& options, int row_samples,
+                  RankPlan& plan) {
+  const std::size_t vocabulary = architecture.layers.back()->vocabulary();
+  const bool scores = options.choices != nullptr, writes = options.sample.every > 0;
+  if ((scores || writes) && vocabulary == 0)
+    fail(ErrorCode::usage, "--{}: the model's last layer gives no logits of tokens: leave the flag out",
+         scores ? "hellaswag" : "sample-every");
+  const auto add = [&](const char* name, std::size_t bytes) {
+    return plan.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name,
+                            plan.stage->last() ? bytes : 0, 1});
+  };
+  const auto elements = static_cast<std::size_t>(row_samples) * static_cast<std::size_t>(architecture.positions);
+  plan.choice_losses = add("losses of choices", scores ? elements * sizeof(double) : 0);
+  plan.sample_logits = add("logits of a sample", writes ? vocabulary * sizeof(float) : 0);
+}
+
+}  // namespace
+
+std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
+  std::vector<double> costs;
+  for (const auto& layer : architecture.layers) costs.push_back(layer->flops_per_sample(architecture.positions));
+  return models::balance(costs, g_inter);
+}
+
+std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::Architecture& architecture,
+                                                                  const std::vector<models::LayerRange>& stages) {
+  std::unordered_map<std::string, std::vector<int>> stages_of;
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const models::LayerRange& layers = stages[static_cast<std::size_t>(stage)];
+    for (std::size_t l = layers.begin; l < layers.end; ++l) {
+      for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+        std::vector<int>& known = stages_of[unit.name];
+        if (known.empty() || known.back() != stage) known.push_back(stage);
+      }
+    }
+  }
+  return stages_of;
+}
+
+bool every_step_counts(const TrainerOptions& options) {
+  return options.clip <= 0 && !options.loss_scale.dynamic;
+}
+
+ColumnShape column_shape(const TrainerOptions& options) {
+  std::vector<int> node_of = options.node_of;
+  node_of.resize(static_cast<std::size_t>(options.grid.ranks()), node_of.empty() ? 0 : node_of.back());
+  ColumnShape shape{collectives::common_rows(node_of, options.grid.g_inter, options.grid.g_data), options.group_size};
+  if (shape.group_size == 0) shape.group_size = collectives::common_node_size(shape.node_of_row);
+  return shape;
+}
+
+RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
+                   const TrainerOptions& options, int rank) {
+  check_batch(options);
+  const runtime::Grid grid(options.grid, options.grid.ranks());
+  const auto stages = stage_layers(architecture, options.grid.g_inter);
+  const auto units = architecture.units();
+
+  RankPlan plan;
+  plan.rank = rank;
+  plan.position = grid.position(rank);
+  plan.layers = stages[static_cast<std::size_t>(plan.position.stage)];
+  plan.pipeline = grid.pipeline(plan.position.row);
+
+  const int row_samples = options.batch_size / options.grid.g_data;
+  const int microbatch = std::min(options.microbatch_size, row_samples);
+  const int microbatches = (row_samples + microbatch - 1) / microbatch;
+  const int wanted = options.pipeline_limit > 0              ? options.pipeline_limit
+                     : options.policy == Policy::gpipe ? microbatches
+                                                       : options.grid.g_inter;
+  plan.slots = std::min(wanted, microbatches);
+
+  const bool checkpoints_leave = options.tiers.activations != TierKind::device;
+  if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
+    fail(ErrorCode::usage,
+         "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute auto",
+         offload::to_string(options.tiers.activations));
+  }
+  TierOptions tiers = options.tiers;
+  if (tiers.commit == Commit::flip) {
+    if (tiers.optimizer == TierKind::device) {
+      fail(ErrorCode::usage,
+           "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier host "
+           "or nvme, or use --optimizer-commit wait");
+    }
+    if (!separate_master(options.precision, tiers.parameters)) {
+      fail(ErrorCode::usage,
+           "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: use "
+           "--precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
+    }
+    if (every_step_counts(options)) tiers.commit = Commit::wait;
+  }
+  models::StageOptions stage{.layers = plan.layers,
+                             .capacity = {microbatch, architecture.positions, options.threads},
+                             .precision = options.precision,
+                             .slots = plan.slots,
+                             .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
+                             .gradient_buffers = std::min(2, plan.slots),
+                             .sample = sample};
+  if (options.recompute_auto) {
+    // Rows must agree, and may have different numbers of threads.
+    models::StageOptions alike = stage;
+    alike.capacity.threads = 1;
+    plan.recompute = models::choose_recompute(architecture, alike);
+  } else {
+    plan.recompute = options.recompute;
+  }
+  stage.recompute = plan.recompute;
+
+  plan.stage = std::make_unique<models::Stage>(architecture, stage, plan.memory);
+
+  const ColumnShape shape = column_shape(options);
+  plan.column = std::make_unique<ColumnOptions>(
+      ColumnOptions{.layout = collectives::ShardLayout(shape.node_of_row, shape.group_size, plan.position.row),
+                    .sharding = options.sharding,
+                    .ranks = grid.column(plan.position.stage)});
+  plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
+                                           {.names = options.algorithms,
+                                            .links = options.links,
+                                            .largest_unit = largest_unit(architecture, options.grid.g_data),
+                                            .precision = options.precision,
+                                            .sharding = options.sharding});
+  plan.flow = plan.column->layout.flow(options.sharding);
+  plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
+                                             options.precision, options.tiers, options.steps > 0, plan.memory);
+  plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
+                                                                                      : options.policy;
+  plan.parameter_options = {.prefetch = options.prefetch,
+                            .pulls = plan.policy == Policy::message_driven,
+                            .reuse = options.reuse};
+  plan.parameter_memory = ParameterStore::plan(*plan.stage, *plan.states, *plan.column, plan.flow,
+                                               plan.parameter_options, plan.memory);
+  plan.parameter_tier_memory =
+      ParameterTier::plan(*plan.stage, *plan.states, options.tiers,
+                          {.prefetch = options.prefetch,
+                           .lends = plan.parameter_options.pulls && !plan.flow.gather_forward.empty()},
+                          plan.tiers, plan.memory);
+  plan.gradient_memory = GradientTier::plan(*plan.states, options.tiers, plan.tiers, plan.memory);
+  plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
+  plan.sync_options.every_step_counts = every_step_counts(options);
+  plan.sync_options.prefetch = options.prefetch;
+  const auto stages_of = stages_of_units(architecture, stages);
+  for (const UnitState& unit : plan.states->all()) {
+    std::optional<int> partner;
+    std::size_t uses = unit.gradients.size();
+    for (const int s : stages_of.at(unit.spec->name)) {
+      if (s == plan.position.stage) continue;
+      ++uses;
+      partner = plan.pipeline[static_cast<std::size_t>(s)];
+    }
+    if (uses > 2) {
+      fail(ErrorCode::usage, "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
+           unit.spec->name);
+    }
+    plan.sync_options.partners.push_back(partner);
+  }
+  plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, plan.sync_options.partners),
+                               {options.tiers.chunk_buckets, options.tiers.bundle_bytes});
+  plan.sync_memory = GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.chunks,
+                                        plan.sync_options, plan.memory);
+  plan.optimizer_options = {.tiers = tiers, .every_step_counts = every_step_counts(options)};
+  plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
+                                          plan.tiers, plan.memory);
+  plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
+  plan_details(architecture, options, row_samples, plan);
+  plan.tiers.finish(options.tiers.files, plan.memory);
+  if (options.gpu) plan_gpu_memory(*options.gpu, sample, plan);
+  return plan;
+}
+
+}  // namespace ranvier::actors

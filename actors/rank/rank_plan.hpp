@@ -1,0 +1,139 @@
+// Everything that is decided about one rank before anything is allocated: its slice of the layers, how many
+// microbatches it keeps in flight, its memory. Pure: planned alike for this rank and for any rank of a grid
+// that does not exist yet (`--dry-run --world`).
+#pragma once
+
+#include "actors/pipeline/activation_tier.hpp"
+#include "actors/exchange/algorithm_choice.hpp"
+#include "actors/gradients/gradient_sync.hpp"
+#include "actors/rank/learning_rate.hpp"
+#include "actors/optimizer/optimizer.hpp"
+#include "actors/states/parameter_store.hpp"
+#include "actors/states/parameter_tier.hpp"
+#include "actors/pipeline/policy.hpp"
+#include "actors/rank/sample_writer.hpp"
+#include "actors/pipeline/stage_actor.hpp"
+#include "actors/states/unit_states.hpp"
+#include "models/sample_source.hpp"
+#include "models/text/choice_file.hpp"
+#include "runtime/grid.hpp"
+#include "runtime/kernels/adamw.hpp"
+#include "runtime/staged_transport.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct TrainerOptions {
+  runtime::GridShape grid;
+  int batch_size = 1;       ///< samples of a step over all rows; a multiple of g_data
+  int microbatch_size = 1;
+  int pipeline_limit = 0;   ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
+  Policy policy = Policy::message_driven;
+  int recompute = 0;        ///< layers per checkpointed segment; 0: off
+  bool recompute_auto = false;
+  models::Precision precision;
+  int threads = 1;          ///< of the device that will compute
+
+  /// What computing on a GPU takes beside the arrays that the plan allocates.
+  struct GpuMemory {
+    std::size_t scratch_bytes = 0;  ///< of libraries, on the device
+    bool staged = false;            ///< messages go by way of pinned memory
+  };
+  std::optional<GpuMemory> gpu;  ///< none: it is not one
+
+  collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
+  int group_size = 0;              ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
+  std::vector<int> node_of;        ///< by rank; empty: all on one node
+  int prefetch = 2;                ///< layers whose parameters are gathered ahead of the one that computes
+  TierOptions tiers;               ///< where states live
+  bool reuse = true;               ///< of units that are still in their places
+  AlgorithmNames algorithms;
+  collectives::Links links = assumed_links;
+
+  std::int64_t steps = 1;       ///< 0: the weights are evaluated once, and nothing is trained
+  std::uint64_t seed = 0;
+  LearningRateOptions learning_rate;
+  runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
+  double clip = 1.0;            ///< largest global gradient norm; 0: none
+  LossScale loss_scale;
+  std::int64_t eval_every = 0;  ///< steps; 0: never
+  std::int64_t eval_samples = 0;  ///< of an evaluation, from the first of the validation's on
+  std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
+  SampleOptions sample;                               ///< of text
+
+  /// Test only: what goes wrong, where and when.
+  struct Fault {
+    enum class Kind { throws, overflow, hangs };
+    int rank = 0;
+    std::int64_t step = 1;
+    Kind kind = Kind::throws;
+  };
+  std::optional<Fault> fault;
+};
+
+struct RankPlan {
+  int rank = 0;
+  runtime::Position position;
+  models::LayerRange layers;
+  int slots = 1;
+  int recompute = 0;
+  Policy policy = Policy::message_driven;  ///< a single stage has a fixed order
+  std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
+  std::unique_ptr<ColumnOptions> column;
+  collectives::ShardFlow flow;
+  runtime::MemoryPlan memory;
+  offload::TierPlan tiers;
+  std::unique_ptr<models::Stage> stage;
+  std::unique_ptr<UnitStates> states;
+  ParameterStore::Options parameter_options;
+  ParameterStore::Memory parameter_memory;
+  ParameterTier::Memory parameter_tier_memory;
+  ChunkSchedule chunks;
+  GradientTier::Memory gradient_memory;
+  GradientSync::Options sync_options;
+  GradientSync::Memory sync_memory;
+  Optimizer::Options optimizer_options;
+  Optimizer::Memory optimizer_memory;
+  ActivationTier::Memory checkpoint_memory;
+  std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
+  /// On their way to a device whose memory the host does not reach, at a time.
+  struct StagedSamples {
+    std::size_t input_bytes = 0, target_bytes = 0;  ///< of a microbatch
+    std::size_t inputs = 0, targets = 0;
+  };
+  StagedSamples staged_samples;
+  runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
+};
+
+/// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Norms
+/// that are not finite end the job then.
+[[nodiscard]] bool every_step_counts(const TrainerOptions& options);
+
+/// The nodes of a column's rows, alike for all columns, and the ranks of a group.
+struct ColumnShape {
+  std::vector<int> node_of_row;
+  int group_size = 1;
+};
+/// Throws ErrorCode::usage for a group size that does not divide the column.
+[[nodiscard]] ColumnShape column_shape(const TrainerOptions& options);
+
+/// Throws ErrorCode::usage for grids and batches that do not fit each other or the architecture, which
+/// outlives the plan.
+[[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
+                                 const TrainerOptions& options, int rank);
+
+/// The slice of layers of every stage, balanced by their cost.
+[[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter);
+
+/// The stages whose layers declare each unit, by its name; in order, each once.
+[[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(
+    const models::Architecture& architecture, const std::vector<models::LayerRange>& stages);
+
+}  // namespace ranvier::actors

@@ -1,0 +1,77 @@
+// Text that the model writes while it trains, by the pipeline that trains it: each token is a forward pass of all
+// stages over the tokens so far, after which all ranks learn what the last stage drew. Nothing is gathered or copied,
+// so that a model writes wherever its states live, also one that no device holds. There is no cache of keys and values:
+// a pass computes as many positions as there are tokens. Rows compute the same. Loop thread only.
+#pragma once
+
+#include "actors/rank/grid_pass.hpp"
+#include "models/generation/sampler.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct SampleOptions {
+  std::int64_t every = 0;            ///< steps; 0: never
+  std::vector<std::int32_t> prompt;  ///< at least one token
+  int tokens = 64;                   ///< to draw
+  models::SamplingOptions sampling;
+  std::optional<std::int32_t> end_of_text;  ///< the token after which nothing is drawn
+};
+
+class SampleWriter {
+ public:
+  struct Stage {
+    int positions = 1;        ///< of the model
+    bool draws = false;       ///< this rank's stage is the last one, and its row the first
+    float* logits = nullptr;  ///< pinned, on the last stage; else null
+    std::size_t vocabulary = 0;
+  };
+
+  SampleWriter(GridPass::Parts parts, const SampleOptions& options, const Stage& stage);
+
+  /// Calls `done` with the tokens of prompt and text, or none once some rank wishes to stop.
+  void run(std::int64_t step, std::function<void(std::optional<std::span<const std::int32_t>> tokens)> done);
+
+  [[nodiscard]] bool computing() const noexcept { return pass_.computing(); }
+
+ private:
+  /// The last tokens, as many as the model has positions for, as a sample.
+  class Window final : public models::SampleSource {
+   public:
+    /// `positions` are at least as many as tokens; tokens stay until the next call. Nobody reads meanwhile.
+    void show(std::span<const std::int32_t> tokens, int positions) {
+      tokens_ = tokens;
+      positions_ = positions;
+    }
+    [[nodiscard]] std::int64_t samples() const override { return 1; }
+    [[nodiscard]] std::size_t input_bytes() const override {
+      return static_cast<std::size_t>(positions_) * sizeof(std::int32_t);
+    }
+    [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+    [[nodiscard]] std::int64_t losses_per_sample() const override { return positions_; }
+    void read_inputs(std::int64_t first, int count, std::byte* to) const override;
+    void read_targets(std::int64_t first, int count, std::byte* to) const override;
+
+   private:
+    std::span<const std::int32_t> tokens_;
+    int positions_ = 1;
+  };
+
+  void draw();
+
+  SampleOptions options_;
+  Stage stage_;
+  Window window_;
+  GridPass pass_;
+  std::int64_t step_ = 0;
+  std::vector<std::int32_t> tokens_;
+  std::function<void(std::optional<std::span<const std::int32_t>>)> done_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,68 @@
+#include "actors/states/sharded_unit.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace ranvier::actors {
+
+using collectives::Scope;
+
+std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
+  const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
+  return (unit.elements() + multiple - 1) / multiple * multiple;
+}
+
+std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
+                                       int ranks) {
+  std::vector<ShardedUnit> units;
+  std::map<std::string, std::size_t> known;
+  for (std::size_t l = layers.begin; l < layers.end; ++l) {
+    for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+      const auto [place, is_new] = known.emplace(unit.name, units.size());
+      if (is_new) {
+        units.push_back({padded_elements(unit, ranks)});
+      } else {
+        ++units[place->second].uses;
+      }
+    }
+  }
+  return units;
+}
+
+std::size_t largest_unit(const models::Architecture& architecture, int ranks) {
+  std::size_t largest = 0;
+  for (const models::UnitSpec& unit : architecture.units()) {
+    largest = std::max(largest, padded_elements(unit, ranks));
+  }
+  return largest;
+}
+
+bool separate_master(const models::Precision& precision, offload::TierKind parameters) {
+  return precision.compute != runtime::DType::f32 || parameters != offload::TierKind::device;
+}
+
+Scope held_parameters(const collectives::Sharding& sharding, bool separate_master) {
+  return separate_master ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
+}
+
+StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding, int ranks,
+                       int group_size, const models::Precision& precision, offload::TierKind tier) {
+  const bool separate = separate_master(precision, tier);
+  const Scope parameters = held_parameters(sharding, separate);
+  const std::size_t optimizer_bytes = (separate ? 3 : 2) * sizeof(float);
+  StateBytes bytes;
+  for (const auto& [elements, uses] : units) {
+    const auto held = [&, elements = elements](Scope scope) {
+      const int pieces = scope == Scope::none ? 1 : scope == Scope::group ? group_size : ranks;
+      return elements / static_cast<std::size_t>(pieces);
+    };
+    bytes.parameters += held(parameters) * size_of(precision.compute);
+    if (sharding.secondary_parameters) bytes.parameters += held(Scope::group) * size_of(precision.compute);
+    bytes.gradients += held(sharding.gradients) * size_of(precision.gradient) * static_cast<std::size_t>(uses);
+    bytes.optimizer += held(sharding.optimizer) * optimizer_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,120 @@
+#include "actors/states/unit_states.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
+                       const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
+                       const models::Precision& precision, const TierOptions& tiers, bool trains,
+                       runtime::MemoryPlan& plan)
+    : precision_(precision),
+      parameters_on_device_(tiers.parameters == TierKind::device),
+      separate_master_(actors::separate_master(precision, tiers.parameters)),
+      gradients_on_device_(tiers.gradients == TierKind::device),
+      optimizer_on_device_(tiers.optimizer == TierKind::device),
+      trains_(trains) {
+  const auto flow = layout.flow(sharding);
+  const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
+    return plan.add({kind, MemorySpace::device, name, bytes, slots});
+  };
+  std::unordered_map<std::string_view, std::size_t> global_index;
+  for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
+  std::vector<std::size_t> uses(stage.units().size());
+  for (const models::Stage::UnitUse& use : stage.uses()) ++uses[use.unit];
+  for (std::size_t u = 0; u < stage.units().size(); ++u) {
+    UnitState state;
+    state.spec = &stage.units()[u];
+    state.global_index = global_index.at(state.spec->name);
+    state.elements = padded_elements(*state.spec, layout.ranks());
+    const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
+    state.optimizer = range(sharding.optimizer);
+    state.reduced = range(flow.reduced);
+    state.cut = UnitCut(state.elements, layout.ranks(), tiers.bucket_elements,
+                        static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
+    state.parameters = {.range = range(held_parameters(sharding, separate_master_)), .dtype = precision.compute};
+    if (sharding.secondary_parameters) {
+      state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
+    }
+    state.master = {.range = state.optimizer};
+    for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
+      const models::ParameterSpec& parameter = state.spec->parameters[p];
+      const std::size_t offset = state.spec->offset(p);
+      const std::size_t begin = std::max(offset, state.optimizer.begin);
+      const std::size_t end = std::min(offset + parameter.elements(), state.optimizer.begin + state.optimizer.count);
+      if (begin < end) {
+        state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
+      }
+    }
+    state.gradients.assign(uses[u], {.range = range(sharding.gradients), .dtype = precision.gradient});
+
+    const std::string& name = state.spec->name;
+    Places places;
+    places.parameters = add(MemoryKind::parameters, name + " parameters",
+                            parameters_on_device_ ? state.parameters.bytes() : 0);
+    places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
+                           state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
+    places.gradients = add(MemoryKind::gradients, name + " gradients",
+                           trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0,
+                           state.gradients.size());
+    places.master = add(MemoryKind::optimizer, name + " master weights",
+                        trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
+    places.moments = add(MemoryKind::optimizer, name + " moments",
+                         trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
+    units_.push_back(std::move(state));
+    places_.push_back(places);
+  }
+}
+
+void UnitStates::bind(const runtime::Arena& arena) {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    UnitState& unit = units_[u];
+    if (parameters_on_device_) {
+      unit.parameters.data = arena.slot(places_[u].parameters);
+      if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
+    }
+    if (!separate_master_) {
+      unit.master.data = unit.parameters.at(unit.optimizer.begin);
+    } else if (trains_ && optimizer_on_device_) {
+      unit.master.data = arena.slot(places_[u].master);
+    }
+    if (!trains_) continue;
+    if (optimizer_on_device_) {
+      unit.m = arena.slot_as<float>(places_[u].moments, 0);
+      unit.v = arena.slot_as<float>(places_[u].moments, 1);
+    }
+    for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
+      if (gradients_on_device_) unit.gradients[use].data = arena.slot(places_[u].gradients, use);
+    }
+  }
+}
+
+std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) const {
+  std::string names;
+  for (const auto& [u, index] : buckets) {
+    if (!names.empty()) names += ", ";
+    names += units_[u].spec->name;
+    if (units_[u].cut.buckets() > 1) names += fmt::format(" bucket {}", index);
+  }
+  return names;
+}
+
+bool UnitStates::gathers_parameters() const noexcept {
+  return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(),
+                     [](const UnitState& unit) { return !unit.parameters.whole(unit.elements); });
+}
+
+bool UnitStates::shards_gradients() const noexcept {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const UnitState& unit) { return !unit.gradients.front().whole(unit.elements); });
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,103 @@
+// The model states of one rank: for each unit of its stage the parameters as layers read them, the fp32 master copy
+// and AdamW's moments, and the gradients of each use of the unit on this stage; of each the part that its scope gives
+// this rank (collectives/shard.hpp), so no rank ever holds more of the model than its scopes say.
+//
+//   precision        working  gradient  master  moments   bytes per parameter
+//   fp32             4        4         –       8         16
+//   bf16, fp16       2        4         4       8         18
+//   … half gradients 2        2         4       8         16
+//
+// In fp32 one copy serves as working and master copy, of the part that the coarser of the two scopes gives, as long as
+// parameters live on the device. Off it (parameter_tier.hpp) they are a copy of their own in any precision.
+// A tied unit has gradients per use, because uses are accumulated separately and summed once.
+#pragma once
+
+#include "actors/gradients/chunk_schedule.hpp"
+#include "actors/states/sharded_unit.hpp"
+#include "actors/states/tier_options.hpp"
+#include "actors/states/unit_cut.hpp"
+#include "collectives/shard.hpp"
+#include "models/stage.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/kernels/adamw.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+/// A part of a unit in memory.
+struct UnitPart {
+  collectives::Range range;  ///< in elements of the unit
+  std::byte* data = nullptr;
+  runtime::DType dtype = runtime::DType::f32;
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
+  /// Where elements [begin, …) of the unit lie.
+  [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
+    return data + (begin - range.begin) * runtime::size_of(dtype);
+  }
+  [[nodiscard]] bool whole(std::size_t elements) const noexcept { return range.count == elements; }
+};
+
+struct UnitState {
+  const models::UnitSpec* spec = nullptr;
+  std::size_t global_index = 0;    ///< in the architecture's units
+  std::size_t elements = 0;        ///< padded to a multiple of the column
+  UnitCut cut;                     ///< into buckets
+  collectives::Range optimizer;    ///< what this rank steps
+  collectives::Range reduced;      ///< where gradients are complete before the step
+  /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
+  UnitPart parameters;
+  std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
+  UnitPart master;                 ///< range `optimizer`; null if it is separate and states live off the device
+  float* m = nullptr;              ///< null where states live off the device
+  float* v = nullptr;
+  std::vector<UnitPart> gradients; ///< by use, gradient dtype; the first one ends up with the sum
+  std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
+};
+
+class UnitStates {
+ public:
+  /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index. Where nothing is
+  /// trained, gradients and optimizer states that would be on the device have no memory and no address.
+  UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
+             const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
+             const models::Precision& precision, const TierOptions& tiers, bool trains, runtime::MemoryPlan& plan);
+
+  /// Resolves addresses.
+  void bind(const runtime::Arena& arena);
+
+  [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
+  /// For people: "h.3, h.2", "h.3 bucket 1, h.3 bucket 2".
+  [[nodiscard]] std::string names(std::span<const ChunkSchedule::Bucket> buckets) const;
+  [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
+  /// Whether the master weights are a copy of their own, beside the parameters that layers read.
+  [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
+  [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
+  /// Otherwise the sums of gradients have no address (gradient_tier.hpp).
+  [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
+  /// Whether layers need a copy of some unit that is brought for them.
+  [[nodiscard]] bool gathers_parameters() const noexcept;
+  /// Whether a microbatch's gradients are reduced before they are accumulated.
+  [[nodiscard]] bool shards_gradients() const noexcept;
+
+ private:
+  struct Places {
+    runtime::MemoryId parameters, secondary, master, moments, gradients;
+  };
+
+  models::Precision precision_;
+  bool parameters_on_device_;
+  bool separate_master_;
+  bool gradients_on_device_;
+  bool optimizer_on_device_;
+  bool trains_;
+  std::vector<UnitState> units_;
+  std::vector<Places> places_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,222 @@
+#include "actors/watch/reporter.hpp"
+
+#include "models/text/utf8.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/string_view.hpp>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <unistd.h>
+
+namespace ranvier::actors {
+
+namespace {
+
+// JSON has no infinity and no NaN.
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+/// Whether somebody watches the output. mpirun gives its ranks a terminal of their own, whatever becomes of
+/// their output, so there it is mpirun's that counts.
+bool on_a_terminal() {
+  if (isatty(STDOUT_FILENO) == 0) return false;
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
+  char target[256] = "";
+  const std::string link = fmt::format("/proc/{}/fd/1", getppid());
+  const auto length = readlink(link.c_str(), target, sizeof target - 1);
+  const std::string_view name(target, length > 0 ? static_cast<std::size_t>(length) : 0);
+  return name.starts_with("/dev/pts/") || name.starts_with("/dev/tty");
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = models::character_bytes(text, at);
+    const char32_t character = bytes == 0 ? 0 : models::character_at(text, at);
+    const bool controls =
+        character < 0x20 ? character != '\n' && character != '\t' : character >= 0x7f && character < 0xa0;
+    if (controls) {
+      models::append_utf8(0xfffd, result);
+    } else {
+      result += text.substr(at, bytes);
+    }
+    at += std::max<std::size_t>(bytes, 1);
+  }
+  return result;
+}
+
+std::string format_duration(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string format_count(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
+    if (value >= unit) return fmt::format("{:.3g}{}", value / unit, name);
+  }
+  return fmt::format("{:.3g}", value);
+}
+
+std::string describe_raises(const FlopsCeiling& ceiling) {
+  if (ceiling.raises() == 0) return {};
+  const std::string steps = ceiling.raises() == 1
+                                ? fmt::format("step {} was", ceiling.last_step())
+                                : fmt::format("{} steps from {} to {} were", ceiling.raises(), ceiling.first_step(),
+                                              ceiling.last_step());
+  return fmt::format("MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
+                     "{:.0f}% of that",
+                     format_count(ceiling.measured()), steps, format_count(ceiling.value()),
+                     100 * ceiling.value() / ceiling.measured());
+}
+
+Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
+                   std::unique_ptr<runtime::LogFile> metrics)
+    : options_(options),
+      memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
+      metrics_(std::move(metrics)),
+      terminal_(!options.quiet && on_a_terminal()) {
+  for (int k = 0; k < runtime::memory_kinds; ++k) {
+    const auto kind = static_cast<runtime::MemoryKind>(k);
+    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(runtime::MemorySpace::device, kind));
+  }
+  for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::host, runtime::MemorySpace::nvme}) {
+    memory_json_ += fmt::format(",\"{}\":{}", runtime::to_string(space), memory.bytes(space));
+  }
+}
+
+Reporter::~Reporter() { clear_bar(); }
+
+void Reporter::start(runtime::Duration now, double peak_flops) {
+  last_ = now;
+  ceiling_ = FlopsCeiling(peak_flops);
+}
+
+double Reporter::median_step_seconds() const {
+  if (recent_seconds_.empty()) return 0;
+  std::vector<double> sorted = recent_seconds_;
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+  return sorted[sorted.size() / 2];
+}
+
+void Reporter::step(const StepResult& result, runtime::Duration now) {
+  const double elapsed = std::chrono::duration<double>(now - last_).count();
+  last_ = now;
+  ++steps_;
+  if (recent_seconds_.size() == recent_steps) recent_seconds_.erase(recent_seconds_.begin());
+  recent_seconds_.push_back(elapsed);
+  if (!first_loss_) first_loss_ = result.loss;
+  last_loss_ = result.loss;
+
+  const double tokens_per_second = options_.tokens_per_step / elapsed;
+  const double flops_per_second = options_.flops_per_step / elapsed;
+  const double mfu = ceiling_.share(result.step, flops_per_second);
+  if (!options_.quiet) {
+    clear_bar();
+    std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), result.loss,
+                                   result.gradient_norm, result.learning_rate);
+    if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
+    line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
+                        format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
+                        format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
+    if (result.skipped) line += "  (skipped: gradients overflowed)";
+    if (const auto& raised = ceiling_.raised()) {
+      line += fmt::format("  (faster than measured: 100% is now {}FLOP/s, not {}FLOP/s)", format_count(raised->to),
+                          format_count(raised->from));
+    }
+    fmt::print("{}\n", line);
+    draw_bar(result.step);
+    std::fflush(stdout);
+  }
+  write_held();
+  sample_follows_ = result.sample_follows;
+  if (metrics_) {
+    held_ = fmt::format(
+        R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
+        R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"memory":{{{}}})",
+        result.step, number(result.loss), number(result.gradient_norm), number(result.learning_rate),
+        number(result.loss_scale), result.skipped, options_.tokens_per_step, number(elapsed),
+        number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
+    if (!result.evaluation_follows && !result.sample_follows) write_held();
+  }
+}
+
+void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now) {
+  std::string line, more;
+  if (result.loss) {
+    const double loss = *result.loss;
+    line += fmt::format("  validation loss {:.5f}  perplexity {:.5g} a token", loss, std::exp(loss));
+    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}", number(loss),
+                        number(std::exp(loss)), result.samples);
+    if (options_.bytes_per_token > 0) {
+      const double per_byte = std::exp(loss / options_.bytes_per_token);
+      line += fmt::format(", {:.5g} a byte", per_byte);
+      more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
+    }
+    line += fmt::format("  over {} samples, {} tokens", result.samples,
+                        format_count(static_cast<double>(result.losses)));
+  }
+  if (result.accuracy) {
+    line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);
+    more += fmt::format(",\"hellaswag_accuracy\":{}", number(*result.accuracy));
+  }
+  if (!options_.quiet) {
+    clear_bar();
+    fmt::print("{}{}\n", step_text(result.step), line);
+    std::fflush(stdout);
+  }
+  if (metrics_ && options_.steps == 0) held_ = fmt::format("{{\"step\":{}", result.step);
+  if (!held_.empty()) held_ += more;
+  if (!sample_follows_) write_held();
+  last_ = now;
+}
+
+void Reporter::sample(std::int64_t step, const std::string& text, runtime::Duration now) {
+  const std::string shown = printable(text);
+  if (!options_.quiet) {
+    clear_bar();
+    fmt::print("{}  sample:\n{}\n", step_text(step), shown);
+    std::fflush(stdout);
+  }
+  write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
+  last_ = now;
+}
+
+void Reporter::finish() {
+  write_held();
+  clear_bar();
+}
+
+void Reporter::write_held(const std::string& more) {
+  if (held_.empty()) return;
+  metrics_->write(held_ + more + "}\n");
+  held_.clear();
+}
+
+std::string Reporter::step_text(std::int64_t step) const {
+  if (options_.steps == 0) return "evaluation";
+  return fmt::format("step {:>{}}/{}", step, std::to_string(options_.steps).size(), options_.steps);
+}
+
+void Reporter::draw_bar(std::int64_t step) {
+  if (!terminal_ || step == options_.steps) return;
+  constexpr std::int64_t width = 40;
+  const auto filled = static_cast<std::size_t>(width * step / options_.steps);
+  fmt::print("[{}{}] {:.0f}%", std::string(filled, '#'), std::string(width - filled, '.'),
+             100.0 * static_cast<double>(step) / static_cast<double>(options_.steps));
+  bar_drawn_ = true;
+}
+
+void Reporter::clear_bar() {
+  if (bar_drawn_) fmt::print("\r\033[K");
+  bar_drawn_ = false;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,86 @@
+// What people and their scripts see of a run, on rank 0: a line per step, a progress bar on a terminal, one
+// JSON object per step in the metrics file. It reacts to results and never asks anybody. Writing may block, so
+// it lives on a stream of its own beside the loop, and may come late: when something happened it is told, by the loop's
+// clock. One thread at a time.
+#pragma once
+
+#include "actors/watch/flops_ceiling.hpp"
+#include "actors/rank/trainer.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/event_loop.hpp"
+#include "runtime/log_file.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ranvier::actors {
+
+class Reporter {
+ public:
+  struct Options {
+    std::int64_t steps = 1;     ///< 0: an evaluation is all there is
+    double tokens_per_step = 0;
+    double flops_per_step = 0;  ///< of the model, over all ranks
+    bool shows_loss_scale = false;
+    double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
+    bool quiet = false;         ///< metrics only
+  };
+
+  /// `metrics` takes the JSON objects; may be null.
+  Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics);
+  ~Reporter();
+
+  /// The first step begins at `now`. `peak_flops`: FLOP per second of all ranks' devices together; 0: unknown.
+  void start(runtime::Duration now, double peak_flops);
+  void step(const StepResult& result, runtime::Duration now);
+  void evaluation(const EvaluationResult& result, runtime::Duration now);
+  /// `text` may be any bytes; what no terminal should get is replaced.
+  void sample(std::int64_t step, const std::string& text, runtime::Duration now);
+  void finish();
+
+  [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
+  [[nodiscard]] double last_loss() const noexcept { return last_loss_; }
+  [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
+  /// Of the last steps, at most recent_steps of them.
+  [[nodiscard]] double median_step_seconds() const;
+  /// Lines of metrics that were not written, in words; empty: all were.
+  [[nodiscard]] std::string lost_metrics() const { return metrics_ ? metrics_->loss() : std::string(); }
+  [[nodiscard]] const FlopsCeiling& ceiling() const noexcept { return ceiling_; }
+
+ private:
+  static constexpr std::size_t recent_steps = 64;
+
+  void write_held(const std::string& more = "");
+  [[nodiscard]] std::string step_text(std::int64_t step) const;
+  void draw_bar(std::int64_t step);
+  void clear_bar();
+
+  Options options_;
+  std::string memory_json_;
+  std::size_t memory_bytes_;
+  std::unique_ptr<runtime::LogFile> metrics_;
+  bool terminal_;
+  bool bar_drawn_ = false;
+  std::string held_;  // the step's JSON object but for its closing brace, in case something follows
+  bool sample_follows_ = false;
+  runtime::Duration last_{};  // when the step that is being computed began
+  FlopsCeiling ceiling_;
+  std::size_t steps_ = 0;
+  std::vector<double> recent_seconds_;
+  std::optional<double> first_loss_;
+  double last_loss_ = 0;
+};
+
+/// Text with U+FFFD for bytes that are no UTF-8 and for control characters but tabs and new lines.
+[[nodiscard]] std::string printable(std::string_view text);
+/// How far and when steps raised the ceiling; empty: none did.
+[[nodiscard]] std::string describe_raises(const FlopsCeiling& ceiling);
+/// "1:02:03", "2:03".
+[[nodiscard]] std::string format_duration(double seconds);
+/// "1.23k", "4.56M".
+[[nodiscard]] std::string format_count(double value);
+
+}  // namespace ranvier::actors
