@@ -502,7 +502,7 @@ void Run::train() {
       loop_, transport_, trainer_->trace(),
       {.timeout = timeout_of(options_),
        .peers = peers_of(trainer_->plan(), session_.ranks()),
-       .computing = [this] { return writes_ > 0 || trainer_->computing(); },
+       .computing = [this] { return loop_.own_work().any(); },
        .progress = [this] { return progress_; },
        .describe = [this](int rank) { return describe_rank(options_, rank); },
        .under_way = [this] { return under_way(); },
@@ -567,14 +567,10 @@ void Run::report(std::function<void()> what) {
 }
 
 void Run::write(std::function<void()> what, runtime::Handler done) {
-  ++writes_;
   files_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
-  files_->call_back([this, done = std::move(done)] {
-    loop_.post([this, done] {
-      --writes_;
-      ++progress_;
-      done();
-    });
+  loop_.after_work(*files_, {"report", "a write"}, [this, done = std::move(done)] {
+    ++progress_;
+    done();
   });
 }
 

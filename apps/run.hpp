@@ -102,7 +102,6 @@ class Run {
   std::optional<actors::WeightCollector> collector_;
   std::unique_ptr<runtime::Stream> files_;    // both end before what they write with
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
-  int writes_ = 0;                          // under way
   std::uint64_t progress_ = 0;              // steps and writes
   StepClock step_clock_;
   std::atomic<bool> saving_ = false;

@@ -160,7 +160,6 @@ struct Executor::State {
   runtime::Transport& transport;
   runtime::StreamView stream;
   std::list<Running> running = {};
-  std::size_t additions = 0;  ///< on the stream
 };
 
 void Executor::State::start(Operands operands, runtime::Handler done) {
@@ -304,13 +303,7 @@ void Executor::State::use(Lane& lane, std::uint32_t index) {
     const runtime::Bytes arrived = transfer.received[i];
     add(stream, transfer.sums[i], arrived.data(), dtype, arrived.size() / size_of(dtype));
   }
-  ++additions;
-  stream.call_back([this, &lane] {
-    loop.post([this, &lane] {
-      --additions;
-      complete_one(lane);
-    });
-  });
+  loop.after_work(stream, {"collectives", "an addition of what arrived"}, [this, &lane] { complete_one(lane); });
 }
 
 void Executor::State::complete_one(Lane& lane) {
@@ -343,7 +336,6 @@ void Executor::run(Operands operands, runtime::Handler done) {
   state_->start(std::move(operands), std::move(done));
 }
 
-bool Executor::adding() const noexcept { return state_->additions > 0; }
 
 std::size_t Executor::staging_bytes(const Operands& operands) {
   return std::min<std::size_t>(operands.depth, chunks_of(operands)) * 2 * place_bytes(operands);

@@ -51,9 +51,6 @@ class Executor {
   /// makes sure that what wrote the buffers has finished.
   void run(Operands operands, runtime::Handler done);
 
-  /// Whether the stream has additions to do.
-  [[nodiscard]] bool adding() const noexcept;
-
   /// Follows from the scripts, `dtype` and `depth`.
   [[nodiscard]] static std::size_t staging_bytes(const Operands& operands);
 

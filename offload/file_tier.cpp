@@ -196,6 +196,9 @@ int FileTier::cleared() const {
   return cleared;
 }
 
+std::string FileTier::place() const { return state_->engine ? state_->engine->oldest() : "files"; }
+std::uint64_t FileTier::done() const noexcept { return state_->engine ? state_->engine->done() : 0; }
+
 std::vector<std::filesystem::path> FileTier::files() const {
   std::vector<std::filesystem::path> paths;
   for (const Store& store : state_->stores) paths.push_back(store.folder->file());

@@ -12,6 +12,7 @@
 
 #include "offload/file_system.hpp"
 #include "offload/tier.hpp"
+#include "runtime/own_work.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,7 @@ struct FileTierOptions {
   bool checksums = false;  ///< compare what is read back with what was written (block_sums.hpp)
 };
 
-class FileTier final : public Tier {
+class FileTier final : public Tier, public runtime::Workplace {
  public:
   /// Throws ErrorCode::usage for options that make no sense. The loop outlives the tier.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
@@ -53,6 +54,11 @@ class FileTier final : public Tier {
   void start();
 
   [[nodiscard]] std::string description() const override;
+
+  /// The oldest request in flight.
+  [[nodiscard]] std::string place() const override;
+  /// Requests.
+  [[nodiscard]] std::uint64_t done() const noexcept override;
 
   /// Folders that dead jobs had left in the directories, and start() removed.
   [[nodiscard]] int cleared() const;

@@ -122,21 +122,20 @@ Tiers::~Tiers() {
   }
 }
 
-runtime::Handler Tiers::counted(runtime::Handler done) {
-  ++transfers_;
-  return [this, done = std::move(done)] {
-    --transfers_;
-    done();
-  };
+void Tiers::fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
+  files_->fetch(region, offset, to, loop_->ends({"tiers", "a read of a file"}, *files_, std::move(done)));
+}
+
+void Tiers::store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
+  files_->store(region, offset, from, loop_->ends({"tiers", "a write of a file"}, *files_, std::move(done)));
 }
 
 void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done) {
   const Place& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
          "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
-  done = counted(std::move(done));
   if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
-  if (direct(to)) return files_->fetch(place.region, offset, to.front(), std::move(done));
+  if (direct(to)) return fetch_file(place.region, offset, to.front(), std::move(done));
   stage(region, offset, std::move(to), true, std::move(done));
 }
 
@@ -144,25 +143,22 @@ void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Han
   const Place& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
          "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
-  done = counted(std::move(done));
   if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
-  if (direct(from)) return files_->store(place.region, offset, from.front(), std::move(done));
+  if (direct(from)) return store_file(place.region, offset, from.front(), std::move(done));
   stage(region, offset, std::move(from), false, std::move(done));
 }
 
 void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
   const Place& place = places_.at(region.index);
-  done = counted(std::move(done));
   if (place.kind == TierKind::host) return copy_runs(region, offset, {to}, true, std::move(done));
-  files_->fetch(place.region, offset, to, std::move(done));
+  fetch_file(place.region, offset, to, std::move(done));
 }
 
 void Tiers::store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from,
                             runtime::Handler done) {
   const Place& place = places_.at(region.index);
-  done = counted(std::move(done));
   if (place.kind == TierKind::host) return copy_runs(region, offset, {from}, false, std::move(done));
-  files_->store(place.region, offset, from, std::move(done));
+  store_file(place.region, offset, from, std::move(done));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
@@ -188,7 +184,7 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, b
     }
     there += run.size();
   }
-  stream.call_back([loop = loop_, done = std::move(done)]() mutable { loop->post(std::move(done)); });
+  loop_->after_work(stream, {"tiers", fetches ? "a copy from host memory" : "a copy to host memory"}, std::move(done));
 }
 
 void Tiers::stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done) {
@@ -212,22 +208,21 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
     if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
   };
   if (staged->fetches) {
-    return files_->fetch(staged->region, staged->offset + begin, blocks,
+    return fetch_file(staged->region, staged->offset + begin, blocks,
                          [this, staged, begin, bytes, blocks, over] {
                            staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
                              runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
                            });
-                           fetch_stream_->call_back([loop = loop_, over] { loop->post(over); });
+                           loop_->after_work(*fetch_stream_, {"tiers", "a copy of what was read"}, over);
                          });
   }
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);
   });
-  store_stream_->call_back([this, staged, begin, blocks, over] {
-    loop_->post([this, staged, begin, blocks, over] {
-      files_->store(staged->region, staged->offset + begin, blocks, over);
-    });
-  });
+  loop_->after_work(*store_stream_, {"tiers", "a copy of what is to be written"},
+                    [this, staged, begin, blocks, over] {
+                      store_file(staged->region, staged->offset + begin, blocks, over);
+                    });
 }
 
 std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }

@@ -104,8 +104,6 @@ class Tiers {
   /// A region in host memory itself: work on host threads needs no copy of it.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
 
-  /// Transfers under way, for as long as a slow disk may take.
-  [[nodiscard]] bool transferring() const noexcept { return transfers_ > 0; }
   /// For people: where files are, and what the system refused; empty: no files.
   [[nodiscard]] std::string description() const;
   /// Folders of dead jobs that were removed from the directories.
@@ -120,8 +118,8 @@ class Tiers {
   };
   struct Staged;
 
-  /// What calls `done` and counts the transfer until then.
-  [[nodiscard]] runtime::Handler counted(runtime::Handler done);
+  void fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
+  void store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
   void copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches, runtime::Handler done);
   void stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done);
   void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes, std::size_t slot);
@@ -133,7 +131,6 @@ class Tiers {
   std::vector<Place> places_;  // by region
   std::unique_ptr<HostPool> pool_;
   std::unique_ptr<FileTier> files_;
-  int transfers_ = 0;
 };
 
 }  // namespace ranvier::offload

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -44,15 +45,16 @@ struct TransferEngine::State {
     std::byte* data = nullptr;
     std::size_t moved = 0;
     int attempts = 0;
+    std::uint64_t order = 0;  // in which it was made; 0: nothing is in flight
   };
 
   State(runtime::EventLoop& event_loop, std::unique_ptr<IoQueue> io_queue, std::vector<File> all_files,
         Stripes all_stripes, int depth)
       : loop(event_loop),
+        requests(static_cast<std::size_t>(depth)),
         queue(std::move(io_queue)),
         stripes(all_stripes),
-        files(std::move(all_files)),
-        requests(static_cast<std::size_t>(depth)) {
+        files(std::move(all_files)) {
     for (std::size_t id = requests.size(); id-- > 0;) free_ids.push_back(id);
     thread = std::thread([this] { serve(); });
     pthread_setname_np(thread.native_handle(), "file transfers");
@@ -69,6 +71,10 @@ struct TransferEngine::State {
   std::mutex mutex;
   std::vector<Transfer> arrived;
   bool closing = false;
+  // The thread's, which changes them under this mutex: others read what is in flight.
+  mutable std::mutex table;
+  std::vector<Request> requests;  // by id
+  std::atomic<std::uint64_t> moves = 0;
 
   // Constant.
   runtime::EventLoop& loop;
@@ -78,7 +84,7 @@ struct TransferEngine::State {
   // The thread's.
   std::vector<File> files;
   std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
-  std::vector<Request> requests;                 // by id
+  std::uint64_t made = 0;                        // requests
   std::vector<std::size_t> free_ids;
   std::vector<std::size_t> again;  // ids of requests to be submitted once more
   std::vector<IoRequest> batch;
@@ -124,6 +130,7 @@ bool TransferEngine::State::take_arrived() {
 
 void TransferEngine::State::submit() {
   batch.clear();
+  const std::lock_guard lock(table);
   const auto add = [this](std::size_t id) {
     const Request& request = requests[id];
     batch.push_back({request.of->transfer.kind, files[request.piece.directory].descriptor,
@@ -137,7 +144,7 @@ void TransferEngine::State::submit() {
     const std::size_t id = free_ids.back();
     free_ids.pop_back();
     const Piece piece = stripes.first_piece(transfer.address + running.begun, transfer.bytes - running.begun);
-    requests[id] = {waiting.front(), piece, transfer.data + running.begun, 0, 0};
+    requests[id] = {waiting.front(), piece, transfer.data + running.begun, 0, 0, ++made};
     ++running.unfinished;
     running.begun += piece.bytes;
     if (running.begun == transfer.bytes) waiting.pop_front();
@@ -149,7 +156,9 @@ void TransferEngine::State::submit() {
 }
 
 void TransferEngine::State::complete(const IoCompletion& completion) {
+  const std::lock_guard lock(table);
   Request& request = requests[completion.id];
+  moves.fetch_add(completion.result > 0 ? 1 : 0, std::memory_order_relaxed);
   const std::size_t asked = request.piece.bytes - request.moved;
   if (completion.result == static_cast<std::int64_t>(asked)) {
     if (!failed && !is_as_written(request)) return;
@@ -157,6 +166,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
     if (--running.unfinished == 0 && running.begun == running.transfer.bytes && !failed)
       loop.post(std::move(running.transfer.done));
     request.of.reset();
+    request.order = 0;
     free_ids.push_back(completion.id);
     return;
   }
@@ -230,5 +240,19 @@ void TransferEngine::start(Transfer transfer) {
   }
   if (first) state_->queue->wake();
 }
+
+std::string TransferEngine::oldest() const {
+  const std::lock_guard lock(state_->table);
+  const State::Request* oldest = nullptr;
+  for (const State::Request& request : state_->requests) {
+    if (request.order > 0 && (oldest == nullptr || request.order < oldest->order)) oldest = &request;
+  }
+  if (oldest == nullptr) return "files, where nothing is in flight";
+  return fmt::format("a {} of {} bytes at offset {} of {}",
+                     oldest->of->transfer.kind == IoKind::read ? "read" : "write", oldest->piece.bytes - oldest->moved,
+                     oldest->piece.offset + oldest->moved, state_->files[oldest->piece.directory].path.string());
+}
+
+std::uint64_t TransferEngine::done() const noexcept { return state_->moves.load(std::memory_order_relaxed); }
 
 }  // namespace ranvier::offload

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ranvier::offload {
@@ -42,6 +43,11 @@ class TransferEngine {
   /// ::data for blocks that are not what was written, which names file, offset and cause; from then on nothing is
   /// transferred. Any thread.
   void start(Transfer transfer);
+
+  /// The oldest request in flight, for people: "a read of 1.0 MiB at offset 4096 of FILE". Any thread.
+  [[nodiscard]] std::string oldest() const;
+  /// Requests that have been carried out, in part or whole, so far. Any thread.
+  [[nodiscard]] std::uint64_t done() const noexcept;
 
  private:
   struct State;

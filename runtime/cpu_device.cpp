@@ -133,6 +133,7 @@ class CpuStream final : public Stream {
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
+    count_done();
   }
 
   CpuDevice& device_;

@@ -304,6 +304,7 @@ class CudaStream final : public Stream {
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
+    count_done();
   }
 
   void await(cudaEvent_t event) noexcept {

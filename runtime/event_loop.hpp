@@ -3,16 +3,19 @@
 //
 // Two implementations: AsioLoop (real time, one per process) and Simulation (virtual time, one loop per
 // simulated rank, seeded order). Actors see this interface only.
+//
+// A loop also knows what its rank's own work is (own_work.hpp): who waits for the end of some says so here, and so
+// nothing can be waited for that nobody knows of.
 #pragma once
+
+#include "runtime/own_work.hpp"
+#include "runtime/stream.hpp"
 
 #include <chrono>
 #include <exception>
 #include <functional>
 
 namespace ranvier::runtime {
-
-using Handler = std::function<void()>;
-using Duration = std::chrono::nanoseconds;
 
 /// Something that has to be asked: MPI makes progress only when it is called. Loop thread only.
 class PollSource {
@@ -42,6 +45,23 @@ class EventLoop {
 
   /// Makes run() return; with an error run() throws it. Any thread.
   virtual void stop(std::exception_ptr error = nullptr) = 0;
+
+  /// Queues `handler` once what `stream` has queued so far is done. Loop thread only.
+  void after_work(StreamView stream, const WorkName& name, Handler handler) {
+    const std::size_t entry = own_work_.begin(name, stream.stream(), now(), std::move(handler));
+    stream.call_back([this, entry] { post([this, entry] { own_work_.end(entry)(); }); });
+  }
+  /// What runs `handler` and ends the work that it waits for: to be called or posted once, on the loop. Loop thread
+  /// only.
+  [[nodiscard]] Handler ends(const WorkName& name, const Workplace& where, Handler handler) {
+    const std::size_t entry = own_work_.begin(name, where, now(), std::move(handler));
+    return [this, entry] { own_work_.end(entry)(); };
+  }
+  /// What was begun by the two above. Loop thread only.
+  [[nodiscard]] const OwnWork& own_work() const noexcept { return own_work_; }
+
+ private:
+  OwnWork own_work_;
 };
 
 }  // namespace ranvier::runtime

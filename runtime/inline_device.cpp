@@ -70,6 +70,7 @@ class InlineStream final : public Stream {
     } catch (...) {
       device_.failure_.set(std::current_exception());
     }
+    count_done();
   }
   void call_back(std::function<void()> function) override {
     launch([&](ComputePool&) { function(); });

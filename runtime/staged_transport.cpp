@@ -127,17 +127,18 @@ void StagedTransport::send_waiting(Places& at) {
       }
       next.ranges = {ConstBytes(place->get(), bytes)};
     }
-    to_host_->call_back([this, &at, place, piece = std::make_shared<Sending>(std::move(next))] {
-      loop_->post([this, &at, place, piece] {
-        if (const auto here = copying_.find(Way(piece->peer, piece->tag)); --here->second == 0) copying_.erase(here);
-        const std::span<const ConstBytes> bytes(piece->ranges);
-        host_->send(piece->peer, piece->tag, bytes, [this, &at, place, done = std::move(piece->done)] {
-          place->reset();
-          send_waiting(at);
-          done();
+    const int peer = next.peer;
+    loop_->after_work(
+        *to_host_, {"messages", "the copy to the host of a message to rank", {}, peer},
+        [this, &at, place, piece = std::make_shared<Sending>(std::move(next))] {
+          if (const auto here = copying_.find(Way(piece->peer, piece->tag)); --here->second == 0) copying_.erase(here);
+          const std::span<const ConstBytes> bytes(piece->ranges);
+          host_->send(piece->peer, piece->tag, bytes, [this, &at, place, done = std::move(piece->done)] {
+            place->reset();
+            send_waiting(at);
+            done();
+          });
         });
-      });
-    });
     at.waiting.pop_front();
   }
 }
@@ -150,16 +151,18 @@ void StagedTransport::receive_piece(int peer, Tag tag, std::vector<Bytes> ranges
   const auto place = std::make_shared<std::shared_ptr<std::byte>>(
       places(tag, StagedMessages::Direction::receive).pool.take(bytes));
   host_->receive(peer, tag, Bytes(place->get(), bytes),
-                 [this, place, ranges = std::move(ranges), done = std::move(done)] {
+                 [this, peer, place, ranges = std::move(ranges), done = std::move(done)] {
                    std::size_t offset = 0;
                    for (const Bytes range : ranges) {
                      copy(*to_device_, range.data(), place->get() + offset, range.size());
                      offset += range.size();
                    }
-                   to_device_->call_back([this, place, done] {
-                     place->reset();
-                     loop_->post(done);
-                   });
+                   loop_->after_work(*to_device_,
+                                     {"messages", "the copy to the device of a message from rank", {}, peer},
+                                     [place, done] {
+                                       place->reset();
+                                       done();
+                                     });
                  });
 }
 

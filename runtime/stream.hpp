@@ -4,12 +4,15 @@
 //   scale(stream, ...);                 // kernels take a view and return at once
 //   event->record(stream);              // "everything so far"
 //   other.wait(*event);                 // other's later work starts after it
-//   stream.call_back([&] { loop.post(next); });
+//   loop.after_work(stream, {"gradients", "the reduction of", "h.3"}, next);  // a handler, once all of it is done
 //
 // Calls on a stream come from the loop thread. On the `cpu` device each stream has a thread of its own, on `cuda` it
 // is a queue of the GPU's; on `inline` everything has already happened when a call returns.
 #pragma once
 
+#include "runtime/own_work.hpp"
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,11 +40,9 @@ struct Repeats {
   std::string refused;       ///< why nothing is kept any more; empty: nothing stands against it
 };
 
-class Stream {
+class Stream : public Workplace {
  public:
   using Work = std::function<void(ComputePool&)>;
-
-  virtual ~Stream() = default;
 
   [[nodiscard]] virtual Device& device() const noexcept = 0;
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
@@ -59,8 +60,8 @@ class Stream {
   [[nodiscard]] virtual Repeats repeats() const { return {}; }
 
   /// Calls `function` once everything queued so far is done, on a thread that may not be the loop's, in the order of
-  /// the calls. It must be short and must not use the device: usually it posts to the loop. What is queued after it
-  /// may not wait for it (on `cuda` it does not).
+  /// the calls. It must be short and must not use the device. What is queued after it may not wait for it (on `cuda` it
+  /// does not). Who waits for it on the loop says so there: EventLoop::after_work().
   virtual void call_back(std::function<void()> function) = 0;
 
   /// What is queued after this call starts after the last record of `event`.
@@ -68,6 +69,17 @@ class Stream {
 
   /// Blocks until everything queued so far is done, and rethrows the device's failure. Never in a training step.
   virtual void synchronize() = 0;
+
+  [[nodiscard]] std::string place() const override { return "stream '" + name() + "'"; }
+  /// Pieces of work, or callbacks where only those are noticed (`cuda`).
+  [[nodiscard]] std::uint64_t done() const noexcept override { return done_.load(std::memory_order_relaxed); }
+
+ protected:
+  /// By whoever runs the work, after each piece.
+  void count_done() noexcept { done_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> done_ = 0;
 };
 
 class StreamView {

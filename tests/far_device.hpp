@@ -54,6 +54,7 @@ class FarDevice final : public runtime::Device {
     void call_back(std::function<void()> function) override { near_->call_back(std::move(function)); }
     void wait(const runtime::Event& event) override { near_->wait(event); }
     void synchronize() override { near_->synchronize(); }
+    std::uint64_t done() const noexcept override { return near_->done(); }
 
    private:
     FarDevice* device_;

@@ -228,12 +228,6 @@ GradientSync::GradientSync(runtime::EventLoop& loop, runtime::Transport& transpo
   for (std::size_t p = 0; p < memory.chunk_place_count; ++p) free_places_.push_back(arena.slot(memory.chunk_places, p));
 }
 
-bool GradientSync::computing() const noexcept {
-  return on_streams_ > 0 || std::any_of(units_.begin(), units_.end(), [](const Unit& unit) {
-           return unit.use_sum && unit.use_sum->adding();
-         });
-}
-
 void GradientSync::start(int microbatches, runtime::Handler done) {
   expect(missing_ == 0 && steps_.empty(), "gradients of one batch are synchronised at a time");
   announced_ = 0;
@@ -254,13 +248,7 @@ void GradientSync::start(int microbatches, runtime::Handler done) {
 }
 
 void GradientSync::after(StreamView stream, runtime::Handler next) {
-  ++on_streams_;
-  stream.call_back([this, next = std::move(next)] {
-    loop_->post([this, next] {
-      --on_streams_;
-      next();
-    });
-  });
+  loop_->after_work(stream, {"gradients", "a sum"}, std::move(next));
 }
 
 std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {

@@ -112,9 +112,6 @@ class GradientSync {
   /// Σ gradient² of this rank's piece of a unit over the whole batch, after `done`.
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return *squares_[unit]; }
 
-  /// Whether streams have work of the phase, beside the additions of collectives.
-  [[nodiscard]] bool computing() const noexcept;
-
   /// What is under way, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
 
@@ -229,7 +226,6 @@ class GradientSync {
   std::vector<std::byte*> free_places_;
   std::size_t missing_ = 0;          // chunks whose sums of squares are not there
   std::function<void(std::size_t)> chunk_reduced_;
-  int on_streams_ = 0;  // pieces of work
   runtime::Handler done_;
 };
 

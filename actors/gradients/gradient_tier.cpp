@@ -162,15 +162,11 @@ void GradientTier::add(const Piece& piece, std::byte* slot) {
     }
     at += run.count;
   }
-  ++adding_;
-  stream_.call_back([this, piece, slot] {
-    loop_->post([this, piece, slot] {
-      --adding_;
-      move(piece, slot, false, [this, piece, slot] {
-        free_slots_.push_back(slot);
-        piece_done(piece.unit, piece.use);
-        start_pieces();
-      });
+  loop_->after_work(stream_, {"gradients", "the addition to the sum of", unit.spec->name}, [this, piece, slot] {
+    move(piece, slot, false, [this, piece, slot] {
+      free_slots_.push_back(slot);
+      piece_done(piece.unit, piece.use);
+      start_pieces();
     });
   });
 }
@@ -231,14 +227,11 @@ void GradientTier::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte
                          std::move(done));
   }
   runtime::copy(stream_, to, lent.mapped().from, bytes);
-  ++adding_;
-  stream_.call_back([this, returned = std::move(lent.mapped().returned), done = std::move(done)] {
-    loop_->post([this, returned, done] {
-      --adding_;
-      returned();
-      done();
-    });
-  });
+  loop_->after_work(stream_, {"gradients", "the copy of what was reduced of", state.spec->name},
+                    [returned = std::move(lent.mapped().returned), done = std::move(done)] {
+                      returned();
+                      done();
+                    });
 }
 
 }  // namespace ranvier::actors

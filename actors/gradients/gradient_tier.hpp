@@ -80,9 +80,6 @@ class GradientTier {
   void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
 
-  /// Whether the stream has additions or copies to do. Transfers are counted by Tiers.
-  [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
-
  private:
   /// A call for a whole use.
   struct Call {
@@ -122,7 +119,6 @@ class GradientTier {
   std::deque<Piece> waiting_;                         // for a slot
   std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
-  int adding_ = 0;                                            // pieces on the stream
 };
 
 }  // namespace ranvier::actors

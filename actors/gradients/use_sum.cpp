@@ -61,16 +61,13 @@ void UseSum::send_fetched() {
 void UseSum::one_there(std::size_t number, std::byte* place) {
   if (--parts_[number].missing > 0) return;
   runtime::add(stream_, place, place + options_.message_bytes, options_.dtype, stretches_[number].elements());
-  ++adding_;
-  stream_.call_back([this, number, place] {
-    loop_->post([this, number, place] {
-      --adding_;
-      tier_->store(options_.unit, 0, stretches_[number], place, [this, place] {
-        if (++stored_ == stretches_.size()) return std::exchange(done_, nullptr)();
-        begin_next(place);
-      });
-    });
-  });
+  loop_->after_work(stream_, {"gradients", "the sum of the uses of unit", {}, static_cast<std::int64_t>(options_.unit)},
+                    [this, number, place] {
+                      tier_->store(options_.unit, 0, stretches_[number], place, [this, place] {
+                        if (++stored_ == stretches_.size()) return std::exchange(done_, nullptr)();
+                        begin_next(place);
+                      });
+                    });
 }
 
 }  // namespace ranvier::actors

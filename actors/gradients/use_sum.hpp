@@ -32,7 +32,6 @@ class UseSum {
   /// Leaves the sum with use 0; `done` runs on the loop, after this returned. Both uses are complete on this stage.
   void run(runtime::Handler done);
 
-  [[nodiscard]] bool adding() const noexcept { return adding_ > 0; }
 
  private:
   struct Part {
@@ -54,7 +53,6 @@ class UseSum {
   std::size_t begun_ = 0;
   std::size_t sent_ = 0;
   std::size_t stored_ = 0;
-  int adding_ = 0;
   runtime::Handler done_;
 };
 

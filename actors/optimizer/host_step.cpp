@@ -52,7 +52,7 @@ HostStep::~HostStep() {
 }
 
 void HostStep::after(runtime::Stream& stream, runtime::Handler next) {
-  stream.call_back([loop = loop_, next = std::move(next)]() mutable { loop->post(std::move(next)); });
+  loop_->after_work(stream, {"optimizer", "a bucket that is stepped on the host"}, std::move(next));
 }
 
 void HostStep::step(std::size_t slot, std::vector<Piece> pieces, const runtime::AdamWOptions& adamw,

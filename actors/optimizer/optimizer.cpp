@@ -367,14 +367,11 @@ void Optimizer::gather_gradients(std::size_t b) {
     }
   }
   if (gradient_tier_ != nullptr) return;
-  ++updates_;
-  compute_.call_back([this, b] {
-    loop_->post([this, b] {
-      --updates_;
-      round_->bundles[b].buckets_copying = 1;
-      bucket_copied(b);
-    });
-  });
+  loop_->after_work(compute_, {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(b)},
+                    [this, b] {
+                      round_->bundles[b].buckets_copying = 1;
+                      bucket_copied(b);
+                    });
 }
 
 /// Gathers go in one order on all ranks, whatever comes from a tier first.
@@ -444,12 +441,7 @@ void Optimizer::clear_place(const BundleBucket& bucket) {
 /// What AdamW would have rounded, of a bucket that it stepped ahead.
 void Optimizer::round_weights(const BucketPass& pass, runtime::Handler done) {
   const BundleBucket& bucket = steps_.buckets[pass.bucket];
-  ++updates_;
-  const auto rounded = [this, done = std::move(done)] {
-    --updates_;
-    done();
-  };
-  if (host_step_) return host_step_->refresh(pass.slot, pieces(steps_, pass), rounded);
+  if (host_step_) return host_step_->refresh(pass.slot, pieces(steps_, pass), std::move(done));
   clear_place(bucket);
   const runtime::DType dtype = states_->precision().compute;
   for (const HostStep::Piece& piece : pieces(steps_, pass)) {
@@ -458,7 +450,8 @@ void Optimizer::round_weights(const BucketPass& pass, runtime::Handler done) {
                   piece.states.range.count);
   }
   if (in_stream_order_) bucket_refreshed(bucket.bucket);
-  compute_.call_back([loop = loop_, rounded] { loop->post(rounded); });
+  loop_->after_work(compute_, {"optimizer", "the rounded weights of", states_->all()[bucket.bucket.unit].spec->name},
+                    std::move(done));
 }
 
 void Optimizer::compute(const Round& round, const BucketPass& pass, runtime::Handler done) {
@@ -467,15 +460,10 @@ void Optimizer::compute(const Round& round, const BucketPass& pass, runtime::Han
   const models::Precision& precision = states_->precision();
   const bool ahead = &round == &ahead_;
   std::vector<HostStep::Piece> pieces = this->pieces(round, pass);
-  ++updates_;
-  const auto stepped = [this, done = std::move(done)] {
-    --updates_;
-    done();
-  };
   if (!ahead) clear_place(bucket);
   const auto& adamw = storing_.front()->adamw;
   if (host_step_) {
-    return host_step_->step(pass.slot, std::move(pieces), adamw, stepped);
+    return host_step_->step(pass.slot, std::move(pieces), adamw, std::move(done));
   }
   trace_->begin(compute_, SpanKind::optimizer, static_cast<int>(unit.global_index));
   for (HostStep::Piece& piece : pieces) {
@@ -491,7 +479,7 @@ void Optimizer::compute(const Round& round, const BucketPass& pass, runtime::Han
   }
   trace_->end(compute_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
   if (in_stream_order_ && !ahead) bucket_refreshed(bucket.bucket);
-  compute_.call_back([loop = loop_, stepped] { loop->post(stepped); });
+  loop_->after_work(compute_, {"optimizer", "the step of", unit.spec->name}, std::move(done));
 }
 
 /// Where the step rounds a run of elements to, for layers; null: they read the master weights, or others have these.

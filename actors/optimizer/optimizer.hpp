@@ -99,9 +99,6 @@ class Optimizer {
   /// Copies master weights [begin, begin + out.size()) of a unit, which lie in the optimizer's range; between steps.
   void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
-  /// Whether a stream has work of a step. Transfers are counted by Tiers.
-  [[nodiscard]] bool computing() const noexcept { return updates_ > 0 || states_tier_.loading(); }
-
   [[nodiscard]] const Answers& answers() const noexcept { return answers_; }
 
   /// What is under way, for a report about a peer that is lost.
@@ -196,7 +193,6 @@ class Optimizer {
   std::size_t next_refresh_ = 0;  // to gather
   std::vector<std::size_t> buckets_missing_;  // by unit, of the refresh
   std::vector<std::byte*> free_gradient_places_, free_parameter_places_;
-  int updates_ = 0;  // and copies, on streams
   Answers answers_;
 };
 

@@ -183,11 +183,9 @@ void StateTier::read(std::size_t u, std::size_t begin, std::span<float> out, run
   const UnitState& unit = states_->all()[u];
   const auto copy_out = [this, u, begin, out, done = std::move(done)](const float* weights, std::size_t count) {
     runtime::copy(compute_, out.data(), weights, count * sizeof(float));
-    compute_.call_back([=, this] {
-      loop_->post([=, this] {
-        if (count == out.size()) return done();
-        read(u, begin + count, out.subspan(count), done);
-      });
+    loop_->after_work(compute_, {"optimizer", "the copy of the weights of", states_->all()[u].spec->name}, [=, this] {
+      if (count == out.size()) return done();
+      read(u, begin + count, out.subspan(count), done);
     });
   };
   if (!states_->separate_master()) {

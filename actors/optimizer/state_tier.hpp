@@ -66,8 +66,6 @@ class StateTier {
   /// Copies master weights [begin, begin + out.size()), which lie in the optimizer's range; between steps.
   void read(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
-  [[nodiscard]] bool loading() const noexcept { return loaded_ != nullptr; }
-
  private:
   [[nodiscard]] bool on_device() const noexcept { return options_.optimizer == TierKind::device; }
   [[nodiscard]] bool stays() const noexcept { return !memory_.slots; }

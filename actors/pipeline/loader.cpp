@@ -18,18 +18,13 @@ void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime:
 
 void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                   std::byte* to, runtime::Handler done) {
-  ++reads_;
-  runtime::Handler loaded = [this, done = std::move(done)] {
-    --reads_;
-    done();
-  };
   if (!stream_.device().host_reaches(to)) {
-    return read_and_copy(read, places, first, count, bytes, to, std::move(loaded));
+    return read_and_copy(read, places, first, count, bytes, to, std::move(done));
   }
   stream_.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
     (source->*read)(first, count, to);
   });
-  stream_.call_back([this, loaded = std::move(loaded)] { loop_->post(loaded); });
+  loop_->after_work(stream_, {"loader", "the samples from", {}, first}, std::move(done));
   announce_next(stream_, first, count);
 }
 
@@ -56,15 +51,15 @@ void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t 
   reader_->launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
     (source->*read)(first, count, to_place);
   });
-  reader_->call_back([this, place, bytes, to, done = std::move(done)] {
-    loop_->post([this, place, bytes, to, done] {
-      runtime::copy(stream_, to, place->get(), bytes);
-      stream_.call_back([this, place, done] {
-        place->reset();
-        loop_->post(done);
-      });
-    });
-  });
+  loop_->after_work(*reader_, {"loader", "the samples from", {}, first},
+                    [this, place, first, bytes, to, done = std::move(done)] {
+                      runtime::copy(stream_, to, place->get(), bytes);
+                      loop_->after_work(stream_, {"loader", "the copy to the device of the samples from", {}, first},
+                                        [place, done] {
+                                          place->reset();
+                                          done();
+                                        });
+                    });
   announce_next(*reader_, first, count);
 }
 

@@ -35,9 +35,6 @@ class Loader {
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
   void load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done);
 
-  /// Whether something is being read.
-  [[nodiscard]] bool loading() const noexcept { return reads_ > 0; }
-
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
   void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes, std::byte* to,
@@ -53,7 +50,6 @@ class Loader {
   std::int64_t stride_;
   std::unique_ptr<runtime::Device> host_;  ///< made when it is needed, for a device that runs no work of the host's
   std::unique_ptr<runtime::Stream> reader_;
-  int reads_ = 0;  // on the streams
 };
 
 }  // namespace ranvier::actors

@@ -168,16 +168,19 @@ void StageActor::start(Direction direction) {
   advance();
 }
 
+runtime::WorkName StageActor::name_of(const Pass& pass) {
+  const bool forward = pass.direction == Direction::forward;
+  return {"pipeline", forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
+}
+
 /// Queues the running pass as far as its parameters and places are there.
 void StageActor::advance() {
   Pass& pass = passes_.front();
   while (pass.next < pass.steps.size()) {
     const models::Stage::Step& step = pass.steps[pass.next];
-    stalled_ = wait_for_needs(step);
-    if (stalled_) {
+    if (wait_for_needs(step)) {
       trace_pass(false);
-      ++parts_under_way_;
-      return compute_.call_back([this] { loop_->post([this] { --parts_under_way_; }); });
+      return loop_->after_work(compute_, name_of(pass), [] {});  // what came before it goes on
     }
     trace_pass(true);
     queue(step);
@@ -186,15 +189,14 @@ void StageActor::advance() {
   trace_pass(false);
   const int microbatch = pass.microbatch;
   const bool forward = pass.direction == Direction::forward;
+  const runtime::WorkName name = name_of(pass);
   passes_.pop_front();
-  compute_.call_back([this, microbatch, forward] {
-    loop_->post([this, microbatch, forward] {
-      if (forward) {
-        finish_forward(microbatch);
-      } else {
-        finish_backward(microbatch);
-      }
-    });
+  loop_->after_work(compute_, name, [this, microbatch, forward] {
+    if (forward) {
+      finish_forward(microbatch);
+    } else {
+      finish_backward(microbatch);
+    }
   });
 }
 
@@ -217,8 +219,8 @@ bool StageActor::wait_for_needs(const models::Stage::Step& step) {
 void StageActor::queue(const models::Stage::Step& step) {
   Pass& pass = passes_.front();
   const auto microbatch = describe(pass.microbatch);
-  const auto on_loop = [this](runtime::Handler handler) {
-    compute_.call_back([loop = loop_, handler = std::move(handler)] { loop->post(handler); });
+  const auto on_loop = [this, &pass](runtime::Handler handler) {
+    loop_->after_work(compute_, name_of(pass), std::move(handler));
   };
   const bool uses_checkpoints = checkpoints_->uses(step);
   const auto at = uses_checkpoints ? checkpoints_->queue(pass.checkpoints) : models::CheckpointPlaces{};

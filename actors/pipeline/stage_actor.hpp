@@ -66,10 +66,6 @@ class StageActor {
   /// One batch at a time.
   void run(Batch batch, Done done);
 
-  /// Whether a pass, or a part of one, is queued or runs; otherwise the actor waits for a message, for parameters,
-  /// for a place for gradients, for checkpoints, or for the next batch.
-  [[nodiscard]] bool computing() const noexcept { return computing_ && (!stalled_ || parts_under_way_ > 0); }
-
  private:
   struct Slot {
     int microbatch = -1;  ///< whose it is
@@ -109,6 +105,7 @@ class StageActor {
   [[nodiscard]] bool wait_for_needs(const models::Stage::Step& step);
   void queue(const models::Stage::Step& step);
   void trace_pass(bool runs);
+  [[nodiscard]] static runtime::WorkName name_of(const Pass& pass);
   void finish_forward(int microbatch);
   void send_input_gradient(int microbatch, int buffer);
   void finish_backward(int microbatch);
@@ -136,8 +133,6 @@ class StageActor {
   Done done_;
   bool running_ = false;
   bool computing_ = false;     // a pass began and has not ended
-  bool stalled_ = false;       // it waits for something that its next step needs
-  int parts_under_way_ = 0;    // on the stream, of a pass that waits: what came before it had to
   int microbatches_ = 0;
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started

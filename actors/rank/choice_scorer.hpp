@@ -28,8 +28,6 @@ class ChoiceScorer {
   /// Calls `done` with the share of examples that were answered rightly, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
 
-  [[nodiscard]] bool computing() const noexcept { return pass_.computing(); }
-
  private:
   void score(std::int64_t first);
   [[nodiscard]] double accuracy() const;

@@ -39,8 +39,6 @@ class GridPass {
   /// All ranks run the same batches in the same order, each with its row's samples; one at a time.
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
-  [[nodiscard]] bool computing() const noexcept { return loader_.loading() || actor_->computing(); }
-
  private:
   Parts parts_;
   Loader loader_;

@@ -13,7 +13,7 @@
 #include "actors/pipeline/policy.hpp"
 #include "actors/rank/sample_writer.hpp"
 #include "actors/pipeline/stage_actor.hpp"
-#include "actors/states/unit_states.hpp"
+#include "actors/states/model_share.hpp"
 #include "models/sample_source.hpp"
 #include "models/text/choice_file.hpp"
 #include "runtime/grid.hpp"
@@ -78,7 +78,7 @@ struct TrainerOptions {
   std::optional<Fault> fault;
 };
 
-struct RankPlan {
+struct RankPlan : ModelShare {
   int rank = 0;
   runtime::Position position;
   models::LayerRange layers;
@@ -86,16 +86,11 @@ struct RankPlan {
   int recompute = 0;
   Policy policy = Policy::message_driven;  ///< a single stage has a fixed order
   std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
-  std::unique_ptr<ColumnOptions> column;
-  collectives::ShardFlow flow;
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
-  std::unique_ptr<models::Stage> stage;
-  std::unique_ptr<UnitStates> states;
   ParameterStore::Options parameter_options;
   ParameterStore::Memory parameter_memory;
   ParameterTier::Memory parameter_tier_memory;
-  ChunkSchedule chunks;
   GradientTier::Memory gradient_memory;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;

@@ -38,8 +38,6 @@ class SampleWriter {
   /// Calls `done` with the tokens of prompt and text, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<std::span<const std::int32_t>> tokens)> done);
 
-  [[nodiscard]] bool computing() const noexcept { return pass_.computing(); }
-
  private:
   /// The last tokens, as many as the model has positions for, as a sample.
   class Window final : public models::SampleSource {

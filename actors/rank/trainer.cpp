@@ -41,6 +41,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, plan_.rank),
       executor_(loop, transport, *reduce_),
       load_places_(device),
+      context_{loop, transport, device, trace_, arena_, tiers_, executor_, *compute_, *reduce_, *gather_, *load_},
       loader_(loop, *load_, load_places_, source, options.batch_size),
       consensus_(loop, transport),
       loss_scale_(options.loss_scale) {
@@ -154,14 +155,6 @@ void Trainer::load_weights(const WeightSource& weights) {
 
 void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   optimizer_->read(unit, begin, out, std::move(done));
-}
-
-bool Trainer::computing() const noexcept {
-  return loader_.loading() || optimizer_->computing() ||
-         sync_->computing() || (gradients_ && gradients_->adding()) || parameters_->copying() ||
-         tiers_.transferring() || executor_.adding() ||
-         stage_actor_->computing() || (validation_pass_ && validation_pass_->computing()) ||
-         (choice_scorer_ && choice_scorer_->computing()) || (sample_writer_ && sample_writer_->computing());
 }
 
 void Trainer::start(TrainerHooks hooks) {

@@ -11,6 +11,7 @@
 
 #include "actors/rank/choice_scorer.hpp"
 #include "actors/rank/consensus.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 
 #include <functional>
@@ -86,10 +87,6 @@ class Trainer {
   [[nodiscard]] const Optimizer::Answers& answers() const noexcept { return optimizer_->answers(); }
   [[nodiscard]] runtime::Trace& trace() noexcept { return trace_; }
   [[nodiscard]] runtime::StreamView compute() const noexcept { return *compute_; }
-  /// Whether the device has work of a batch, or samples are being read, so that silence of others is not what this rank
-  /// waits for.
-  [[nodiscard]] bool computing() const noexcept;
-
   /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part
   /// whose optimizer states this rank holds, then calls `done` on the loop. After the training.
   void read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
@@ -134,6 +131,7 @@ class Trainer {
   offload::Tiers tiers_;
   collectives::Executor executor_;
   Loader::Places load_places_;
+  RankContext context_;
   Loader loader_;
   std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;

@@ -357,13 +357,7 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
 }
 
 void ParameterStore::after_copies(runtime::Handler next) {
-  ++copying_;
-  copies_.call_back([this, next = std::move(next)] {
-    loop_->post([this, next] {
-      --copying_;
-      next();
-    });
-  });
+  loop_->after_work(copies_, {"parameters", "the copies of this rank's own pieces"}, std::move(next));
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {

@@ -83,9 +83,6 @@ class ParameterStore {
   /// needed by nobody any more in the batch, in this row or another, and may be refreshed before its passes are over.
   void refreshed(std::size_t unit);
 
-  /// Whether the stream has copies to do.
-  [[nodiscard]] bool copying() const noexcept { return copying_ > 0; }
-
   /// What is awaited, for a report about a peer that is lost.
   [[nodiscard]] std::vector<std::string> running() const;
 
@@ -174,7 +171,6 @@ class ParameterStore {
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come
-  int copying_ = 0;  // on the stream
   std::uint64_t waiting_need_ = 0;
   models::Stage::Step waiting_for_;
   runtime::Handler waiting_;

@@ -233,14 +233,13 @@ void ParameterTier::copy_out(const std::shared_ptr<Reading>& reading) {
   for_runs(reading->piece, [&](std::size_t begin, std::size_t count, std::size_t offset) {
     runtime::copy(copies_, reading->whole + begin * element, image + offset, count * element);
   });
-  copies_.call_back([this, reading] {
-    loop_->post([this, reading] {
-      free_buffers_.push_back(*reading->buffer);
-      std::erase(readings_, reading);
-      read([](Piece) { return false; });
-      reading->done();
-    });
-  });
+  loop_->after_work(copies_, {"parameters", "the copy to the device of", states_->all()[reading->piece.unit].spec->name},
+                    [this, reading] {
+                      free_buffers_.push_back(*reading->buffer);
+                      std::erase(readings_, reading);
+                      read([](Piece) { return false; });
+                      reading->done();
+                    });
 }
 
 void ParameterTier::lend(std::vector<Piece> pieces, std::uint64_t version, Send send) {

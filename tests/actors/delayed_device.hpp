@@ -83,6 +83,7 @@ class DelayedDevice final : public runtime::Device {
       const Work work = std::move(queue_.front());
       queue_.pop_front();
       work(pool_);
+      count_done();
     }
 
     DelayedDevice* device_;

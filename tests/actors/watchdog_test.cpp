@@ -48,7 +48,7 @@ std::int64_t run_watched(const char* sharding, runtime::Duration slow, std::uint
         actors::Watchdog::Options{
             .timeout = timeout,
             .peers = {1 - r},
-            .computing = [trainer] { return trainer->computing(); },
+            .computing = [&loop] { return loop.own_work().any(); },
             .progress = [trainer] { return static_cast<std::uint64_t>(trainer->step()); },
             .describe = [](int rank) { return fmt::format("rank {}", rank); },
             .under_way = [trainer] { return fmt::format("{}", fmt::join(trainer->running(), "; ")); },

@@ -1,0 +1,36 @@
+// One rank's share of a model, as data: the layers of its stage, what it holds of their units, and with whom it shares
+// them. Planned alike on every rank of a column. And what functions that plan a part read and add to:
+//
+//   const Part::Plan plan = Part::plan(planner, options);   // before anything exists
+//   Part part(context, share, plan, …);
+#pragma once
+
+#include "actors/exchange/hop_pipeline.hpp"
+#include "actors/gradients/chunk_schedule.hpp"
+#include "actors/states/tier_options.hpp"
+#include "actors/states/unit_states.hpp"
+#include "collectives/shard.hpp"
+#include "models/stage.hpp"
+#include "offload/tiers.hpp"
+#include "runtime/arena.hpp"
+
+#include <memory>
+
+namespace ranvier::actors {
+
+struct ModelShare {
+  std::unique_ptr<models::Stage> stage;
+  std::unique_ptr<UnitStates> states;     ///< of the stage's units
+  std::unique_ptr<ColumnOptions> column;  ///< the ranks with the same stage
+  collectives::ShardFlow flow;            ///< what goes through the column, hop by hop
+  ChunkSchedule chunks;                   ///< in which units are reduced and stepped
+};
+
+struct Planner {
+  const ModelShare& share;
+  const TierOptions& tiers;     ///< where states live
+  runtime::MemoryPlan& memory;
+  offload::TierPlan& regions;   ///< of what lives off the device
+};
+
+}  // namespace ranvier::actors
