@@ -29,7 +29,7 @@ namespace {
 constexpr Duration ask_again = std::chrono::microseconds(100);       // what NCCL's threads are about to finish
 constexpr Duration look_for_errors = std::chrono::milliseconds(50);  // while operations are under way
 
-// Channel::control; 0 and 1 are the watchdog's, 64 is that of apps/stop_signals.cpp.
+// Channel::control; 0 and 1 are the watchdog's, 64 is that of apps/train/stop_signals.cpp.
 constexpr std::uint32_t order_index = 2;
 constexpr std::uint32_t first_id_index = 3;
 

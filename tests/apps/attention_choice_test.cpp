@@ -1,4 +1,4 @@
-#include "apps/attention_choice.hpp"
+#include "apps/train/kernels/attention_choice.hpp"
 
 #include "tests/errors.hpp"
 

@@ -1,4 +1,4 @@
-#include "apps/bench_options.hpp"
+#include "apps/bench/bench_options.hpp"
 
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"

@@ -1,4 +1,4 @@
-#include "apps/collectives_choice.hpp"
+#include "apps/train/kernels/collectives_choice.hpp"
 
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"

@@ -1,4 +1,4 @@
-#include "apps/data_report.hpp"
+#include "apps/train/files/data_report.hpp"
 
 #include "tests/temporary_folder.hpp"
 

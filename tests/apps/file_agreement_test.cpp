@@ -1,7 +1,7 @@
 // Ranks that have other files than rank 0 are named, whatever the files are.
-#include "apps/file_agreement.hpp"
+#include "apps/train/files/file_agreement.hpp"
 
-#include "apps/agreement.hpp"
+#include "apps/program/agreement.hpp"
 #include "tests/mpi_session.hpp"
 #include "tests/temporary_folder.hpp"
 

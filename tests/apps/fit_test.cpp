@@ -1,4 +1,4 @@
-#include "apps/fit.hpp"
+#include "apps/train/plan/fit.hpp"
 
 #include "models/gpt.hpp"
 

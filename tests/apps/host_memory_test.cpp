@@ -1,4 +1,4 @@
-#include "apps/host_memory.hpp"
+#include "apps/train/plan/host_memory.hpp"
 
 #include "tests/errors.hpp"
 

@@ -1,5 +1,5 @@
 // What --init-from brings along, from flags to what is saved: no run, no ranks.
-#include "apps/initial_weights.hpp"
+#include "apps/train/files/initial_weights.hpp"
 
 #include "models/gpt.hpp"
 #include "models/weights/gpt_config.hpp"

@@ -1,4 +1,4 @@
-#include "apps/job_memory.hpp"
+#include "apps/train/plan/job_memory.hpp"
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/gpt.hpp"

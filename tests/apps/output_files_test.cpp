@@ -1,6 +1,6 @@
-#include "apps/output_files.hpp"
+#include "apps/train/files/output_files.hpp"
 
-#include "apps/saved_weights.hpp"
+#include "apps/train/files/saved_weights.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

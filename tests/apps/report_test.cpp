@@ -1,4 +1,4 @@
-#include "apps/report.hpp"
+#include "apps/train/report.hpp"
 
 #include "models/gpt.hpp"
 

@@ -1,5 +1,5 @@
-#include "apps/shard_table.hpp"
-#include "apps/sharding.hpp"
+#include "apps/train/plan/shard_table.hpp"
+#include "apps/train/plan/sharding.hpp"
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/gpt.hpp"

@@ -1,7 +1,7 @@
 // Signals in one process: what is asked of the loop, and what happens when it does not move.
-#include "apps/stop_signals.hpp"
+#include "apps/train/stop_signals.hpp"
 
-#include "apps/step_clock.hpp"
+#include "apps/train/step_clock.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/simulation.hpp"
 

@@ -1,5 +1,5 @@
 // ranvier-tokenize as a user starts it, and its options.
-#include "apps/tokenize_options.hpp"
+#include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"

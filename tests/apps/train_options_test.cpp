@@ -1,4 +1,4 @@
-#include "apps/train_options.hpp"
+#include "apps/train/options/train_options.hpp"
 
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"

@@ -1,0 +1,190 @@
+#include "apps/bench/bench_options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace ranvier::apps {
+
+namespace {
+
+using collectives::Collective;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+
+constexpr const char* by_mpi = "mpi";
+constexpr Collective all_collectives[] = {Collective::all_gather, Collective::reduce_scatter,
+                                          Collective::all_reduce};
+
+bool has(Collective collective, std::string_view name) {
+  const auto all = collectives::algorithms(collective);
+  return name == by_mpi || std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+}
+
+/// Every algorithm of some collective, and MPI.
+std::vector<std::string> known_algorithms() {
+  std::vector<std::string> names;
+  for (const Collective collective : all_collectives) {
+    for (const auto& algorithm : collectives::algorithms(collective)) {
+      const std::string name(algorithm.name);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  names.emplace_back(by_mpi);
+  return names;
+}
+
+/// Items between commas. `read(item)` returns nothing if it is none of `what`.
+template <typename T>
+OptionBinding list(std::vector<T>& field, std::string what,
+                   std::function<std::optional<T>(const std::string&)> read,
+                   std::function<std::string(const T&)> write) {
+  return {.read = [&field, what = std::move(what), read](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (std::size_t begin = 0; begin <= text.size();) {
+              const std::size_t end = std::min(text.find(',', begin), text.size());
+              const auto item = read(text.substr(begin, end - begin));
+              if (!item) return what + ", with commas between them";
+              field.push_back(*item);
+              begin = end + 1;
+            }
+            return {};
+          },
+          .write =
+              [&field, write] {
+                std::vector<std::string> items;
+                for (const T& item : field) items.push_back(write(item));
+                return fmt::format("{}", fmt::join(items, ","));
+              }};
+}
+
+OptionBinding collective_names(std::vector<Collective>& field) {
+  return list<Collective>(
+      field, "some of all-gather, reduce-scatter, all-reduce",
+      [](const std::string& text) -> std::optional<Collective> {
+        for (const Collective collective : all_collectives) {
+          if (text == to_string(collective)) return collective;
+        }
+        return {};
+      },
+      [](Collective collective) { return std::string(to_string(collective)); });
+}
+
+OptionBinding algorithm_names(std::vector<std::string>& field) {
+  return list<std::string>(
+      field, fmt::format("some of {}", fmt::join(known_algorithms(), ", ")),
+      [](const std::string& text) -> std::optional<std::string> {
+        const auto known = known_algorithms();
+        if (std::find(known.begin(), known.end(), text) == known.end()) return {};
+        return text;
+      },
+      [](const std::string& name) { return name; });
+}
+
+OptionBinding sizes(std::vector<std::size_t>& field) {
+  return list<std::size_t>(
+      field, "sizes such as 64KiB or 16MiB",
+      [](const std::string& text) {
+        const auto bytes = runtime::parse_bytes(text);
+        return bytes && *bytes > 0 ? bytes : std::nullopt;
+      },
+      runtime::bytes_text);
+}
+
+OptionBinding size(std::size_t& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            const auto bytes = runtime::parse_bytes(text);
+            if (!bytes || *bytes == 0) return "a size such as 64KiB or 16MiB";
+            field = *bytes;
+            return {};
+          },
+          .write = [&field] { return runtime::bytes_text(field); }};
+}
+
+OptionTable declare(BenchOptions& options) {
+  OptionTable table;
+  table.concern("Links");
+  table.add({"write-links", "FILE", "measure links between ranks, and write what --links of ranvier-train reads",
+             runtime::text(options.write_links)});
+  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", runtime::whole(options.node_size, 0)});
+  table.concern("Collectives");
+  table.add({"collectives", "LIST", "which to time: all-gather,reduce-scatter,all-reduce; fp32",
+             collective_names(options.collectives), "none"});
+  table.add({"algorithms", "LIST", fmt::format("by which: {}", fmt::join(known_algorithms(), ",")),
+             algorithm_names(options.algorithms), "all"});
+  table.add({"sizes", "LIST", "bytes of the whole buffer", sizes(options.sizes)});
+  table.add({"chunk-size", "SIZE", "of a rank's piece, that a plan moves at a time", size(options.chunk_bytes)});
+  table.add({"depth", "N", "chunks on their way at a time", runtime::whole(options.depth, 1)});
+  table.add({"repeat", "N", "times of which the median is taken", runtime::whole(options.repeat, 1)});
+  table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
+             runtime::text(options.links), "none"});
+  table.concern("Run");
+  table.add({"device", "NAME",
+             "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
+             device_flag(options.device, options.gpu)});
+  table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
+  table.add({"help", "", "print this", runtime::switch_on(options.help)});
+  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> BenchOptions::algorithms_of(Collective collective) const {
+  std::vector<std::string> names;
+  for (const std::string& name : algorithms.empty() ? known_algorithms() : algorithms) {
+    if (has(collective, name) && (name != by_mpi || device != DeviceChoice::cuda)) names.push_back(name);
+  }
+  return names;
+}
+
+BenchOptions parse_bench_options(int argc, const char* const* argv) {
+  BenchOptions options;
+  OptionTable table = declare(options);
+  table.parse(argc, argv);
+  if (options.help || options.version) return options;
+  for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
+    if (!table.given(flag) || !options.collectives.empty()) continue;
+    fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
+  }
+  const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
+  if (options.device == DeviceChoice::cuda && named_mpi != options.algorithms.end()) {
+    fail(ErrorCode::usage,
+         "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
+         "leave one of them out");
+  }
+  if (options.device == DeviceChoice::inline_) {
+    fail(ErrorCode::usage, "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
+  }
+  if (!options.links.empty() && !options.write_links.empty()) {
+    fail(ErrorCode::usage, "--links {} gives figures that --write-links {} measures: choose one of them",
+         options.links, options.write_links);
+  }
+  for (const std::string& name : options.algorithms) {
+    const auto& asked = options.collectives;
+    if (std::any_of(asked.begin(), asked.end(), [&](Collective collective) { return has(collective, name); }))
+      continue;
+    fail(ErrorCode::usage, "--algorithms {}: {} has no such algorithm: choose from {}", name,
+         to_string(asked.front()), fmt::join(BenchOptions{}.algorithms_of(asked.front()), ", "));
+  }
+  if (!options.links.empty()) options.given_links = collectives::read_links(options.links);
+  return options;
+}
+
+std::string bench_help() {
+  BenchOptions options;
+  return declare(options).help(
+      "usage: mpirun -n RANKS ranvier-bench [OPTION...]\n\n"
+      "Measures the links between the ranks, and what collectives take on them. One JSON line per figure on "
+      "stdout.");
+}
+
+std::uint64_t options_hash(const BenchOptions& options) {
+  BenchOptions copy = options;
+  auto resolved = declare(copy).resolved();
+  if (options.given_links) resolved.push_back({"", "links' figures", collectives::to_json(*options.given_links)});
+  return runtime::hash_of(resolved);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,45 @@
+// What ranvier-bench was asked for. Pure; any thread.
+#pragma once
+
+#include "apps/program/device_flag.hpp"
+#include "collectives/algorithms.hpp"
+#include "collectives/links.hpp"
+#include "collectives/plan_choice.hpp"
+#include "runtime/options.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+struct BenchOptions {
+  std::string write_links;  ///< path; empty: links are measured only if nothing else was asked for
+  std::string links;        ///< path; empty: none
+  std::optional<collectives::Links> given_links;
+  std::vector<collectives::Collective> collectives;
+  std::vector<std::string> algorithms;  ///< names of algorithms.hpp and "mpi"; empty: all
+  std::vector<std::size_t> sizes = {1 << 20, 16 << 20, 64 << 20};
+  std::size_t chunk_bytes = collectives::PlanChoice{}.chunk_bytes;
+  int depth = collectives::PlanChoice{}.depth;
+  int repeat = 11;
+  int node_size = 0;  ///< 0: as MPI says
+  double seconds = 60;
+  DeviceChoice device = DeviceChoice::cpu;  ///< cpu or cuda
+  std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
+  bool help = false, version = false;
+
+  [[nodiscard]] bool measures_links() const { return collectives.empty() || !write_links.empty(); }
+
+  /// The asked ones that the collective has; of all, with "mpi" where the host reaches the memory.
+  [[nodiscard]] std::vector<std::string> algorithms_of(collectives::Collective collective) const;
+};
+
+/// Throws ErrorCode::usage.
+[[nodiscard]] BenchOptions parse_bench_options(int argc, const char* const* argv);
+[[nodiscard]] std::string bench_help();
+/// Equal where the same was asked for.
+[[nodiscard]] std::uint64_t options_hash(const BenchOptions& options);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,89 @@
+#include "apps/bench/bench_rank.hpp"
+
+#include "collectives/tree.hpp"
+#include "runtime/cuda_build.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+// Apart from those of what is measured.
+constexpr auto barrier_channel = runtime::Channel::summary;
+
+bool needs_staging(const runtime::Device& device) {
+  return device.kind() == runtime::DeviceKind::cuda && !runtime::mpi_reaches_gpus();
+}
+
+}  // namespace
+
+std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceChoice device,
+                                                   std::optional<int> gpu) {
+  if constexpr (runtime::with_cuda) {
+    if (device == DeviceChoice::cuda) return runtime::make_cuda_device(gpu_of_rank(session, gpu));
+  }
+  return runtime::make_cpu_device({});
+}
+
+BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device)
+    : session_(session),
+      host_(runtime::make_cpu_device({})),
+      device_(std::move(device)),
+      host_additions_(host_->make_stream("barrier", runtime::StreamWidth::one)),
+      additions_(device_->make_stream("additions", runtime::StreamWidth::one)),
+      transport_(session, loop_),
+      staged_(needs_staging(*device_)
+                  ? std::optional<runtime::StagedTransport>(std::in_place, loop_, transport_, *device_)
+                  : std::nullopt),
+      barrier_executor_(loop_, transport_, *host_additions_),
+      executor_(loop_, transport(), *additions_) {
+  for (runtime::Device* each : {host_.get(), device_.get()})
+    each->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
+  const collectives::Plan plan = collectives::tree_all_reduce(session.ranks(), 1);
+  const auto scripts =
+      std::make_shared<const std::vector<collectives::Script>>(1, collectives::script_of(plan, session.rank()));
+  barrier_ = {.parts = {{reinterpret_cast<std::byte*>(&barrier_value_), scripts}},
+              .members = std::vector<int>(session.ranks()),
+              .me = session.rank(),
+              .dtype = runtime::DType::f64,
+              .channel = barrier_channel,
+              .depth = 1};
+  std::iota(barrier_.members.begin(), barrier_.members.end(), 0);
+  barrier_staging_ =
+      std::make_unique<double[]>(collectives::Executor::staging_bytes(barrier_) / sizeof(double) + 1);
+  barrier_.staging = reinterpret_cast<std::byte*>(barrier_staging_.get());
+}
+
+runtime::Buffer BenchRank::allocate(std::size_t bytes) {
+  const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
+  runtime::Buffer buffer =
+      device_->allocate(bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+  if (!gpu) std::memset(buffer.data(), 0, bytes);  // pages are there before anything is timed
+  return buffer;
+}
+
+double BenchRank::slowest(Clock::duration duration) {
+  const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(duration);
+  return 1e-9 * static_cast<double>(session_.largest(nanoseconds.count()));
+}
+
+double BenchRank::slowest_seconds(const Work& work) {
+  Clock::time_point begin, end;
+  barrier_executor_.run(barrier_, [&] {
+    begin = Clock::now();
+    work([&] {
+      end = Clock::now();
+      loop_.stop();
+    });
+  });
+  loop_.run();
+  return slowest(end - begin);
+}
+
+double BenchRank::elapsed_seconds() { return slowest(Clock::now() - made_); }
+
+}  // namespace ranvier::apps

@@ -1,0 +1,194 @@
+#include "apps/bench/link_bench.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+using runtime::Channel;
+using runtime::Handler;
+using runtime::Tag;
+
+constexpr Tag tag{Channel::user, 0};
+constexpr std::size_t small_bytes = 8;
+constexpr std::size_t message_bytes = 1 << 20;  // as the chunks of collectives are
+constexpr int window = 4;                       // and as many of them on their way
+constexpr int places = 32;                      // of a message in memory: more than caches hold, as gradients are
+constexpr int least_times = 12;                 // so that what the first message costs does not count
+constexpr int most_rounds = 7;
+constexpr int measurements = 6;  // three figures of two classes
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Where this rank sends to and receives from; nowhere if it takes no part.
+struct Route {
+  std::optional<int> to, from;
+};
+
+class LinkBench {
+ public:
+  LinkBench(BenchRank& rank, std::span<const int> node_of, double seconds)
+      : rank_(rank),
+        me_(rank.session().rank()),
+        seconds_(seconds / measurements),
+        memory_(rank.allocate(2 * places * message_bytes)) {
+    for (int r = 0; r < rank.session().ranks(); ++r) ranks_of_[node_of[r]].push_back(r);
+  }
+
+  collectives::Links links() {
+    collectives::Links links;
+    const auto shared =
+        std::find_if(ranks_of_.begin(), ranks_of_.end(), [](const auto& node) { return node.second.size() > 1; });
+    if (shared != ranks_of_.end()) {
+      std::size_t most = 0;
+      for (const auto& [node, ranks] : ranks_of_) most = std::max(most, ranks.size());
+      links.intra_node = link(shared->second[0], shared->second[1], inside(), most);
+    }
+    if (ranks_of_.size() > 1) {
+      const auto first = ranks_of_.begin();
+      std::size_t least = first->second.size();
+      for (const auto& [node, ranks] : ranks_of_) least = std::min(least, ranks.size());
+      links.inter_node = link(first->second[0], std::next(first)->second[0], across(least), least);
+    }
+    return links;
+  }
+
+ private:
+  /// Between two ranks, and by `all`, where `senders` ranks of the busiest node send.
+  collectives::Link link(int left, int right, const Route& all, std::size_t senders) {
+    Route pair;
+    if (me_ == left) pair = {right, right};
+    if (me_ == right) pair = {left, left};
+    collectives::Link link;
+    link.latency_seconds = seconds_of_one([&](int times) { return ping_pong(pair, me_ == left, times); }) / 2;
+    const double bytes = message_bytes;
+    link.bytes_per_second = bytes / seconds_of_one([&](int times) { return exchange(pair, times); });
+    link.node_bytes_per_second =
+        bytes * static_cast<double>(senders) / seconds_of_one([&](int times) { return exchange(all, times); });
+    return link;
+  }
+
+  /// Round a ring inside this rank's node.
+  [[nodiscard]] Route inside() const {
+    for (const auto& [node, ranks] : ranks_of_) {
+      const std::size_t size = ranks.size();
+      for (std::size_t place = 0; place < size && size > 1; ++place) {
+        if (ranks[place] == me_) return {ranks[(place + 1) % size], ranks[(place + size - 1) % size]};
+      }
+    }
+    return {};
+  }
+
+  /// Round rings over the nodes, by `least` ranks of each.
+  [[nodiscard]] Route across(std::size_t least) const {
+    std::vector<const std::vector<int>*> nodes;
+    for (const auto& [node, ranks] : ranks_of_) nodes.push_back(&ranks);
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      for (std::size_t place = 0; place < least; ++place) {
+        if ((*nodes[node])[place] != me_) continue;
+        return {(*nodes[(node + 1) % nodes.size()])[place],
+                (*nodes[(node + nodes.size() - 1) % nodes.size()])[place]};
+      }
+    }
+    return {};
+  }
+
+  /// Seconds of one of what `times` of take `work(times)`: the median of a few rounds that fit the time.
+  template <typename MakeWork>
+  double seconds_of_one(const MakeWork& work) {
+    (void)rank_.slowest_seconds(work(1));  // connects, and touches memory
+    const double estimate = rank_.slowest_seconds(work(window)) / window;
+    const int times = static_cast<int>(std::clamp<double>(seconds_ / most_rounds / estimate, least_times, 1000));
+    std::vector<double> rounds;
+    double spent = 0;
+    while (rounds.empty() || (rounds.size() < most_rounds && spent < seconds_)) {
+      const double seconds = rank_.slowest_seconds(work(times));
+      spent += seconds;
+      rounds.push_back(seconds / times);
+    }
+    return median(rounds);
+  }
+
+  /// Round trips.
+  BenchRank::Work ping_pong(const Route& pair, bool begins, int times) {
+    return [this, pair, begins, times](const Handler& done) {
+      if (!pair.to) return rank_.loop().post(done);
+      auto left = std::make_shared<int>(times);
+      ping(*pair.to, begins, std::move(left), done);
+    };
+  }
+
+  void ping(int peer, bool begins, const std::shared_ptr<int>& left, const Handler& done) {
+    const runtime::Bytes sent(memory_.data(), small_bytes), received(memory_.data() + message_bytes, small_bytes);
+    const auto next = [this, peer, begins, left, done] { --*left > 0 ? ping(peer, begins, left, done) : done(); };
+    if (begins) {
+      rank_.transport().receive(peer, tag, received, next);
+      rank_.transport().send(peer, tag, runtime::ConstBytes(sent), [] {});
+    } else {
+      rank_.transport().receive(peer, tag, received, [this, peer, sent, next] {
+        rank_.transport().send(peer, tag, runtime::ConstBytes(sent), next);
+      });
+    }
+  }
+
+  /// Messages of 1 MiB, some of them on their way in each direction.
+  BenchRank::Work exchange(const Route& route, int times) {
+    return [this, route, times](const Handler& done) {
+      if (!route.to) return rank_.loop().post(done);
+      auto flow = std::make_shared<Flow>(Flow{route, times, 0, 0, 2 * times, done});
+      for (int i = 0; i < window; ++i) {
+        receive_next(flow);
+        send_next(flow);
+      }
+    };
+  }
+
+  struct Flow {
+    Route route;
+    int times = 0;
+    int sends = 0, receives = 0;  ///< begun
+    int left = 0;                 ///< of both
+    Handler done;
+  };
+
+  void send_next(const std::shared_ptr<Flow>& flow) {
+    if (flow->sends == flow->times) return;
+    const std::byte* const from = memory_.data() + (flow->sends++ % places) * message_bytes;
+    rank_.transport().send(*flow->route.to, tag, runtime::ConstBytes(from, message_bytes), [this, flow] {
+      send_next(flow);
+      if (--flow->left == 0) flow->done();
+    });
+  }
+
+  void receive_next(const std::shared_ptr<Flow>& flow) {
+    if (flow->receives == flow->times) return;
+    std::byte* const to = memory_.data() + (places + flow->receives++ % places) * message_bytes;
+    rank_.transport().receive(*flow->route.from, tag, runtime::Bytes(to, message_bytes), [this, flow] {
+      receive_next(flow);
+      if (--flow->left == 0) flow->done();
+    });
+  }
+
+  BenchRank& rank_;
+  int me_;
+  double seconds_;                            ///< of one measurement
+  runtime::Buffer memory_;                    ///< what is sent, then what is received
+  std::map<int, std::vector<int>> ranks_of_;  ///< by node
+};
+
+}  // namespace
+
+collectives::Links measure_links(BenchRank& rank, std::span<const int> node_of, double seconds) {
+  return LinkBench(rank, node_of, seconds).links();
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,124 @@
+// ranvier-bench: measures the links between the ranks of a job, and what collectives take on them.
+#include "apps/program/agreement.hpp"
+#include "apps/bench/bench_options.hpp"
+#include "apps/bench/bench_rank.hpp"
+#include "apps/bench/collective_bench.hpp"
+#include "apps/bench/link_bench.hpp"
+#include "runtime/atomic_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace {
+
+using namespace ranvier;
+using apps::BenchOptions;
+using collectives::Links;
+using runtime::MpiSession;
+
+constexpr const char* program = "ranvier-bench";
+constexpr double longest_link_seconds = 2;
+
+std::vector<int> nodes_of(const MpiSession& session, const BenchOptions& options) {
+  if (options.node_size == 0) return session.nodes();
+  std::vector<int> nodes;
+  for (int rank = 0; rank < session.ranks(); ++rank) nodes.push_back(rank / options.node_size);
+  return nodes;
+}
+
+/// All that can be refused before anything is measured.
+void check(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
+  if (options.measures_links() && session.ranks() == 1) {
+    fail(ErrorCode::usage,
+         "there are no links between ranks to measure, as there is one rank: start with mpirun -n 2 or more");
+  }
+  if (!options.write_links.empty() && session.rank() == 0)
+    runtime::check_writable(options.write_links, "--write-links");
+  if (options.given_links) collectives::require_classes(*options.given_links, node_of, "--links " + options.links);
+}
+
+void print(const char* of_class, const collectives::Link& link) {
+  if (!link.measured()) return;
+  fmt::print(R"({{"links":"{}","latency_seconds":{:.3g},"bytes_per_second":{:.4g},"node_bytes_per_second":{:.4g}}})"
+             "\n",
+             of_class, link.latency_seconds, link.bytes_per_second, link.node_bytes_per_second);
+  std::fflush(stdout);
+}
+
+/// On one rank: what was measured, and what there was none of.
+void report(const Links& links, const std::string& path, std::size_t nodes) {
+  print("intra_node", links.intra_node);
+  print("inter_node", links.inter_node);
+  if (!links.inter_node.measured()) {
+    fmt::print(stderr, "{}: inter_node was not measured, as all ranks are on one node: start across nodes for it\n",
+               program);
+  }
+  if (!links.intra_node.measured()) {
+    fmt::print(stderr,
+               "{}: intra_node was not measured, as each of {} nodes has one rank: start more on a node for it\n",
+               program, nodes);
+  }
+  if (path.empty()) return;
+  const std::string text = to_json(links);
+  runtime::AtomicFile file(path);
+  file.append(text.data(), text.size());
+  file.commit();
+}
+
+void measure(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
+  std::unique_ptr<runtime::Device> device;
+  apps::together(session, [&] { device = apps::make_bench_device(session, options.device, options.gpu); });
+  apps::BenchRank rank(session, std::move(device));
+  std::optional<Links> links = options.given_links;
+  if (options.measures_links()) {
+    const double share = options.collectives.empty() ? 1.0 : 0.25;
+    links = apps::measure_links(rank, node_of, std::min(longest_link_seconds, share * options.seconds));
+    apps::together(session, [&] {
+      if (session.rank() == 0)
+        report(*links, options.write_links, std::set<int>(node_of.begin(), node_of.end()).size());
+    });
+  }
+  if (!options.collectives.empty()) apps::time_collectives(rank, options, node_of, links);
+}
+
+void compare_options(MpiSession& session, const BenchOptions& options) {
+  const auto hash = static_cast<long long>(options_hash(options) >> 1);
+  if (session.smallest(hash) == session.largest(hash)) return;
+  apps::together(session, [] {
+    fail(ErrorCode::usage,
+         "the ranks were started with different options: give every rank of mpirun the same flags");
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::optional<MpiSession> session;
+  try {
+    session.emplace(argc, argv);
+    BenchOptions options;
+    apps::together(*session, [&] { options = apps::parse_bench_options(argc, argv); });
+    compare_options(*session, options);
+    if (options.help || options.version) {
+      if (session->rank() == 0)
+        fmt::print("{}\n", options.help ? apps::bench_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+      return EXIT_SUCCESS;
+    }
+    const std::vector<int> node_of = nodes_of(*session, options);
+    apps::together(*session, [&] { check(*session, options, node_of); });
+    measure(*session, options, node_of);
+    return EXIT_SUCCESS;
+  } catch (const apps::FailedTogether& failure) {
+    if (failure.error) fmt::print(stderr, "{}: error: {}\n", program, failure.error->what());
+    return EXIT_FAILURE;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    if (session) session->abort(EXIT_FAILURE);
+    return EXIT_FAILURE;
+  }
+}

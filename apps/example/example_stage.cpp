@@ -1,0 +1,215 @@
+// A model of one's own in Ranvier: no transformer, but a stack of dense layers that learns a function of eight
+// numbers. It trains over any grid, with every flag of ranvier-train that makes sense for it:
+//
+//   mpirun -n 4 ranvier-example-stage --g-inter 2 --g-data 2 --layers 6 --hidden 64 --steps 200
+//
+// What a stage needs is a class derived from models::Layer: parameters as data, memory as data, and three
+// computing methods. Everything else (messages, schedules, reductions, AdamW, files) comes with it.
+#include "apps/train/launch.hpp"
+#include "models/ops/matmul.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/philox.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+namespace {
+
+using namespace ranvier;
+using models::LayerCall;
+using runtime::DType;
+
+constexpr std::size_t features = 8;
+
+/// Calls f(value index) for n values on the stream, shared among the device's threads.
+template <typename F>
+void for_each(runtime::StreamView stream, std::size_t n, F f) {
+  stream.launch([n, f](runtime::ComputePool& pool) {
+    pool.run([&](int thread, int threads) {
+      const auto [begin, end] = runtime::share_of(n, thread, threads, 64);
+      for (std::size_t i = begin; i < end; ++i) f(i);
+    });
+  });
+}
+
+/// output[B, N] = tanh(input[B, K] · W[K, N] + b[N]), or without the tanh.
+class Dense : public models::Layer {
+ public:
+  Dense(std::string name, std::size_t k, std::size_t n, bool activated, bool first, models::Precision precision)
+      : name_(std::move(name)), k_(k), n_(n), activated_(activated), first_(first), precision_(precision) {
+    const float scale = 1.0f / std::sqrt(static_cast<float>(k));
+    units_.push_back({.name = name_,
+                      .parameters = {{.name = name_ + ".weight",
+                                      .shape = {k, n},
+                                      .initializer = {models::Initializer::Kind::normal, scale},
+                                      .decays = true},
+                                     {.name = name_ + ".bias", .shape = {n}}}});
+  }
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
+  double flops_per_sample(int) const override { return 6.0 * static_cast<double>(k_ * n_); }
+  std::size_t output_elements(int) const override { return n_; }
+
+  models::LayerMemory memory(models::MicrobatchShape shape) const override {
+    return {.saved = rows(shape) * (n_ + k_) * element(), .deferred = rows(shape) * n_ * element(), .workspace = 0};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
+    const std::size_t n = rows(call.shape) * n_;
+    const std::byte* x = input;
+    if (first_) {  // the source gives floats
+      runtime::cast(call.stream, saved_input(call), precision_.compute, input, DType::f32, rows(call.shape) * k_);
+      x = saved_input(call);
+    }
+    models::matmul(call.stream, {.m = rows(call.shape), .n = n_, .k = k_},
+                   {.c = output, .c_dtype = precision_.compute, .a = x, .b = weight(call), .dtype = precision_.compute,
+                    .bias = bias(call)});
+    if (!activated_) return;
+    runtime::with_float_type(precision_.compute, [&](auto type) {
+      using T = decltype(type);
+      for_each(call.stream, n, [y = reinterpret_cast<T*>(output), kept = reinterpret_cast<T*>(call.saved)](auto i) {
+        y[i] = kept[i] = runtime::from_float<T>(std::tanh(runtime::to_float(y[i])));
+      });
+    });
+  }
+
+  void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
+                      std::byte* input_gradient) override {
+    const std::size_t n = rows(call.shape) * n_;
+    runtime::with_float_type(precision_.compute, [&](auto type) {
+      using T = decltype(type);
+      for_each(call.stream, n,
+               [dz = reinterpret_cast<T*>(call.deferred), dy = reinterpret_cast<const T*>(output_gradient),
+                y = reinterpret_cast<const T*>(call.saved), activated = activated_](auto i) {
+                 const float slope = activated ? 1 - runtime::to_float(y[i]) * runtime::to_float(y[i]) : 1;
+                 dz[i] = runtime::from_float<T>(runtime::to_float(dy[i]) * slope);
+               });
+    });
+    if (input_gradient == nullptr) return;
+    models::matmul(call.stream, {.m = rows(call.shape), .n = k_, .k = n_, .transpose_b = true},
+                   {.c = input_gradient, .c_dtype = precision_.compute, .a = call.deferred, .b = weight(call),
+                    .dtype = precision_.compute});
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const std::byte* x = first_ ? saved_input(call) : input;
+    models::matmul(call.stream, {.m = k_, .n = n_, .k = rows(call.shape), .transpose_a = true},
+                   {.c = call.gradients[0], .c_dtype = precision_.gradient, .a = x, .b = call.deferred,
+                    .dtype = precision_.compute, .accumulate = call.accumulate});
+    models::column_sums(call.stream, call.gradients[0] + units_[0].offset(1) * runtime::size_of(precision_.gradient),
+                        precision_.gradient, call.deferred, precision_.compute, rows(call.shape), n_, call.accumulate);
+  }
+
+ private:
+  static std::size_t rows(models::MicrobatchShape shape) { return static_cast<std::size_t>(shape.samples); }
+  std::size_t element() const { return runtime::size_of(precision_.compute); }
+  std::byte* saved_input(const LayerCall& call) const { return call.saved + rows(call.shape) * n_ * element(); }
+  const std::byte* weight(const LayerCall& call) const { return call.parameters[0]; }
+  const std::byte* bias(const LayerCall& call) const { return call.parameters[0] + units_[0].offset(1) * element(); }
+
+  std::string name_;
+  std::size_t k_, n_;
+  bool activated_, first_;
+  models::Precision precision_;
+  std::vector<models::UnitSpec> units_;
+};
+
+/// The last layer: squared distance of its one input from the target. No parameters.
+class SquaredError : public models::Layer {
+ public:
+  explicit SquaredError(models::Precision precision) : precision_(precision) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept override { return {}; }
+  double flops_per_sample(int) const override { return 5; }
+  std::size_t output_elements(int) const override { return 0; }
+  models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
+    call.stream.launch([call, prediction = values(input, call), target = targets(call)](runtime::ComputePool&) {
+      double sum = 0;
+      for (int b = 0; b < call.shape.samples; ++b) sum += std::pow(double{prediction(b)} - target[b], 2);
+      *call.loss = sum * call.loss_factor;
+    });
+  }
+
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*, std::byte* gradient) override {
+    runtime::with_float_type(precision_.compute, [&](auto type) {
+      using T = decltype(type);
+      const auto factor = static_cast<float>(2 * call.loss_factor * double{call.loss_scale});
+      for_each(call.stream, static_cast<std::size_t>(call.shape.samples),
+               [prediction = values(input, call), target = targets(call), factor,
+                out = reinterpret_cast<T*>(gradient)](auto i) {
+                 out[i] = runtime::from_float<T>(factor * (prediction(static_cast<int>(i)) - target[i]));
+               });
+    });
+  }
+
+  void backward_weight(const LayerCall&, const std::byte*) override {}
+
+ private:
+  static const float* targets(const LayerCall& call) { return reinterpret_cast<const float*>(call.targets); }
+  std::function<float(int)> values(const std::byte* input, const LayerCall&) const {
+    return runtime::with_float_type(precision_.compute, [&](auto type) -> std::function<float(int)> {
+      return [x = reinterpret_cast<const decltype(type)*>(input)](int i) { return runtime::to_float(x[i]); };
+    });
+  }
+
+  std::string name_ = "squared error";
+  models::Precision precision_;
+};
+
+/// Points of a cube and a smooth function of them, made up by counter: sample n is the same on every rank.
+class Samples final : public models::SampleSource {
+ public:
+  std::int64_t samples() const override { return 4096; }
+  std::size_t input_bytes() const override { return features * sizeof(float); }
+  std::size_t target_bytes() const override { return sizeof(float); }
+  std::int64_t losses_per_sample() const override { return 1; }
+
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
+    for (int s = 0; s < count; ++s, to += input_bytes()) std::memcpy(to, point(first + s).data(), input_bytes());
+  }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override {
+    for (int s = 0; s < count; ++s, to += target_bytes()) {
+      const auto x = point(first + s);
+      const float y = std::sin(3 * x[0] + x[1]) + x[2] * x[3] - 0.5f * std::cos(2 * x[4]) * x[5];
+      std::memcpy(to, &y, sizeof y);
+    }
+  }
+
+ private:
+  std::array<float, features> point(std::int64_t n) const {
+    std::array<float, features> x;
+    for (std::uint32_t i = 0; i < features; ++i) {
+      const auto bits = runtime::philox({1, 2}, {static_cast<std::uint32_t>(n % samples()), i, 0, 0});
+      x[i] = 2 * runtime::uniform(bits[0]) - 1;
+    }
+    return x;
+  }
+};
+
+apps::Job make_job(const apps::TrainOptions& options) {
+  const auto hidden = static_cast<std::size_t>(options.model.gpt.hidden);
+  const int layers = options.model.gpt.layers;
+  const models::Precision precision = options.precision.types;
+  apps::Job job;
+  job.architecture.name = fmt::format("{} dense layers of {}", layers, hidden);
+  for (int l = 0; l < layers; ++l) {
+    job.architecture.layers.push_back(std::make_unique<Dense>(fmt::format("dense.{}", l), l == 0 ? features : hidden,
+                                                              hidden, true, l == 0, precision));
+  }
+  job.architecture.layers.push_back(std::make_unique<Dense>("output", hidden, 1, false, false, precision));
+  job.architecture.layers.push_back(std::make_unique<SquaredError>(precision));
+  job.source = std::make_unique<Samples>();
+  job.sample = job.source->sample_bytes();
+  return job;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return apps::launch("ranvier-example-stage", argc, argv, make_job); }

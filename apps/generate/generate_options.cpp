@@ -1,0 +1,116 @@
+#include "apps/generate/generate_options.hpp"
+
+#include "apps/tokenize/tokenize_options.hpp"
+#include "runtime/options.hpp"
+
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::choice;
+using runtime::DType;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::switch_on;
+using runtime::text;
+using runtime::whole;
+
+OptionBinding tokenizer(std::string& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given != "bytes" && gpt2_path(given).empty()) return "bytes or gpt2:PATH";
+            field = given;
+            return {};
+          },
+          .write = [&field] { return field; }};
+}
+
+OptionTable declare(GenerateOptions& options) {
+  OptionTable table;
+  table.concern("Model");
+  table.add(
+      {"weights", "PATH", "safetensors file, or folder with one; its config.json is read", text(options.weights)});
+  table.add({"ignore-tensors", "REGEX", "tensors that the model does not need, by a part of their names",
+             text(options.ignored_tensors)});
+  table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),
+             "config.json's"});
+  table.add(
+      {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
+       choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
+  table.add({"tokenizer", "NAME",
+             "bytes, or gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
+             tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
+  table.concern("Text");
+  table.add({"prompt", "TEXT", "how the text begins; -: what comes from stdin, without the last new line",
+             text(options.prompt), "the end of a text before, or of bytes a new line"});
+  table.add({"prompt-file", "FILE", "how the text begins, likewise", text(options.prompt_file)});
+  table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
+  table.add({"num-samples", "N", "texts to write, one after another", whole(options.texts, 1)});
+  table.add({"ignore-end-of-text", "", "go on after <|endoftext|>", switch_on(options.ignores_end_of_text)});
+  auto& sampling = options.sampling;
+  table.add({"temperature", "X", "below 1 likely tokens become likelier; 0: always the likeliest",
+             real(sampling.temperature, 0)});
+  table.add({"top-k", "K", "draw among the K likeliest tokens; 0: among all", whole(sampling.top_k, 0)});
+  table.add({"top-p", "P", "of those, among the fewest likeliest whose probabilities reach P",
+             real(sampling.top_p, 0, 1)});
+  table.add({"seed", "N", "of the draws", whole(sampling.seed, 0)});
+  table.concern("Run");
+  table.add({"device", "NAME", "cpu; inline computes on the calling thread; cuda: the first GPU, or cuda:N",
+             device_flag(options.device, options.gpu)});
+  table.add({"threads", "N", "computing threads; 0: one per core. The text is the same on any number",
+             whole(options.threads, 0, 4096)});
+  table.add({"config", "FILE", "read options from lines of key = value; flags win", text(options.config)});
+  table.add({"help", "", "print this", switch_on(options.help)});
+  table.add({"version", "", "print the version", switch_on(options.version)});
+  return table;
+}
+
+}  // namespace
+
+GenerateOptions parse_generate_options(int argc, const char* const* argv) {
+  GenerateOptions options;
+  OptionTable table = declare(options);
+  table.parse(argc, argv);
+  if (options.help || options.version) return options;
+  if (options.weights.empty())
+    fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a folder with a GPT-2");
+  if (!options.prompt.empty() && !options.prompt_file.empty())
+    fail(ErrorCode::usage, "--prompt '{}' and --prompt-file {} both say how the text begins: give one of them",
+         options.prompt, options.prompt_file);
+  if (options.sampling.top_p == 0)
+    fail(ErrorCode::usage, "--top-p 0 leaves no token to draw: give a share, such as 0.9, or --temperature 0");
+  return options;
+}
+
+std::string read_prompt(const GenerateOptions& options) {
+  const bool from_stdin = options.prompt == "-";
+  if (!from_stdin && options.prompt_file.empty()) return options.prompt;
+  std::ifstream file;
+  if (!from_stdin) file.open(options.prompt_file, std::ios::binary);
+  std::istream& from = from_stdin ? std::cin : file;
+  std::ostringstream read;
+  read << from.rdbuf();
+  std::string prompt = read.str();
+  for (const char* end : {"\r\n", "\n"}) {
+    if (!prompt.ends_with(end)) continue;
+    prompt.resize(prompt.size() - std::strlen(end));
+    break;
+  }
+  if (prompt.empty())
+    fail(ErrorCode::io, "{}: nothing to begin with can be read there: give some text, or leave the flag out",
+         from_stdin ? "--prompt -" : "--prompt-file " + options.prompt_file);
+  return prompt;
+}
+
+std::string generate_help() {
+  GenerateOptions options;
+  return declare(options).help(
+      "ranvier-generate writes text that a trained model draws, token by token, to stdout.\n"
+      "  ranvier-generate --weights FOLDER --prompt 'Once upon'\n");
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,194 @@
+// ranvier-generate: writes text that a trained GPT draws. Text goes to stdout, all else to stderr.
+#include "apps/generate/generate_options.hpp"
+#include "apps/tokenize/tokenize_options.hpp"
+#include "models/generation/generator.hpp"
+#include "models/text/bpe_files.hpp"
+#include "models/text/tokenizer.hpp"
+#include "models/text/utf8.hpp"
+#include "models/weights/gpt_config.hpp"
+#include "models/weights/unit_weights.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace {
+
+using namespace ranvier;
+using apps::GenerateOptions;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* program = "ranvier-generate";
+constexpr const char* separator = "---------------\n";  // between texts
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
+  if constexpr (runtime::with_cuda) {
+    if (options.device == apps::DeviceChoice::cuda)
+      return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
+  }
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
+  return options.device == apps::DeviceChoice::inline_ ? runtime::make_inline_device(cpu)
+                                                       : runtime::make_cpu_device(cpu);
+}
+
+struct Model {
+  std::filesystem::path folder;
+  models::GptOptions gpt;
+  std::unique_ptr<runtime::Device> device;
+  std::unique_ptr<models::GptDecoder> decoder;
+};
+
+Model load(const GenerateOptions& options) {
+  const auto begin = Clock::now();
+  const models::Safetensors file(models::find_weights(options.weights, "--weights"), options.ignored_tensors);
+  Model model;
+  model.folder = file.path().has_parent_path() ? file.path().parent_path() : ".";
+  model.gpt = models::stored_gpt(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt).sizes;
+  model.gpt.precision = {options.precision, options.precision};
+  const models::Architecture architecture = models::make_gpt(model.gpt);
+  models::check_weights(file, architecture.units());
+  model.device = make_device(options);
+  model.decoder = std::make_unique<models::GptDecoder>(
+      *model.device, model.gpt, [&file](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
+        models::read_unit(file, unit, first, first + out.size(), out.data());
+      });
+  fmt::print(stderr, "{}: {}, {:.2f}M parameters in {}, loaded in {:.1f} s; {}\n", file.path().string(),
+             architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(options.precision),
+             seconds_since(begin), model.device->description());
+  if (!file.ignored().empty())
+    fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(),
+               file.ignored().front());
+  return model;
+}
+
+models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& model) {
+  const std::string path = apps::gpt2_path(options.tokenizer);
+  models::Tokenizer tokenizer;
+  if (!path.empty()) {
+    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(path));
+  } else if (options.tokenizer.empty() && models::has_bpe_vocabulary(model.folder)) {
+    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(model.folder));
+  } else if (options.tokenizer.empty() && model.gpt.vocab_size > tokenizer.size()) {
+    fail(ErrorCode::usage,
+         "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer gpt2:PATH, or bytes if it was "
+         "trained on bytes",
+         model.gpt.vocab_size, model.folder.string());
+  }
+  if (model.gpt.vocab_size < tokenizer.size())
+    fail(ErrorCode::usage, "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
+         model.gpt.vocab_size, tokenizer.size());
+  return tokenizer;
+}
+
+/// stdout, as bytes come but never a part of a character. Bytes that form none pass as they are.
+class TextOutput {
+ public:
+  void add(std::string_view bytes) {
+    held_ += bytes;
+    const std::size_t whole = held_.size() - models::unfinished_bytes(held_);
+    put(std::string_view(held_).substr(0, whole));
+    held_.erase(0, whole);
+  }
+  /// Nothing follows: writes what is held back and ends the line.
+  void end() {
+    put(held_ + "\n");
+    held_.clear();
+  }
+
+ private:
+  static void put(std::string_view text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (!written || std::fflush(stdout) != 0) fail(ErrorCode::io, "stdout takes no more text");
+  }
+
+  std::string held_;
+};
+
+struct Drawn {
+  int tokens = 0;
+  int before_slide = 0;  ///< 0: the context never was full
+  double prompt_seconds = 0, seconds = 0;
+};
+
+Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokenizer, models::GptDecoder& decoder,
+                 const models::SamplingOptions& sampling, std::span<const std::int32_t> prompt, TextOutput& output) {
+  const auto begin = Clock::now();
+  models::Generator generator(decoder, sampling, prompt);
+  Drawn drawn{.prompt_seconds = seconds_since(begin)};
+  const auto drawing = Clock::now();
+  while (drawn.tokens < options.tokens) {
+    const std::int32_t token = generator.next();
+    ++drawn.tokens;
+    if (generator.slides() > 0 && drawn.before_slide == 0) drawn.before_slide = drawn.tokens - 1;
+    if (token == tokenizer.end_of_text() && !options.ignores_end_of_text) break;
+    std::string bytes;
+    tokenizer.decode(token, bytes);
+    output.add(bytes);
+  }
+  drawn.seconds = seconds_since(drawing);
+  return drawn;
+}
+
+void generate(const GenerateOptions& options) {
+  const std::string given = apps::read_prompt(options);
+  Model model = load(options);
+  const models::Tokenizer tokenizer = open_tokenizer(options, model);
+  const bool begins_empty = given.empty() && tokenizer.end_of_text();
+  const std::string text = given.empty() && !begins_empty ? "\n" : given;
+  const std::vector<std::int32_t> prompt =
+      begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
+
+  models::SamplingOptions sampling = options.sampling;
+  sampling.tokens = tokenizer.size();
+  TextOutput output;
+  Drawn all;
+  for (int i = 0; i < options.texts; ++i) {
+    sampling.text = static_cast<std::uint32_t>(i);
+    if (i > 0) output.add(separator);
+    output.add(text);
+    const Drawn one = write_text(options, tokenizer, *model.decoder, sampling, prompt, output);
+    output.end();
+    all.tokens += one.tokens;
+    all.seconds += one.seconds;
+    all.prompt_seconds += one.prompt_seconds;
+    all.before_slide = std::max(all.before_slide, one.before_slide);
+  }
+  if (all.before_slide > 0)
+    fmt::print(stderr,
+               "after {} tokens the context of {} was full: from there on only the last {} to {} tokens count\n",
+               all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2,
+               model.decoder->context());
+  fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
+             1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
+             all.tokens / std::max(all.seconds, 1e-9));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const GenerateOptions options = apps::parse_generate_options(argc, argv);
+    if (options.help || options.version) {
+      fmt::print("{}\n", options.help ? apps::generate_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+      return EXIT_SUCCESS;
+    }
+    generate(options);
+    return EXIT_SUCCESS;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    return EXIT_FAILURE;
+  }
+}

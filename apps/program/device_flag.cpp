@@ -1,0 +1,46 @@
+#include "apps/program/device_flag.hpp"
+
+#include "runtime/cuda_build.hpp"
+
+#include <fmt/core.h>
+
+#include <string>
+
+namespace ranvier::apps {
+
+runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu) {
+  const auto hosts =
+      runtime::choice<DeviceChoice>(device, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
+  return {.read = [&device, &gpu, read = hosts.read](const std::string& given) -> std::optional<std::string> {
+            gpu.reset();
+            if (!given.starts_with("cuda")) {
+              if (read(given)) return runtime::with_cuda ? "cpu, inline, cuda or cuda:N" : "cpu or inline";
+              return {};
+            }
+            if (!runtime::with_cuda) return "cpu: this build has no CUDA device (-DRANVIER_CUDA=ON)";
+            int number = 0;
+            if (given != "cuda") {
+              if (!given.starts_with("cuda:") || runtime::whole(number, 0, 1024).read(given.substr(5)))
+                return "cuda or cuda:N";
+              gpu = number;
+            }
+            device = DeviceChoice::cuda;
+            return {};
+          },
+          .write =
+              [&device, &gpu, write = hosts.write] {
+                if (device != DeviceChoice::cuda) return write();
+                return gpu ? fmt::format("cuda:{}", *gpu) : std::string("cuda");
+              }};
+}
+
+runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu) {
+  if constexpr (runtime::with_cuda) {
+    if (gpu) return {.ordinal = *gpu, .sharers = session.local_ranks()};
+    const int gpus = runtime::cuda_device_count();
+    return {.ordinal = session.local_rank() % gpus, .sharers = (session.local_ranks() + gpus - 1) / gpus};
+  }
+  return {};
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,77 @@
+// ranvier-tokenize: text files to token files for ranvier-train, llm.c or Megatron.
+#include "apps/tokenize/tokenize_run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+using namespace ranvier;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* program = "ranvier-tokenize";
+
+/// A line on a terminal that is written over, and nothing elsewhere.
+class ProgressBar {
+ public:
+  void show(std::uint64_t done, std::uint64_t all) {
+    const auto now = Clock::now();
+    if (!shown_ || (done < all && now - last_ < std::chrono::milliseconds(100))) return;
+    if (!first_) first_ = done;
+    last_ = now;
+    constexpr std::uint64_t width = 40;
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    const double rate = static_cast<double>(done - *first_) / seconds;
+    const auto filled = static_cast<std::size_t>(width * done / all);
+    fmt::print(stderr, "\r{}{} {:3}%  {:.1f} MB/s ", std::string(filled, '#'), std::string(width - filled, '.'),
+               100 * done / all, rate * 1e-6);
+    std::fflush(stderr);
+  }
+  ~ProgressBar() {
+    if (first_) fmt::print(stderr, "\n");
+  }
+
+ private:
+  bool shown_ = ::isatty(STDERR_FILENO) != 0;
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
+  std::optional<std::uint64_t> first_;
+};
+
+void run(const apps::TokenizeOptions& options) {
+  const auto begin = Clock::now();
+  const apps::TokenizeInput input = apps::find_input(options);
+  for (const std::string& remark : input.remarks) fmt::print("{}\n", remark);
+  std::fflush(stdout);
+  apps::TokenizeResult result;
+  {
+    ProgressBar bar;
+    result = apps::tokenize(options, input, [&](std::uint64_t done, std::uint64_t all) { bar.show(done, all); });
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (result.skipped_bytes > 0)
+    fmt::print("went on after {} bytes that an interrupted run had done\n", result.skipped_bytes);
+  for (const std::string& remark : result.remarks) fmt::print("{}\n", remark);
+  fmt::print("{} documents in {} files of {} bytes: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
+             input.files.size(), input.bytes, result.tokens, seconds,
+             static_cast<double>(input.bytes - result.skipped_bytes) / seconds * 1e-6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const apps::TokenizeOptions options = apps::parse_tokenize_options(argc, argv);
+    if (options.help || options.version)
+      fmt::print("{}\n", options.help ? apps::tokenize_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+    else
+      run(options);
+    return EXIT_SUCCESS;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    return EXIT_FAILURE;
+  }
+}

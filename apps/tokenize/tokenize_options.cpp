@@ -1,0 +1,109 @@
+#include "apps/tokenize/tokenize_options.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace ranvier::apps {
+
+namespace {
+
+using models::SpelledSpecials;
+using models::TokenOutputFormat;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+
+OptionBinding tokenizer(std::string& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            if (gpt2_path(text).empty())
+              return "gpt2:PATH, of a folder with encoder.json and vocab.bpe, or another tokenizer of its kind";
+            field = text;
+            return {};
+          },
+          .write = [&field] { return field; }};
+}
+
+OptionBinding size(std::size_t& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            const auto bytes = runtime::parse_bytes(text);
+            if (!bytes || *bytes == 0) return "a size such as 64MiB";
+            field = *bytes;
+            return {};
+          },
+          .write = [&field] { return runtime::bytes_text(field); }};
+}
+
+OptionTable declare(TokenizeOptions& options) {
+  OptionTable table;
+  table.concern("Text");
+  table.rest(options.inputs);
+  table.add({"input-format", "NAME",
+             "auto, text (any bytes, each file a document), jsonl (a JSON object a line); gzip and zstd are undone",
+             runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
+                                                                           {"text", models::TokenFormat::text},
+                                                                           {"jsonl", models::TokenFormat::jsonl}})});
+  table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
+             runtime::text(options.reading.json_field)});
+  table.add({"tokenizer", "NAME",
+             "gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
+             tokenizer(options.tokenizer), "none"});
+  table.add({"end-of-text", "WHERE", "the token <|endoftext|>: between documents, after each, or none",
+             runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
+                                                              {"after-each", EndOfText::after_each},
+                                                              {"none", EndOfText::none}})});
+  table.add({"spelled-specials", "AS",
+             "what text that spells <|endoftext|> becomes: text like any other, or the token",
+             runtime::choice<SpelledSpecials>(
+                 options.specials, {{"text", SpelledSpecials::text}, {"token", SpelledSpecials::token}})});
+  table.concern("Output");
+  table.add({"output", "FILE", "tokens to write: FILE.bin, and FILE.idx with megatron",
+             runtime::text(options.output), "none"});
+  table.add({"output-format", "NAME", "llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
+             runtime::choice<TokenOutputFormat>(
+                 options.format, {{"llmc", TokenOutputFormat::llmc}, {"megatron", TokenOutputFormat::megatron}})});
+  table.concern("Run");
+  table.add(
+      {"threads", "N", "that encode; 0: as many as the machine has", runtime::whole(options.threads, 0, 1024)});
+  table.add(
+      {"checkpoint", "SIZE", "of text, after which an interrupted run goes on", size(options.checkpoint_bytes)});
+  table.add({"help", "", "print this", runtime::switch_on(options.help)});
+  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  return table;
+}
+
+}  // namespace
+
+std::string gpt2_path(const std::string& tokenizer) {
+  constexpr std::string_view family = "gpt2:";
+  return tokenizer.starts_with(family) ? tokenizer.substr(family.size()) : "";
+}
+
+TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
+  TokenizeOptions options;
+  declare(options).parse(argc, argv);
+  if (options.help || options.version) return options;
+  if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
+  if (options.tokenizer.empty()) fail(ErrorCode::usage, "--tokenizer is missing: give gpt2:PATH");
+  if (options.output.empty()) fail(ErrorCode::usage, "--output is missing: give the file to write");
+  if (options.threads == 0) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return options;
+}
+
+std::string tokenize_help() {
+  TokenizeOptions options;
+  return declare(options).help(
+      "usage: ranvier-tokenize FILE|FOLDER... --tokenizer gpt2:PATH --output FILE [OPTION...]\n\n"
+      "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the order\n"
+      "given; of folders, their text files in the order of their paths. Both may be compressed (gzip, zstd). An\n"
+      "interrupted run goes on where it was when started again.");
+}
+
+std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options) {
+  TokenizeOptions copy = options;
+  auto all = declare(copy).resolved();
+  std::erase_if(all, [](const runtime::ResolvedOption& option) {
+    return option.concern == "Run" || option.name == "output";
+  });
+  return all;
+}
+
+}  // namespace ranvier::apps

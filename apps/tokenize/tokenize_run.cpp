@@ -1,0 +1,149 @@
+#include "apps/tokenize/tokenize_run.hpp"
+
+#include "models/text/bpe_files.hpp"
+#include "models/text/data_files.hpp"
+#include "models/text/document_reader.hpp"
+#include "models/text/text_survey.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::apps {
+
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+
+/// Of everything that decides which tokens come out.
+std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
+                     const models::BpeVocabulary& vocabulary) {
+  auto all = deciding_options(options);
+  for (const TokenizeInput::File& one : input.files)
+    all.push_back({"file", one.data.path.string(), fmt::format("{} {}", one.bytes, one.modified)});
+  std::string tokens;
+  for (std::int32_t token = 0; token < vocabulary.size(); ++token) tokens += vocabulary.bytes_of(token);
+  all.push_back({"", "tokens", std::move(tokens)});
+  return runtime::hash_of(all);
+}
+
+/// Documents on their way to the output. What ends one waits for the next to begin: only then is it between two.
+class Documents {
+ public:
+  Documents(const TokenizeOptions& options, std::int32_t end_of_text, models::TokenOutput& output)
+      : where_(options.end_of_text), end_of_text_(end_of_text), output_(output), open_(output.document_tokens() > 0) {}
+
+  void begin() {
+    if (open_) end(where_ != EndOfText::none);
+    open_ = true;
+  }
+  void finish() {
+    if (open_) end(where_ == EndOfText::after_each);
+  }
+
+ private:
+  void end(bool marked) {
+    if (marked) output_.append(std::span(&end_of_text_, 1));
+    output_.end_document();
+    open_ = false;
+  }
+
+  EndOfText where_;
+  std::int32_t end_of_text_;
+  models::TokenOutput& output_;
+  bool open_;
+};
+
+}  // namespace
+
+TokenizeInput find_input(const TokenizeOptions& options) {
+  TokenizeInput found;
+  for (const std::string& input : options.inputs) {
+    struct stat status {};
+    if (::stat(input.c_str(), &status) != 0)
+      fail(ErrorCode::io, "{}: cannot be read: {}; check the path", input, std::strerror(errno));
+    if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) fail(ErrorCode::io, "{}: not a regular file", input);
+    if (S_ISREG(status.st_mode) && status.st_size == 0) {
+      found.remarks.push_back(fmt::format("left out: {} (empty)", input));
+      continue;
+    }
+    models::DataFiles files = models::data_files_at(input, options.reading);
+    if (std::string line = models::left_out_text(input, files.left_out); !line.empty())
+      found.remarks.push_back(std::move(line));
+    for (models::DataFile& file : files.files) {
+      const std::string name = file.path.string();
+      if (models::has_tokens(file.format)) fail(ErrorCode::data, "{}: tokens already: give text", name);
+      if (::stat(name.c_str(), &status) != 0) fail(ErrorCode::io, "{}: cannot be read: {}", name, std::strerror(errno));
+      const auto bytes = static_cast<std::uint64_t>(status.st_size);
+      found.bytes += bytes;
+      found.files.push_back({std::move(file), bytes,
+                             status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
+    }
+  }
+  if (found.files.empty())
+    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", options.inputs.front());
+  return found;
+}
+
+TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& input,
+                        const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
+  const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(gpt2_path(options.tokenizer));
+  models::TokenOutput output(
+      {options.output, options.format, vocabulary.size(), job_of(options, input, vocabulary)});
+  models::TextEncoder encoder(vocabulary, options.threads, options.specials);
+
+  TokenizeResult result;
+  const auto start = output.start();
+  expect(start.file <= input.files.size(), "{}: tokens of {} files, and there are {}", options.output, start.file,
+         input.files.size());
+  std::uint64_t before = 0;  // bytes of the files before this one
+  for (std::size_t i = 0; i < start.file; ++i) before += input.files[i].bytes;
+  result.skipped_bytes = before;
+
+  std::uint64_t unsaved = 0;
+  std::vector<std::string_view> texts;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::size_t> ends;
+  Documents documents(options, vocabulary.end_of_text(), output);
+  for (std::size_t i = start.file; i < input.files.size(); ++i) {
+    const auto& [file, bytes, modified] = input.files[i];
+    const std::uint64_t offset = i == start.file ? start.offset : 0;
+    models::DocumentReader reader(file, options.reading.json_field, offset);
+    if (offset > 0) result.skipped_bytes += reader.file_position();
+    models::TextSurvey survey;
+    const std::size_t wanted = std::min(piece_bytes, options.checkpoint_bytes);
+    for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
+      texts.clear();
+      for (const auto& piece : pieces) texts.push_back(piece.text);
+      tokens.clear();
+      encoder.encode(texts, tokens, ends);
+      std::size_t begin = 0;
+      for (std::size_t p = 0; p < pieces.size(); ++p) {
+        if (pieces[p].begins) documents.begin();
+        output.append(std::span(tokens).subspan(begin, ends[p] - begin));
+        begin = ends[p];
+        unsaved += texts[p].size();
+        if (file.format == models::TokenFormat::text) survey.add(texts[p]);
+      }
+      progress(before + reader.file_position(), input.bytes);
+      if (unsaved < options.checkpoint_bytes) continue;
+      output.checkpoint({i, reader.offset()});
+      unsaved = 0;
+    }
+    if (survey.strange() > 0)
+      result.remarks.push_back(models::remark_on(survey, file.path));
+    before += bytes;
+  }
+  documents.finish();
+  output.commit();
+  result.documents = output.documents();
+  result.tokens = output.tokens();
+  return result;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,60 @@
+#include "apps/train/kernels/attention_choice.hpp"
+
+#include "models/ops/attention_choice.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/error.hpp"
+
+namespace ranvier::apps {
+
+using models::AttentionKernels;
+
+namespace {
+
+AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
+  const bool on_gpu = options.device.device == DeviceChoice::cuda;
+  const bool half = options.precision.types.compute != runtime::DType::f32;
+  const models::GptOptions& gpt = options.model.gpt;
+  const int channels = gpt.hidden / gpt.heads;
+  const bool suits = models::library_attention_suits({.channels = channels, .kernels = AttentionKernels::cudnn},
+                                                     runtime::DType::bf16);
+  if (options.device.attention == AttentionKernels::cudnn) {
+    constexpr const char* rather = "or --attention auto";
+    if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn is for GPUs: give --device cuda, {}", rather);
+    if (!half) fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32: give --precision bf16, {}", rather);
+    if (gpt.dropout != 0)
+      fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}", rather);
+    if (!suits)
+      fail(ErrorCode::usage,
+           "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple of 8, "
+           "and 128 at most, {}",
+           channels, rather);
+    if (!library_is_built)
+      fail(ErrorCode::usage,
+           "--attention cudnn, and this build has no cuDNN: install cuDNN 9 and cudnn-frontend and build again, {}",
+           rather);
+    return AttentionKernels::cudnn;
+  }
+  const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
+  return measures && on_gpu && half && gpt.dropout == 0 && suits && library_is_built ? AttentionKernels::measured
+                                                                                     : AttentionKernels::own;
+}
+
+}  // namespace
+
+AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built) {
+  const AttentionKernels kernels = asked_kernels(options, library_is_built);
+  if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
+    fail(ErrorCode::usage,
+         "--attention-backward fast is cuDNN's, and our own kernels, which are deterministic, do attention here: "
+         "leave it "
+         "out, or give --attention cudnn, which says what it needs");
+  return kernels;
+}
+
+AttentionKernels attention_kernels(const TrainOptions& options) {
+  bool library_is_built = false;
+  if constexpr (runtime::with_cuda) library_is_built = models::attention_library_built();
+  return attention_kernels(options, library_is_built);
+}
+
+}  // namespace ranvier::apps

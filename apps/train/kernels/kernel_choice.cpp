@@ -1,0 +1,125 @@
+#include "apps/train/kernels/kernel_choice.hpp"
+
+#include "apps/program/agreement.hpp"
+#include "apps/train/kernels/attention_choice.hpp"
+#include "models/ops/kernel_choice_file.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/device.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+namespace {
+
+constexpr const char* flag = "--products-file";
+
+[[maybe_unused]] std::string text_of(const models::ProductLibrary& library) {
+  return fmt::format("{} with cuBLASLt {}", library.gpu, library.version);
+}
+
+[[maybe_unused]] std::string text_of(const models::AttentionLibrary& library) {
+  return fmt::format("{} with {}", library.gpu, models::cudnn_text(library.version));
+}
+
+/// Whoever counts on the bits of an earlier run sees here whether they are kept: "3 as in products.json, 2 measured
+/// and added to it". `here` is the only one.
+template <typename Choices>
+std::string memory_text(std::size_t remembered, const std::vector<Choices>& here,
+                        const std::vector<Choices>& instead, const std::string& file) {
+  const std::size_t measured = here.front().choices.size() - remembered;
+  std::string text = fmt::format("{} as in {}", remembered, file);
+  if (!instead.empty()) {
+    std::vector<std::string> others;
+    for (const Choices& other : instead) others.push_back(text_of(other.of));
+    text += fmt::format(", which has those of {}, and this is {}", fmt::join(others, ", of "),
+                        text_of(here.front().of));
+  }
+  return text + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
+}
+
+/// Rank 0's to all, as text.
+std::string broadcast(runtime::MpiSession& session, const models::KernelChoices& choices) {
+  const std::string json = session.rank() == 0 ? models::to_json(choices) : "";
+  const auto bytes = std::as_bytes(std::span(json));
+  std::vector<std::byte> text(bytes.begin(), bytes.end());
+  session.broadcast(text);
+  return {reinterpret_cast<const char*>(text.data()), text.size()};
+}
+
+/// Whether this rank does attention as rank 0 chose. Throws where that was insisted on and cannot be.
+bool adopt_attention(const runtime::MpiSession& session, const TrainOptions& options, runtime::StreamView stream,
+                     const std::vector<models::AttentionChoices>& choices) {
+  const std::string obstacle = models::attention_library_obstacle();
+  const bool can = obstacle.empty() && !choices.empty() && models::adopt_attention(stream, choices.front());
+  if (options.device.attention != models::AttentionKernels::cudnn) return can;
+  if (!obstacle.empty())
+    fail(ErrorCode::device, "--attention cudnn on rank {}: {}; or --attention auto", session.rank(), obstacle);
+  if (!can)
+    fail(ErrorCode::device,
+         "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
+         "or --attention auto",
+         session.rank(), models::attention_description(stream));
+  return true;
+}
+
+std::string attention_line(runtime::StreamView stream, const models::ChosenKernels& chosen,
+                           const TrainOptions& options, long long lacking_ranks) {
+  if (chosen.choices.attention.empty())
+    return fmt::format("attention: our own kernels, since {}", models::attention_library_obstacle());
+  if (lacking_ranks > 0)
+    return fmt::format("attention: our own kernels, since cuDNN of {} rank{} cannot do what rank 0's does",
+                       lacking_ranks, lacking_ranks > 1 ? "s" : "");
+  std::string line = fmt::format("attention: {}", models::attention_description(stream));
+  const std::string& file = options.device.products_file;
+  if (!file.empty() && options.device.attention == models::AttentionKernels::measured)
+    line += "; " + memory_text(chosen.remembered_passes, chosen.choices.attention, chosen.instead.attention, file);
+  return line;
+}
+
+}  // namespace
+
+void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, runtime::Device& device,
+                    const std::function<void(runtime::StreamView)>& run_layers) {
+  if constexpr (runtime::with_cuda) {
+    if (options.device.device != DeviceChoice::cuda || options.precision.types.compute == runtime::DType::f32)
+      return;
+    const models::KernelQuestion question{.products = options.device.measures_products,
+                                          .attention = attention_kernels(options),
+                                          .file = options.device.products_file,
+                                          .flag = flag};
+    const bool asks_for_attention = question.attention != models::AttentionKernels::own;
+    if (!question.products && !asks_for_attention) return;
+    const auto stream = device.make_stream("products", runtime::StreamWidth::whole);
+    const bool speaks = session.rank() == 0;
+    models::ChosenKernels chosen;
+    together(session, [&] {
+      if (speaks) chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); });
+    });
+    if (speaks && question.products && !question.file.empty()) {
+      fmt::print("products: {}\n\n", memory_text(chosen.remembered_products, chosen.choices.products,
+                                                 chosen.instead.products, options.device.products_file));
+    }
+    const std::string text = broadcast(session, chosen.choices);
+    models::KernelChoices choices;
+    together(session, [&] {
+      choices = models::parse_kernel_choices(text, "rank 0's choices");
+      for (const models::ProductChoices& one : choices.products) models::adopt_products(*stream, one);
+    });
+    if (!asks_for_attention) return;
+    bool can = true;
+    together(session, [&] { can = adopt_attention(session, options, *stream, choices.attention); });
+    const long long lacking = session.sum(can ? 0 : 1);
+    if (lacking > 0) models::forget_attention(*stream);
+    if (!speaks) return;
+    fmt::print("{}\n\n", attention_line(*stream, chosen, options, lacking));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,100 @@
+#include "apps/train/kernels/peak_flops.hpp"
+
+#include "models/ops/matmul.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
+#include "models/ops/stream_workspace_cuda.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+namespace ranvier::apps {
+namespace {
+
+constexpr int turns = 4;
+
+/// c[n, n] = a[n, n] · b[n, n], all in one buffer. Throws ErrorCode::memory where the device has no room.
+class LargeProduct {
+ public:
+  LargeProduct(runtime::StreamView stream, runtime::DType dtype)
+      : stream_(stream), dtype_(dtype), gpu_(stream.device().kind() == runtime::DeviceKind::cuda) {
+    runtime::Device& device = stream.device();
+    const std::size_t elements = n() * n(), bytes = elements * runtime::size_of(dtype);
+    // A GPU's scratch is part of the budget, and not of what the device has given away.
+    if (gpu_ && device.used_bytes() + 3 * bytes + models::cuda::stream_scratch_bytes > device.budget_bytes())
+      fail(ErrorCode::memory, "no room for a product of {} rows", n());
+    buffer_ = device.allocate(3 * bytes, gpu_ ? runtime::MemorySpace::device : runtime::MemorySpace::host);
+    const auto numbers = device.allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
+    std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
+    for (std::size_t i = 0; i < elements; ++i) {
+      state = state * 1664525u + 1013904223u;
+      reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
+    }
+    for (std::byte* to : {buffer_.data(), buffer_.data() + bytes}) {
+      runtime::cast(stream, to, dtype, numbers.data(), runtime::DType::f32, elements);
+    }
+    stream.synchronize();
+  }
+
+  /// FLOP per second of one turn.
+  [[nodiscard]] double rate() const {
+    const int at_a_time = gpu_ ? 20 : 1;  // before a GPU is waited for
+    const std::size_t bytes = n() * n() * runtime::size_of(dtype_);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < at_a_time; ++i) {
+      models::matmul(stream_, {.m = n(), .n = n(), .k = n()},
+                     {.c = buffer_.data() + 2 * bytes,
+                      .c_dtype = dtype_,
+                      .a = buffer_.data(),
+                      .b = buffer_.data() + bytes,
+                      .dtype = dtype_});
+    }
+    stream_.synchronize();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return at_a_time * 2.0 * static_cast<double>(n() * n() * n()) / seconds;
+  }
+
+ private:
+  /// A GPU fills up with larger matrices.
+  [[nodiscard]] std::size_t n() const { return gpu_ ? 4096 : 768; }
+
+  runtime::StreamView stream_;
+  runtime::DType dtype_;
+  bool gpu_;
+  runtime::Buffer buffer_;
+};
+
+/// What `compute` gives; where it wants memory that is not there, nothing.
+template <typename Compute>
+auto if_there_is_room(const Compute& compute) -> std::optional<decltype(compute())> {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::memory) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void PeakFlops::measure(runtime::MpiSession& session, runtime::StreamView stream, runtime::DType dtype) {
+  const auto product = if_there_is_room([&] { return std::make_unique<LargeProduct>(stream, dtype); });
+  session.barrier();
+  for (int turn = 0; turn < turns; ++turn) {
+    const auto rate = product ? if_there_is_room([&] { return (*product)->rate(); }) : std::nullopt;
+    // The next turn begins when all have heard of this one.
+    const std::vector<long long> rates = session.all(static_cast<long long>(rate.value_or(0)));
+    if (std::find(rates.begin(), rates.end(), 0) != rates.end()) return;
+    best_ = std::max(best_, static_cast<double>(std::accumulate(rates.begin(), rates.end(), 0LL)));
+  }
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,115 @@
+#include "apps/train/launch.hpp"
+
+#include "apps/program/agreement.hpp"
+#include "apps/train/files/file_agreement.hpp"
+#include "apps/train/files/output_files.hpp"
+#include "apps/train/run.hpp"
+#include "runtime/log_file.hpp"
+#include "runtime/mpi_transport.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+using runtime::MpiSession;
+
+/// Fails on all ranks if some were asked for something else than others, naming the first flag that differs.
+void compare_options(MpiSession& session, const TrainOptions& options) {
+  const auto equal_everywhere = [&](std::uint64_t value) {
+    const auto comparable = static_cast<long long>(value >> 1);
+    return session.smallest(comparable) == session.largest(comparable);
+  };
+  const bool same_request = equal_everywhere(2 * static_cast<std::uint64_t>(options.run.request));
+  if (same_request && equal_everywhere(options_hash(options))) return;
+  std::string difference = "what to do (--help, --version or --dry-run on some ranks only)";
+  if (same_request) {
+    for (const runtime::ResolvedOption& option : resolved(options)) {
+      if (option.per_rank || equal_everywhere(std::hash<std::string>()(option.value))) continue;
+      difference = fmt::format("--{} (here '{}')", option.name, option.value);
+      break;
+    }
+  }
+  together(session, [&] {
+    fail(ErrorCode::usage, "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and the same --config",
+         difference);
+  });
+}
+
+void say_error(const char* program, const std::string& what) {
+  runtime::say_on_stderr(fmt::format("{}: error: {}\n", program, what));
+}
+
+/// Prints what ended this rank's run and ends all others.
+[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, const std::exception& error) {
+  using namespace std::chrono_literals;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
+    return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
+  };
+  // Several ranks may see the same failure, or share a disk that fails. Each rank waits longer than the one before it
+  // could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
+  const bool about_peers = is_one_of({ErrorCode::numeric, ErrorCode::transport});
+  if (about_peers || is_one_of({ErrorCode::io, ErrorCode::data})) {
+    const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
+  }
+  say_error(program, (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what());
+  session.abort(EXIT_FAILURE);
+}
+
+}  // namespace
+
+int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
+  const runtime::StandardOutput output;
+  std::optional<MpiSession> session;
+  TrainOptions options;
+  try {
+    session.emplace(argc, argv);
+    together(*session, [&] { options = parse_train_options(argc, argv, session->ranks()); });
+    compare_options(*session, options);
+    if (options.run.request == Request::help || options.run.request == Request::version) {
+      if (session->rank() == 0) {
+        fmt::print("{}\n", options.run.request == Request::help ? train_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+      }
+      return EXIT_SUCCESS;
+    }
+    // Reading weights may take one rank much longer than another.
+    session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
+    together(*session, [&] {
+      if (session->rank() == 0) check_outputs(options);
+    });
+    Job job;
+    std::vector<std::filesystem::path> files;
+    together(*session, [&] {
+      job = build(options);
+      if (options.run.request == Request::train) files = deciding_files(options, job);
+    });
+    compare_files(*session, files);
+    const bool fits = Run(*session, options, std::move(job)).execute();
+    std::fflush(stdout);
+    if (const std::string loss = output.loss(); !loss.empty())
+      runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
+    return fits ? EXIT_SUCCESS : EXIT_FAILURE;
+  } catch (const FailedTogether& failure) {
+    if (failure.error) say_error(program, failure.error->what());
+    return EXIT_FAILURE;
+  } catch (const std::exception& error) {
+    if (session) end_all(program, *session, options, error);
+    say_error(program, error.what());
+    return EXIT_FAILURE;
+  }
+}
+
+}  // namespace ranvier::apps

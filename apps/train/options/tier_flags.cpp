@@ -1,0 +1,146 @@
+#include "apps/train/options/tier_flags.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::text;
+using runtime::toggle;
+using runtime::whole;
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+
+OptionBinding number_or_all(int& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given == "all") {
+              field = 0;
+            } else if (whole(field, 1, most).read(given)) {
+              return "a number of buckets, or all";
+            }
+            return {};
+          },
+          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); }};
+}
+
+OptionBinding tier(actors::TierKind& field) {
+  return choice<actors::TierKind>(
+      field,
+      {{"device", actors::TierKind::device}, {"host", actors::TierKind::host}, {"nvme", actors::TierKind::nvme}});
+}
+
+/// A name that people know and what it places where; checkpoints only if there are any.
+struct Offload {
+  std::string_view name;
+  actors::TierKind parameters = actors::TierKind::device;
+  actors::TierKind gradients = actors::TierKind::device;
+  actors::TierKind optimizer = actors::TierKind::device;
+  actors::TierKind activations = actors::TierKind::device;
+};
+
+/// Myelin §V-B; ZeRO-Infinity Table 2, whose checkpoints are in host memory (§5.1.2).
+std::span<const Offload> offloads() {
+  using enum actors::TierKind;
+  static constexpr std::array all{
+      Offload{.name = "none"},
+      Offload{.name = "myelin", .optimizer = host},
+      Offload{.name = "zero-offload", .gradients = host, .optimizer = host},
+      Offload{.name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
+      Offload{.name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
+  };
+  return all;
+}
+
+/// Sets all tiers, so it has to be read before those that override them.
+OptionBinding offload(TierOptions& field) {
+  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
+            std::string names;
+            for (const Offload& known : offloads()) {
+              names += (names.empty() ? "" : ", ") + std::string(known.name);
+              if (known.name != name) continue;
+              field.offload = name;
+              field.parameters = known.parameters;
+              field.gradients = known.gradients;
+              field.optimizer = known.optimizer;
+              field.activations = known.activations;
+              return {};
+            }
+            return "one of " + names;
+          },
+          .write = [&field] { return field.offload; }};
+}
+
+}  // namespace
+
+void declare_tiers(OptionTable& table, TierOptions& tiers) {
+  table.concern("Memory tiers");
+  table.add(
+      {"offload", "NAME",
+       "which states leave the device: none, myelin, zero-offload, infinity-cpu, infinity-nvme; the flags below "
+       "say otherwise for one of them",
+       offload(tiers)});
+  table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme", tier(tiers.optimizer)});
+  table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
+             tier(tiers.parameters)});
+  table.add({"gradient-tier", "NAME",
+             "where gradients are accumulated over the microbatches of a step: device, host or nvme",
+             tier(tiers.gradients)});
+  table.add({"activation-tier", "NAME",
+             "where activation checkpoints (--recompute) live between passes: device, host or nvme",
+             tier(tiers.activations)});
+  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
+  table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
+             toggle(tiers.checksums)});
+  table.add({"bucket-size", "N",
+             "elements of a unit's optimizer states that pass through the device at a time; at least 512 of each piece",
+             whole(tiers.bucket_elements, 1, most)});
+  table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
+             number_or_all(tiers.chunk_buckets)});
+  table.add({"optimizer-step", "NAME", "where AdamW computes on states that live off the device: device or host",
+             choice<actors::StepPlace>(
+                 tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
+  table.add({"optimizer-commit", "NAME",
+             "states off the device, where clipping or loss scaling wants an answer of all ranks: wait for it, or flip "
+             "to spare copies that were stepped before it",
+             choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
+}
+
+void resolve_tiers(TierOptions& tiers, bool checkpoints, const OptionTable& table) {
+  if (!checkpoints && !table.given("activation-tier")) tiers.activations = actors::TierKind::device;
+  bool files = false;
+  for (const auto& [flag, kind] : {std::pair{"parameter", tiers.parameters},
+                                   {"gradient", tiers.gradients},
+                                   {"optimizer", tiers.optimizer},
+                                   {"activation", tiers.activations}}) {
+    if (kind != actors::TierKind::nvme) continue;
+    files = true;
+    if (nvme_directories(tiers).empty())
+      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
+           table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag)
+                                                     : "--offload " + tiers.offload);
+  }
+  if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
+    fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
+  if (!files && !tiers.nvme.empty())
+    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
+}
+
+std::vector<std::filesystem::path> nvme_directories(const TierOptions& options) {
+  std::vector<std::filesystem::path> directories;
+  for (std::size_t begin = 0; begin < options.nvme.size();) {
+    const std::size_t end = std::min(options.nvme.find(',', begin), options.nvme.size());
+    if (end > begin) directories.emplace_back(options.nvme.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return directories;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,76 @@
+#include "apps/train/options/unused_flags.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace ranvier::apps {
+
+namespace {
+
+/// These flags have no effect where `unused` is true, because of `why`.
+struct Rule {
+  bool unused;
+  std::initializer_list<std::string_view> flags;
+  std::string why;
+};
+
+std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::string_view flag) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& option) { return option.name == flag; });
+  return found == all.end() || found->value.empty() ? std::string() : " " + found->value;
+}
+
+}  // namespace
+
+std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table) {
+  const bool one_row = options.grid.shape.g_data == 1;
+  const bool whole = options.shard.sharding.parameters == collectives::Scope::none || one_row;
+  const auto& tiers = options.tiers;
+  const auto on_device = [](actors::TierKind kind) { return kind == actors::TierKind::device; };
+  const bool all_on_device = on_device(tiers.parameters) && on_device(tiers.gradients) &&
+                             on_device(tiers.optimizer) && on_device(tiers.activations);
+  const bool gpu = options.device.device == DeviceChoice::cuda;
+  const Rule rules[] = {
+      {options.optimizer.decay == LearningRateDecay::constant, {"min-learning-rate"}, "with --lr-decay constant"},
+      {options.data.sample_every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
+      {one_row,
+       {"shard", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
+       "with one row, which shares nothing with others"},
+      {whole && all_on_device,
+       {"prefetch", "reuse"},
+       "where every rank keeps all its parameters on the device, and none are gathered"},
+      {options.grid.shape.g_inter == 1 && options.batch.policy == PipelinePolicy::one_forward_one_backward,
+       {"policy"},
+       "with one stage, which computes in this order anyway"},
+      {tiers.nvme.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
+      {options.optimizer.clip == 0 && options.precision.types.compute != runtime::DType::f16 &&
+           tiers.commit == actors::Commit::flip,
+       {"optimizer-commit"},
+       "with --clip 0, since no step waits for an answer of all ranks"},
+      {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "off a GPU (--device cuda)"},
+      {gpu, {"threads"}, "on a GPU"},
+  };
+  const auto values = resolved(options);
+  std::vector<std::string> notes;
+  for (const Rule& rule : rules) {
+    if (!rule.unused) continue;
+    for (const std::string_view flag : rule.flags) {
+      if (table.given(flag))
+        notes.push_back(fmt::format("--{}{} has no effect {}", flag, value_of(values, flag), rule.why));
+    }
+  }
+  // Resolved otherwise: half of a rise that ends with the run is a rate that somebody did not ask for.
+  const auto warmup = options.optimizer.warmup_steps;
+  if (warmup > options.run.steps) {
+    notes.push_back(fmt::format(
+        "--warmup-steps {} goes beyond --steps {}: the learning rate rises to {:.3g}, not to {:.3g}", warmup,
+        options.run.steps,
+        options.optimizer.learning_rate * static_cast<double>(options.run.steps) / static_cast<double>(warmup),
+        options.optimizer.learning_rate));
+  }
+  return notes;
+}
+
+}  // namespace ranvier::apps

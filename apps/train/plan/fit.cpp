@@ -1,0 +1,222 @@
+#include "apps/train/plan/fit.hpp"
+
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+namespace ranvier::apps {
+
+using actors::RankPlan;
+using actors::TierKind;
+using actors::TrainerOptions;
+using runtime::format_bytes;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
+constexpr const char* rather =
+    "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
+    "a "
+    "smaller model";
+
+/// Of the rank, or of the node, that needs the most.
+struct Needs {
+  std::size_t device = 0;  ///< of a rank
+  std::size_t stage = 0;   ///< that rank's
+  std::size_t host = 0;    ///< of a node
+  std::size_t disk = 0;    ///< of a node
+};
+
+Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const Room& room) {
+  Needs most;
+  std::map<int, std::pair<std::size_t, std::size_t>> nodes;  // host and disk
+  for (int rank = 0; rank < options.grid.ranks(); ++rank) {
+    const auto s = static_cast<std::size_t>(rank / options.grid.g_data);
+    const runtime::MemoryPlan& memory = stages[s].memory;
+    auto& [host, disk] = nodes[options.node_of.empty() ? 0 : options.node_of.at(static_cast<std::size_t>(rank))];
+    if (rank % options.grid.g_data == 0 && memory.bytes(MemorySpace::device) > most.device) {
+      most.device = memory.bytes(MemorySpace::device);
+      most.stage = s;
+    }
+    host += memory.bytes(MemorySpace::pinned) + memory.bytes(MemorySpace::host);
+    if (room.device_is_host) host += memory.bytes(MemorySpace::device);
+    disk += memory.bytes(MemorySpace::nvme);
+  }
+  for (const auto& [node, bytes] : nodes) {
+    most.host = std::max(most.host, bytes.first);
+    most.disk = std::max(most.disk, bytes.second);
+  }
+  return most;
+}
+
+bool fit(const Needs& needs, const Room& room) {
+  const auto within = [](std::size_t needed, std::optional<std::size_t> there) {
+    return !there || needed <= *there;
+  };
+  return within(needs.device, room.device_bytes) && within(needs.host, room.host_bytes) &&
+         within(needs.disk, room.disk_bytes);
+}
+
+/// "gradients, 1.2 GiB": the kind with the most on the device.
+std::string largest_part(const RankPlan& stage) {
+  std::size_t most = 0;
+  runtime::MemoryKind largest = runtime::MemoryKind::parameters;
+  for (int k = 0; k < runtime::memory_kinds; ++k) {
+    const auto kind = static_cast<runtime::MemoryKind>(k);
+    if (stage.memory.bytes(MemorySpace::device, kind) <= most) continue;
+    most = stage.memory.bytes(MemorySpace::device, kind);
+    largest = kind;
+  }
+  return fmt::format("{}, {}", to_string(largest), format_bytes(most));
+}
+
+/// What somebody could give instead; those that change less come first.
+struct Change {
+  std::string flag, value;
+  std::function<void(TrainerOptions&)> make;
+};
+
+/// As they would be given; a flag that came later stands for an earlier one of its name.
+std::string flags_of(std::span<const Change> changes) {
+  std::string text;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const auto rest = changes.subspan(i + 1);
+    const auto same = [&](const Change& later) { return later.flag == changes[i].flag; };
+    if (std::any_of(rest.begin(), rest.end(), same)) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", changes[i].flag, changes[i].value);
+  }
+  return text;
+}
+
+std::vector<Change> changes_of(const TrainerOptions& options) {
+  std::vector<Change> changes;
+  const int row_samples = options.batch_size / options.grid.g_data;
+  if (!options.recompute_auto) {
+    changes.push_back({"--recompute", "auto", [](TrainerOptions& o) {
+                         o.recompute = 0;
+                         o.recompute_auto = true;
+                       }});
+  }
+  if (std::min(options.microbatch_size, row_samples) > 1)
+    changes.push_back({"--microbatch-size", "1", [](TrainerOptions& o) { o.microbatch_size = 1; }});
+  for (const char* name : {"zero1", "zero2", "zero3"}) {
+    const auto sharding = collectives::parse_sharding(name);
+    if (options.grid.g_data == 1 || options.sharding == sharding) continue;
+    changes.push_back({"--shard", name, [sharding](TrainerOptions& o) { o.sharding = sharding; }});
+  }
+  if (options.tiers.optimizer == TierKind::device)
+    changes.push_back({"--optimizer-tier", "host", [](TrainerOptions& o) { o.tiers.optimizer = TierKind::host; }});
+  if (options.tiers.parameters == TierKind::device || options.tiers.gradients == TierKind::device) {
+    changes.push_back({"--offload", "infinity-cpu", [](TrainerOptions& o) {
+                         o.tiers.optimizer = o.tiers.parameters = o.tiers.gradients = TierKind::host;
+                         if (o.recompute > 0 || o.recompute_auto) o.tiers.activations = TierKind::host;
+                       }});
+  }
+  return changes;
+}
+
+/// A job with some changes, if it can be planned; where memory is short, fewer units are gathered ahead.
+class Trial {
+ public:
+  Trial(const models::Architecture& architecture, const models::SampleBytes& sample, const Room& room)
+      : architecture_(&architecture), sample_(&sample), room_(&room) {}
+
+  [[nodiscard]] std::optional<Needs> needs(TrainerOptions options) const {
+    try {
+      const auto of = [&] { return needs_of(plan_stages(*architecture_, *sample_, options), options, *room_); };
+      Needs needs = of();
+      while (!fit(needs, *room_) && room_->may_change_prefetch && options.prefetch > 0) {
+        --options.prefetch;
+        needs = of();
+      }
+      return needs;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      return std::nullopt;  // these flags do not go together
+    }
+  }
+
+ private:
+  const models::Architecture* architecture_;
+  const models::SampleBytes* sample_;
+  const Room* room_;
+};
+
+std::string advice(const TrainerOptions& options, const Trial& trial, const Room& room) {
+  const auto line = [](const std::string& flags, const Needs& needs) {
+    return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
+                       format_bytes(needs.host));
+  };
+  const std::vector<Change> changes = changes_of(options);
+  std::string alone;
+  for (const Change& change : changes) {
+    TrainerOptions changed = options;
+    change.make(changed);
+    const auto needs = trial.needs(changed);
+    if (needs && fit(*needs, room)) alone += line(flags_of(std::span(&change, 1)), *needs);
+  }
+  if (!alone.empty()) return "it would fit with any of these (planned with each):\n" + alone;
+  // None is enough alone: one more after the other, as long as each makes it smaller.
+  TrainerOptions changed = options;
+  std::vector<Change> made;
+  std::optional<Needs> least = trial.needs(options);
+  for (const Change& change : changes) {
+    TrainerOptions next = changed;
+    change.make(next);
+    const auto needs = trial.needs(next);
+    if (!needs || (least && needs->device >= least->device && needs->host >= least->host)) continue;
+    least = needs;
+    changed = next;
+    made.push_back(change);
+    if (fit(*least, room))
+      return "it would fit with these together (planned with them):\n" + line(flags_of(made), *least);
+  }
+  if (!least || made.empty()) return fmt::format("no flag that was tried makes it smaller: {}\n", rather);
+  return fmt::format("with {} it still does not fit ({} a rank on the device, {} of memory a node): {}\n",
+                     flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
+}
+
+}  // namespace
+
+std::vector<RankPlan> plan_stages(const models::Architecture& architecture, const models::SampleBytes& sample,
+                                  const TrainerOptions& options) {
+  std::vector<RankPlan> stages;
+  for (int stage = 0; stage < options.grid.g_inter; ++stage)
+    stages.push_back(actors::plan_rank(architecture, sample, options, stage * options.grid.g_data));
+  return stages;
+}
+
+Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
+                const TrainerOptions& options, std::span<const RankPlan> stages, const Room& room) {
+  const Needs needs = needs_of(stages, options, room);
+  Verdict result{.fits = fit(needs, room), .text = {}};
+  const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
+                        const char* unknown) {
+    const bool fits = !there || needed <= *there;
+    result.text += fmt::format("  {:<32} {:>11}", where, format_bytes(needed));
+    result.text += there ? fmt::format(" of {:>11}  {}\n", format_bytes(*there), fits ? "fits" : "does not fit")
+                         : fmt::format("  {}\n", unknown);
+  };
+  result.text = result.fits ? "this job fits, as far as is known:\n" : "this job does not fit:\n";
+  line("the device of a rank", needs.device, room.device_bytes,
+       room.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
+  line(room.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host, room.host_bytes,
+       "(what it has is not known)");
+  if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "(what there is is not known)");
+  result.text +=
+      fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
+  if (result.fits) return result;
+  result.text += architecture.layers.size() <= most_layers
+                     ? advice(options, Trial(architecture, sample, room), room)
+                     : fmt::format("what would help: {}\n", rather);
+  return result;
+}
+
+}  // namespace ranvier::apps

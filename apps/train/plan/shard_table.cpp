@@ -1,0 +1,188 @@
+#include "apps/train/plan/shard_table.hpp"
+
+#include "actors/rank/rank_plan.hpp"
+#include "actors/exchange/volume.hpp"
+#include "runtime/arena.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace ranvier::apps {
+
+using actors::Volume;
+using collectives::Sharding;
+using collectives::TeamKind;
+
+namespace {
+
+std::string amount(std::uint64_t bytes) { return bytes == 0 ? "–" : runtime::format_bytes(bytes); }
+
+/// "group: all-gather recursive, reduce-scatter ring; replicas: …", of what the sharding uses.
+std::string algorithm_text(const actors::RankPlan& plan) {
+  const collectives::ShardFlow& flow = plan.flow;
+  std::map<TeamKind, std::set<std::string>> by_team;
+  for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch, &flow.reduce_batch,
+                           &flow.gather_gradient, &flow.refresh}) {
+    for (const collectives::Hop& hop : *hops) {
+      const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
+      by_team[hop.team].insert(
+          fmt::format("{} {}", to_string(hop.collective), choice.algorithm_of(hop.collective).name));
+    }
+  }
+  std::vector<std::string> teams;
+  for (const auto& [team, names] : by_team) {
+    teams.push_back(fmt::format("{}: {}", to_string(team), fmt::join(names, ", ")));
+  }
+  return teams.empty() ? "nothing to send" : fmt::format("{}", fmt::join(teams, "; "));
+}
+
+std::string link_text(const collectives::Link& link) {
+  if (!link.measured()) return "not measured";
+  return fmt::format("{:.3g} µs, {:.3g} GB/s a rank, {:.3g} GB/s a node", link.latency_seconds * 1e6,
+                     link.bytes_per_second / 1e9, link.node_bytes_per_second / 1e9);
+}
+
+/// What one sharding comes to over all stages.
+struct Cost {
+  actors::StateBytes states;  ///< of the stage with the most
+  Volume volume;              ///< of all columns; seconds of the slowest one
+  std::uint64_t paper_inter_node_bytes = 0;
+};
+
+/// The places that gathered units would have on a stage if its parameters were shared out.
+actors::ParameterStore::Memory places_of(const actors::RankPlan& plan, const models::Architecture& architecture,
+                                         const models::Precision& precision) {
+  const Sharding shared{collectives::Scope::global, collectives::Scope::global, collectives::Scope::global};
+  runtime::MemoryPlan scratch;
+  actors::ColumnOptions column = *plan.column;
+  column.sharding = shared;
+  const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, {}, true,
+                                  scratch);
+  return actors::ParameterStore::plan(*plan.stage, states, column, column.layout.flow(shared),
+                                      plan.parameter_options, scratch);
+}
+
+class Column {
+ public:
+  Column(const models::Architecture& architecture, const actors::TrainerOptions& trainer,
+         const actors::RankPlan& plan, const actors::ColumnShape& shape, const actors::PlanChoices& algorithms,
+         int micro_steps)
+      : trainer_(&trainer),
+        group_size_(shape.group_size),
+        units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data)),
+        paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
+        moves_(paper_),
+        counter_({.node_of = nodes_of_column(trainer, plan.position.stage),
+                  .node_of_row = shape.node_of_row,
+                  .group_size = shape.group_size,
+                  .algorithms = algorithms,
+                  .links = trainer.links,
+                  .precision = trainer.precision,
+                  .parameters = trainer.tiers.parameters,
+                  .pulls = plan.parameter_options.pulls}) {
+    if (trainer.grid.g_data == 1) return;
+    moves_ = actors::replayed_moves(
+        *plan.stage, units_, places_of(plan, architecture, trainer.precision),
+        {plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse});
+  }
+
+  void add_to(Cost& cost, const Sharding& sharding) {
+    const auto states =
+        actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
+                            trainer_->tiers.parameters);
+    if (states.total() > cost.states.total()) cost.states = states;
+    const Volume column = counter_.count(moves_, sharding);
+    for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
+      const double slowest = std::max((cost.volume.*phase).seconds, (column.*phase).seconds);
+      cost.volume.*phase += column.*phase;
+      (cost.volume.*phase).seconds = slowest;
+    }
+    cost.paper_inter_node_bytes += counter_.count(paper_, sharding).total().inter_node.bytes;
+  }
+
+ private:
+  static std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage) {
+    std::vector<int> nodes;
+    for (int row = 0; row < trainer.grid.g_data; ++row) {
+      const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
+      nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
+    }
+    return nodes;
+  }
+
+  const actors::TrainerOptions* trainer_;
+  int group_size_;
+  std::vector<actors::ShardedUnit> units_;
+  std::vector<actors::UnitMoves> paper_, moves_;
+  actors::VolumeCounter counter_;
+};
+
+std::string line(const std::string& name, bool chosen, const Cost& cost) {
+  const auto& [states, volume, paper] = cost;
+  std::string text =
+      fmt::format("{} {:<8}{:>11}{:>11}{:>11}{:>11} ", chosen ? '*' : ' ', name, amount(states.parameters),
+                  amount(states.gradients), amount(states.optimizer), amount(states.total()));
+  for (const auto link : {&actors::PhaseVolume::inter_node, &actors::PhaseVolume::intra_node}) {
+    for (const auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
+      text += fmt::format("{:>10}", amount((volume.*phase.*link).bytes));
+    }
+    text += ' ';
+  }
+  return text + fmt::format("{:>10}{:>11}\n", amount(paper), fmt::format("{:.3g} s", volume.total().seconds));
+}
+
+}  // namespace
+
+std::string shard_table(const TrainOptions& options, const models::Architecture& architecture,
+                        const actors::TrainerOptions& trainer, std::span<const actors::RankPlan> stages) {
+  const Sharding& chosen = trainer.sharding;
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  const int rows = trainer.grid.g_data;
+  const int row_samples = trainer.batch_size / rows;
+  const int microbatch = std::min(trainer.microbatch_size, row_samples);
+  const int micro_steps = (row_samples + microbatch - 1) / microbatch;
+  const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
+                                                    {.names = trainer.algorithms,
+                                                     .links = trainer.links,
+                                                     .largest_unit = actors::largest_unit(architecture, rows),
+                                                     .precision = trainer.precision});
+  std::vector<std::unique_ptr<Column>> columns;
+  for (const actors::RankPlan& stage : stages) {
+    columns.push_back(std::make_unique<Column>(architecture, trainer, stage, shape, algorithms, micro_steps));
+  }
+  const auto cost_of = [&](const Sharding& sharding) {
+    Cost cost;
+    for (const auto& column : columns) column->add_to(cost, sharding);
+    return cost;
+  };
+
+  const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
+  std::string text = fmt::format(
+      "sharding {}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
+      to_string(chosen), rows, shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s",
+      micro_steps, micro_steps == 1 ? "" : "es");
+  text += fmt::format("  {}\n", algorithm_text(stages[0]));
+  text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
+                      link_text(trainer.links.inter_node),
+                      options.shard.measured ? options.shard.links : "assumed; --links gives measured ones");
+  text += fmt::format("{:<10}{:^45}{:^31}{:^31}{:>10}{:>11}\n", "", "held by a rank",
+                      "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
+  text += fmt::format("{:<10}{:>11}{:>11}{:>11}{:>11} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n",
+                      "  shard", "parameters", "gradients", "optimizer", "sum", "forward", "backward", "update",
+                      "forward", "backward", "update", "between", "on links");
+  bool has_name = false;
+  for (const auto& [name, sharding] : collectives::named_shardings()) {
+    has_name = has_name || sharding == chosen;
+    text += line(std::string(name), sharding == chosen, cost_of(sharding));
+  }
+  if (!has_name) text += line(to_string(chosen), true, cost_of(chosen));
+  return text;
+}
+
+}  // namespace ranvier::apps

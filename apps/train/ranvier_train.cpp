@@ -1,0 +1,91 @@
+// ranvier-train: trains a GPT on a file of text or tokens.
+#include "apps/train/kernels/attention_choice.hpp"
+#include "apps/train/files/initial_weights.hpp"
+#include "apps/train/files/data_report.hpp"
+#include "apps/train/launch.hpp"
+#include "models/gpt.hpp"
+#include "models/text/bpe_files.hpp"
+#include "models/text/text_source.hpp"
+#include "models/weights/gpt_config.hpp"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace ranvier;
+
+/// Of the first tokens that are evaluated.
+double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleSource& validation) {
+  constexpr std::int64_t most_tokens = 1 << 20;
+  const std::int64_t length = validation.losses_per_sample();
+  const auto count = std::clamp<std::int64_t>(most_tokens / length, 1, validation.samples());
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * length));
+  validation.read_targets(0, static_cast<int>(count), reinterpret_cast<std::byte*>(tokens.data()));
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    if (token < tokenizer.size()) tokenizer.decode(token, text);
+  }
+  return static_cast<double>(text.size()) / static_cast<double>(tokens.size());
+}
+
+apps::Job make_job(const apps::TrainOptions& options) {
+  models::GptOptions gpt = options.model.gpt;
+  gpt.precision = options.precision.types;
+  gpt.attention = apps::attention_kernels(options);
+  gpt.fast_attention_backward = options.device.fast_attention_backward;
+  const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
+  apps::Job job{.architecture = models::make_gpt(gpt),
+                .sample = {ids, ids},
+                .config = models::gpt_config_json(gpt, apps::initial_config(options)),
+                .beside_weights = apps::files_beside_weights(options)};
+  if (!options.data.gpt2.empty()) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
+    if (job.tokenizer->size() > gpt.vocab_size)
+      fail(ErrorCode::usage,
+           "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
+           "with a larger --vocab-size",
+           options.data.gpt2, job.tokenizer->size(), gpt.vocab_size);
+  } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>();
+  }
+  if (!options.data.hellaswag.empty())
+    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
+  if (options.data.data.empty()) {
+    if (options.run.request == apps::Request::dry_run) return job;
+    fail(ErrorCode::usage,
+         "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
+  }
+  models::TextDataOptions text{.tokenizer = options.data.gpt2,
+                               .threads = options.device.threads > 0
+                                              ? options.device.threads
+                                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+                               .format = options.data.format,
+                               .json_field = options.data.json_field,
+                               .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
+                               .sequence_length = gpt.sequence_length,
+                               .vocab_size = gpt.vocab_size,
+                               .validation_split = options.data.validation_split,
+                               .validates_all = options.data.eval_only && options.data.validation_split == 0};
+  if (options.data.shuffle) text.shuffle_seed = options.run.seed;
+  if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
+    text.mixture = std::move(paths);
+  } else {
+    text.path = paths.front().path;  // one with a weight has all of it
+  }
+  models::TextData data = models::open_text_data(text);
+  job.data = apps::data_report(data, options);
+  job.files.insert(job.files.end(), data.files.begin(), data.files.end());
+  job.source = std::move(data.training);
+  job.validation = std::move(data.validation);
+  job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
+  if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
+    job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);
+  return job;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return apps::launch("ranvier-train", argc, argv, make_job); }
