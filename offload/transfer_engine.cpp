@@ -51,10 +51,10 @@ struct TransferEngine::State {
   State(runtime::EventLoop& event_loop, std::unique_ptr<IoQueue> io_queue, std::vector<File> all_files,
         Stripes all_stripes, int depth)
       : loop(event_loop),
-        requests(static_cast<std::size_t>(depth)),
         queue(std::move(io_queue)),
         stripes(all_stripes),
-        files(std::move(all_files)) {
+        files(std::move(all_files)),
+        requests(static_cast<std::size_t>(depth)) {
     for (std::size_t id = requests.size(); id-- > 0;) free_ids.push_back(id);
     thread = std::thread([this] { serve(); });
     pthread_setname_np(thread.native_handle(), "file transfers");
@@ -71,9 +71,6 @@ struct TransferEngine::State {
   std::mutex mutex;
   std::vector<Transfer> arrived;
   bool closing = false;
-  // The thread's, which changes them under this mutex: others read what is in flight.
-  mutable std::mutex table;
-  std::vector<Request> requests;  // by id
   std::atomic<std::uint64_t> moves = 0;
 
   // Constant.
@@ -83,6 +80,8 @@ struct TransferEngine::State {
 
   // The thread's.
   std::vector<File> files;
+  std::mutex table;               // others read what is in flight
+  std::vector<Request> requests;  // by id, changed under `table`
   std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
   std::uint64_t made = 0;                        // requests
   std::vector<std::size_t> free_ids;

@@ -401,6 +401,7 @@ bool MpiTransport::poll() {
   while (state.next_completed < ready) {
     const State::Completed message = std::move(completed[state.next_completed++]);
     state.check_completed(message);
+    count_completed(message.operation.pending.tag);
     message.operation.done();
   }
   completed.erase(completed.begin(), completed.begin() + static_cast<std::ptrdiff_t>(ready));

@@ -33,6 +33,7 @@ struct WorkName {
   const char* text = "";         ///< "the forward pass of microbatch", "the gradients of"
   std::string_view subject = {};  ///< "h.3"; empty: none
   std::int64_t number = -1;      ///< below zero: none
+  int patience = 1;              ///< timeouts that it may take without a sign of progress
 };
 [[nodiscard]] std::string to_string(const WorkName& name);
 

@@ -166,6 +166,7 @@ struct Simulation::State::Loop final : EventLoop {
 
 struct Simulation::State::Port final : Transport {
   Port(State& simulation, int index) : state(&simulation), me(index) {}
+  using Transport::count_completed;
 
   [[nodiscard]] int rank() const noexcept override { return me; }
   [[nodiscard]] int ranks() const noexcept override { return static_cast<int>(state->ports.size()); }
@@ -245,6 +246,7 @@ void Simulation::State::read_bytes(Send& send, int rank) {
   send.read = true;
   send.bytes.reserve(send.pending.bytes);
   for (const ConstBytes range : send.ranges) send.bytes.insert(send.bytes.end(), range.begin(), range.end());
+  ports[static_cast<std::size_t>(rank)].count_completed(send.pending.tag);
   add(time + post_delay(), EventKind::handler, rank, std::move(send.done));
 }
 
@@ -265,6 +267,7 @@ void Simulation::State::match(const Route& route) {
       std::copy_n(next, range.size(), range.data());
       next += range.size();
     }
+    ports[static_cast<std::size_t>(route.to)].count_completed(route.tag);
     add(time + post_delay(), EventKind::handler, route.to, std::move(receive.done));
   }
 }

@@ -72,6 +72,15 @@ class Transport {
   }
 
   [[nodiscard]] virtual std::vector<Pending> pending() const = 0;
+
+  /// Operations that have completed so far, but for those of Channel::control.
+  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
+
+ protected:
+  void count_completed(Tag tag) noexcept { completed_ += tag.channel != Channel::control ? 1 : 0; }
+
+ private:
+  std::uint64_t completed_ = 0;
 };
 
 }  // namespace ranvier::runtime

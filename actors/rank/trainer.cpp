@@ -182,10 +182,11 @@ runtime::Handler Trainer::stepped() {
   };
 }
 
-std::vector<std::string> Trainer::running() const {
-  std::vector<std::string> all = parameters_->running();
-  for (std::string& what : sync_->running()) all.push_back(std::move(what));
-  for (std::string& what : optimizer_->running()) all.push_back(std::move(what));
+std::vector<Wait> Trainer::waits() const {
+  std::vector<Wait> all;
+  for (const auto& running : {parameters_->running(), sync_->running(), optimizer_->running()}) {
+    for (const std::string& what : running) all.push_back({.what = what, .rank = {}, .since = loop_->now()});
+  }
   return all;
 }
 

@@ -11,6 +11,7 @@
 
 #include "actors/rank/choice_scorer.hpp"
 #include "actors/rank/consensus.hpp"
+#include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 
@@ -70,8 +71,8 @@ class Trainer {
   /// Trains all steps, or evaluates where there are none, then calls hooks.done.
   void start(TrainerHooks hooks);
 
-  /// What collectives and pulls are under way, for a report about a peer that is lost.
-  [[nodiscard]] std::vector<std::string> running() const;
+  /// What parts wait for from other ranks, for a report about a peer that is lost.
+  [[nodiscard]] std::vector<Wait> waits() const;
   /// For people: what keeps states in files, and what the system refused; empty: nothing does.
   [[nodiscard]] std::string tier_description() const { return tiers_.description(); }
   /// Folders of dead jobs that this rank removed where its files are.

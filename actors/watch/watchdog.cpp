@@ -17,7 +17,11 @@ namespace {
 
 constexpr Tag question_tag{Channel::control, 0};
 constexpr Tag answer_tag{Channel::control, 1};
-constexpr int patience = 4;  // timeouts that peers may wait for each other before somebody is named
+constexpr int patience = 4;  // timeouts that peers may wait for each other, and nothing moves, before one is named
+/// Of ticks that the process was stopped for rather than late.
+constexpr int stopped_ticks = 10;
+constexpr std::size_t most_lines = 12;  // of a report's lists
+constexpr std::size_t last_spans = 10;
 
 std::string phrase(Tag tag) {
   switch (tag.channel) {
@@ -45,7 +49,13 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 }  // namespace
 
 Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime::Trace& trace, Options options)
-    : loop_(&loop), transport_(&transport), trace_(&trace), options_(std::move(options)) {
+    : loop_(&loop),
+      transport_(&transport),
+      trace_(&trace),
+      options_(std::move(options)),
+      period_(std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20), std::chrono::seconds(1))),
+      own_(loop),
+      last_tick_(loop.now()) {
   for (const int peer : options_.peers) peers_.emplace(peer, std::make_shared<Peer>());
   for (const auto& [peer, state] : peers_) listen(peer);
   tick();
@@ -79,27 +89,84 @@ std::optional<Transport::Pending> Watchdog::oldest_pending() const {
   return oldest;
 }
 
-Watchdog::Answer Watchdog::own_state() const {
-  const std::uint64_t progress = options_.progress();
-  if (options_.computing()) return {State::computing, -1, progress};
-  const auto oldest = oldest_pending();
-  if (!oldest) return {State::idle, -1, progress};
-  return {State::waiting, oldest->peer, progress};
+std::uint64_t Watchdog::progress() { return own_.progress() + transport_->completed(); }
+
+Watchdog::Answer Watchdog::own_state() {
+  Answer mine;
+  mine.news[0] = {transport_->rank(), progress()};
+  std::vector<std::pair<int, Heard>> latest(heard_.begin(), heard_.end());
+  std::stable_sort(latest.begin(), latest.end(), [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
+  for (std::size_t i = 0; i < std::min(latest.size(), mine.news.size() - 1); ++i)
+    mine.news[i + 1] = {latest[i].first, latest[i].second.progress};
+  if (loop_->own_work().any()) {
+    mine.state = State::computing;
+  } else if (const auto oldest = oldest_pending()) {
+    mine.state = State::waiting;
+    mine.waits_for = oldest->peer;
+  }
+  return mine;
+}
+
+bool Watchdog::take_news(Peer& peer) {
+  bool any = false;
+  for (const News& news : peer.answer.news) {
+    if (news.rank < 0 || news.rank == transport_->rank()) continue;
+    const auto [known, is_new] = peer.news.try_emplace(news.rank, news.progress);
+    any = any || is_new || news.progress > known->second;
+    known->second = std::max(known->second, news.progress);
+    Heard& heard = heard_[news.rank];
+    if (news.progress > heard.progress) heard = {news.progress, time_};
+  }
+  return any;
 }
 
 std::string Watchdog::waits_for() const {
+  if (const std::string own = own_.describe(); !own.empty()) return "is at work: " + own;
   const auto oldest = oldest_pending();
-  if (options_.computing()) return "is computing, or writing files";
   return oldest ? wait_of(*oldest, options_.describe(oldest->peer)) : "has nothing to do and waits for nobody";
 }
 
-/// Time is counted in ticks, not by the clock: a process that was stopped and continued has not hung.
-void Watchdog::judge_itself(Duration period) {
+std::string Watchdog::report() const {
+  std::string text = fmt::format("{} {}\n", options_.describe(transport_->rank()), waits_for());
+  const auto list = [&text](const char* title, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i)
+      text += fmt::format("  {:<10}{}\n", i == 0 ? title : "", lines[i]);
+    if (lines.size() > most_lines) text += fmt::format("            and {} more\n", lines.size() - most_lines);
+  };
+  std::vector<std::string> own, waits, messages;
+  const auto age = [this](Duration since) { return seconds(loop_->now() - since); };
+  for (const auto& entry : loop_->own_work().under_way())
+    own.push_back(fmt::format("{}, {}, for {:.1f} s", to_string(entry.name), entry.where->place(), age(entry.since)));
+  if (options_.waits) {
+    for (const Wait& wait : options_.waits())
+      waits.push_back(fmt::format("{}{}, for {:.1f} s", wait.what,
+                                  wait.rank ? ", from " + options_.describe(*wait.rank) : "", age(wait.since)));
+  }
+  auto operations = pending();
+  std::erase_if(operations, stands);
+  std::sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a.since < b.since; });
+  for (const Transport::Pending& operation : operations)
+    messages.push_back(fmt::format("{} {} {}, tag '{}', {} bytes, for {:.1f} s", phrase(operation.tag),
+                                   operation.receives ? "from" : "to", options_.describe(operation.peer),
+                                   runtime::to_string(operation.tag), operation.bytes, age(operation.since)));
+  list("at work", own);
+  list("waits for", waits);
+  list("messages", messages);
+  return text + trace_->tail(last_spans);
+}
+
+void Watchdog::judge_itself() {
+  if (const auto stuck = own_.stuck(period_, options_.timeout)) {
+    fail(ErrorCode::device, "{} stands still: {} (--timeout {:g})", options_.describe(transport_->rank()), *stuck,
+         seconds(options_.timeout));
+  }
   const Answer state = own_state();
-  const bool idle = state.state == State::idle && state.progress == progress_;
-  progress_ = state.progress;
-  idle_ = idle ? idle_ + period : Duration{};
-  if (idle_ < options_.timeout) return;
+  const std::uint64_t progress = this->progress();
+  const bool idle = state.state == State::idle && progress == progress_;
+  progress_ = progress;
+  idle_ = idle ? idle_ + period_ : Duration{};
+  // One of several may be done while others are not.
+  if (!peers_.empty() || idle_ < options_.timeout) return;
   fail(ErrorCode::transport, "{} stands still: it {}, and nothing has moved for {:.1f} s (--timeout {:g})",
        options_.describe(transport_->rank()), waits_for(), seconds(idle_), seconds(options_.timeout));
 }
@@ -117,7 +184,7 @@ std::vector<Transport::Pending> Watchdog::overdue() const {
   std::vector<Transport::Pending> late;
   for (const Transport::Pending& operation : pending()) {
     if (stands(operation)) continue;
-    if (loop_->now() - std::max(operation.since, computed_at_) < options_.timeout) continue;
+    if (loop_->now() - std::max(operation.since, began_waiting_) < options_.timeout) continue;
     const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == operation.peer; });
     if (known == late.end()) {
       late.push_back(operation);
@@ -129,22 +196,27 @@ std::vector<Transport::Pending> Watchdog::overdue() const {
 }
 
 void Watchdog::tick() {
+  const Duration now = loop_->now();
+  if (now - std::exchange(last_tick_, now) > stopped_ticks * period_ + std::chrono::seconds(1)) {
+    began_waiting_ = now;
+    for (auto& [peer, state] : peers_) state->asked = false;
+  }
+  time_ += period_;
   const auto late = overdue();
-  if (options_.computing()) computed_at_ = loop_->now();
+  if (loop_->own_work().any()) began_waiting_ = now;
   for (auto& [peer, state] : peers_) {
     const auto found = std::find_if(late.begin(), late.end(), [&, p = peer](const auto& l) { return l.peer == p; });
     if (found == late.end()) {
       state->asked = false;
     } else if (!state->asked) {
+      state->news_at = time_;
       ask(peer);
     } else {
       judge(peer, *found);
     }
   }
-  const Duration period = std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20),
-                                               std::chrono::seconds(1));
-  if (peers_.empty()) judge_itself(period);
-  loop_->after(period, [this, alive = alive_] {
+  judge_itself();
+  loop_->after(period_, [this, alive = alive_] {
     if (*alive) tick();
   });
 }
@@ -152,52 +224,56 @@ void Watchdog::tick() {
 void Watchdog::ask(int peer) {
   const auto state = peers_.at(peer);
   state->asked = true;
-  state->asked_at = loop_->now();
+  state->asked_at = time_;
   if (state->answer_pending) return;  // the last question is still open
   state->answer_pending = true;
   static constexpr std::byte question{1};
-  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)),
-                      [state] { state->answer_pending = false; });
+  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)), [state] {
+    state->answer_pending = false;
+  });
   transport_->send(peer, question_tag, runtime::ConstBytes(&question, 1), [] {});
 }
 
+std::string Watchdog::under_way() const {
+  std::string text;
+  if (!options_.waits) return text;
+  for (const Wait& wait : options_.waits()) text += (text.empty() ? "" : "; ") + wait.what;
+  return text;
+}
+
 std::string Watchdog::wait_of(const Transport::Pending& pending, const std::string& peer) const {
-  const std::string under_way = options_.under_way ? options_.under_way() : std::string();
+  const std::string in = under_way();
   return fmt::format("{} {} {} {} for {:.1f} s, tag '{}'{}{}",
                      pending.receives ? "has waited for" : "could not deliver", phrase(pending.tag),
                      pending.receives ? "from" : "to", peer, seconds(loop_->now() - pending.since),
-                     runtime::to_string(pending.tag), under_way.empty() ? "" : ", in ", under_way);
+                     runtime::to_string(pending.tag), in.empty() ? "" : ", in ", in);
 }
 
 void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   Peer& state = *peers_.at(peer);
-  const Duration since_question = loop_->now() - state.asked_at;
   const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
                                               std::chrono::seconds(5));
-  const std::string what =
-      fmt::format("{} {}", options_.describe(transport_->rank()), wait_of(oldest, "it"));
+  const std::string what = fmt::format("{} {}", options_.describe(transport_->rank()), wait_of(oldest, "it"));
+  const double timeout = seconds(options_.timeout);
   if (state.answer_pending) {
-    if (since_question < grace) return;
-    fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what,
-         seconds(options_.timeout));
+    if (time_ - state.asked_at < grace) return;
+    fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what, timeout);
   }
-  switch (state.answer.state) {
-    case State::computing:
-      break;
-    case State::idle:
-      fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
-           what, seconds(options_.timeout));
-    case State::waiting:
-      // Others may get their turn first, as long as something moves.
-      if (state.answer.progress != state.progress) {
-        state.progress = state.answer.progress;
-        state.progress_at = loop_->now();
-      }
-      if (loop_->now() - std::max(oldest.since, state.progress_at) < patience * options_.timeout) break;
-      fail(ErrorCode::transport, "{} is alive and waits for {}: {} (--timeout {:g})", options_.describe(peer),
-           options_.describe(state.answer.waits_for), what, seconds(options_.timeout));
+  const Answer& answer = state.answer;
+  if (take_news(state) || answer.state == State::computing) state.news_at = time_;
+  // What it has sent may be on its way.
+  if (answer.state == State::idle && time_ - state.news_at >= options_.timeout / 2) {
+    fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer), what,
+         timeout);
   }
-  if (since_question >= options_.timeout) state.asked = false;  // ask again
+  // Who waits for ranks that wait for each other lets them speak first.
+  const int factor = answer.waits_for == transport_->rank() ? 1 : 2;
+  if (answer.state == State::waiting && time_ - state.news_at >= factor * patience * options_.timeout) {
+    fail(ErrorCode::transport, "{} is alive and waits for {}, and nothing has moved there for {:.1f} s: {} (--timeout "
+         "{:g})", options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
+         timeout);
+  }
+  ask(peer);
 }
 
 void Watchdog::watch_loop() {

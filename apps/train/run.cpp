@@ -502,16 +502,16 @@ void Run::train() {
       loop_, transport_, trainer_->trace(),
       {.timeout = timeout_of(options_),
        .peers = peers_of(trainer_->plan(), session_.ranks()),
-       .computing = [this] { return loop_.own_work().any(); },
-       .progress = [this] { return progress_; },
        .describe = [this](int rank) { return describe_rank(options_, rank); },
-       .under_way = [this] { return under_way(); },
+       .waits = [this] { return trainer_->waits(); },
        .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
        .heartbeat = [this] { return loop_.heartbeat(); }});
   const StopSignals signals(loop_, transport_,
                             {.request_stop = [this] { trainer_->request_stop(); },
                              .expected = [this] { return expected_end(); },
                              .waits_for = [&watchdog] { return watchdog.waits_for(); },
+                             .report = [&watchdog] { return watchdog.report(); },
+                             .last_spans = [this] { return trainer_->trace().tail(20); },
                              .describe = [this](int rank) { return describe_rank(options_, rank); },
                              .say = runtime::say_on_stderr,
                              .end = [](int status) { std::_Exit(status); }});
@@ -522,19 +522,16 @@ void Run::train() {
   started_ = std::chrono::steady_clock::now();
   trainer_->start({.step =
                        [this](const actors::StepResult& result) {
-                         ++progress_;
                          step_clock_.done(result.step);
                          close_memory(*device_, runtime::MemorySpace::device);
                          report([this, result, now = loop_.now()] { reporter_->step(result, now); });
                        },
                    .evaluation =
                        [this](const actors::EvaluationResult& result) {
-                         ++progress_;
                          report([this, result, now = loop_.now()] { reporter_->evaluation(result, now); });
                        },
                    .sample =
                        [this](std::int64_t step, std::span<const std::int32_t> tokens) {
-                         ++progress_;
                          std::string text;
                          for (const std::int32_t token : tokens) job_.tokenizer->decode(token, text);
                          report([this, step, text = std::move(text), now = loop_.now()] {
@@ -556,20 +553,13 @@ std::string Run::expected_end() const {
   return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
 }
 
-std::string Run::under_way() const {
-  const auto operations = trainer_->running();
-  if (operations.empty()) return {};
-  return fmt::format("step {}: {}", trainer_->step(), fmt::join(operations, "; "));
-}
-
 void Run::report(std::function<void()> what) {
   if (reporter_) reports_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
 }
 
 void Run::write(std::function<void()> what, runtime::Handler done) {
   files_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
-  loop_.after_work(*files_, {"report", "a write"}, [this, done = std::move(done)] {
-    ++progress_;
+  loop_.after_work(*files_, {.part = "run", .text = "a write to a file of the run", .patience = 10}, [this, done = std::move(done)] {
     done();
   });
 }

@@ -73,8 +73,6 @@ class Run {
   void write_trace(const std::vector<std::string>& events);
   /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
-  /// Which collectives wait for whom, in words; empty if none does.
-  [[nodiscard]] std::string under_way() const;
   /// Hands `what` to the files' stream on any rank, then calls `done` on the loop.
   void write(std::function<void()> what, runtime::Handler done);
 
@@ -102,7 +100,6 @@ class Run {
   std::optional<actors::WeightCollector> collector_;
   std::unique_ptr<runtime::Stream> files_;    // both end before what they write with
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
-  std::uint64_t progress_ = 0;              // steps and writes
   StepClock step_clock_;
   std::atomic<bool> saving_ = false;
   std::string lost_trace_;                  // why the trace was not written; empty: it was

@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array heard = {SIGINT, SIGTERM, SIGUSR1};
+constexpr std::array heard = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 constexpr runtime::Tag notice_tag{runtime::Channel::control, 64};  // after the watchdog's and NCCL's
 constexpr char last_word = 0;  // in the pipe, where numbers of signals are
 
@@ -108,6 +108,10 @@ void StopSignals::hear() {
     char number = 0;
     if (::read(shared_->pipe[0], &number, 1) != 1) continue;
     if (number == last_word) return;
+    if (number == SIGUSR2) {
+      report();
+      continue;
+    }
     if (!asked) {
       asked = Clock::now();
       first(number);
@@ -146,6 +150,15 @@ void StopSignals::again(int signal) {
                            name_of(signal), options_.describe(rank_),
                            moves ? *waits_for : std::string("has an event loop that does not move")));
   options_.end(128 + signal);
+}
+
+void StopSignals::report() {
+  const auto text = std::make_shared<std::string>();
+  if (!on_loop([this, text] { *text = options_.report(); })) {
+    *text = fmt::format("{} has an event loop that does not move; the last that it recorded:\n{}",
+                        options_.describe(rank_), options_.last_spans());
+  }
+  options_.say(*text);
 }
 
 void StopSignals::acknowledge(int signal, int rank, const char* remark) {

@@ -1,5 +1,6 @@
 // SIGINT, SIGTERM and SIGUSR1 (which mpirun passes on). The first one asks the run to end after its step and is
-// acknowledged at once, by one rank. A second one ends the process at once, with what it was waiting for.
+// acknowledged at once, by one rank. A second one ends the process at once, with what it was waiting for. SIGUSR2 stops
+// nothing: each rank that gets it says what all of its parts do and wait for.
 //
 // A thread of its own takes them, so that they are heard when the event loop stands still. Whoever stops a job often
 // sends more than one signal to a process (a scheduler to mpirun and to its ranks): those that come within a second of
@@ -23,6 +24,8 @@ class StopSignals {
     std::function<void()> request_stop;      ///< on the loop
     std::function<std::string()> expected;   ///< any thread: when the run will have ended, and what it saves
     std::function<std::string()> waits_for;  ///< on the loop: "has nothing to do"
+    std::function<std::string()> report;      ///< on the loop: lines, about all parts
+    std::function<std::string()> last_spans;  ///< any thread: the same where the loop does not move
     std::function<std::string(int rank)> describe;
     runtime::Duration same_request = std::chrono::seconds(1);
     /// How long the loop may take to answer before it counts as one that stands still.
@@ -44,6 +47,7 @@ class StopSignals {
   void hear();
   void first(int signal);
   void again(int signal);
+  void report();
   /// Runs `what` on the loop; false if the loop did not in time.
   bool on_loop(std::function<void()> what);
   void acknowledge(int signal, int rank, const char* remark = "");

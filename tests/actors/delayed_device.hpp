@@ -43,6 +43,11 @@ class DelayedDevice final : public runtime::Device {
     fail(ErrorCode::internal, "a delayed device has no events");
   }
   void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws on the loop
+  /// From `when` on, nothing that the stream of this name has queued is ever done.
+  void stall(std::string stream, runtime::Duration when) {
+    stalled_ = std::move(stream);
+    stalls_at_ = when;
+  }
 
  private:
   class DelayedStream final : public runtime::Stream {
@@ -75,6 +80,7 @@ class DelayedDevice final : public runtime::Device {
           static_cast<runtime::Duration::rep>(device_->random_() % static_cast<std::uint64_t>(longest.count()));
       device_->loop_->after(runtime::Duration(delay), [this, alive = alive_] {
         if (!*alive || queue_.empty()) return;
+        if (name_ == device_->stalled_ && device_->loop_->now() >= device_->stalls_at_) return;
         run_next();
         if (!queue_.empty()) run_later();
       });
@@ -99,6 +105,8 @@ class DelayedDevice final : public runtime::Device {
   runtime::Duration slow_;
   std::uint64_t share_;
   std::unique_ptr<runtime::Device> memory_;
+  std::string stalled_;
+  runtime::Duration stalls_at_{};
 };
 
 }  // namespace ranvier::tests

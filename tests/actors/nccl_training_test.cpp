@@ -217,10 +217,8 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
           actors::Watchdog::Options{
               .timeout = timeout,
               .peers = std::move(peers),
-              .computing = [&simulation, r] { return simulation.loop(r).own_work().any(); },
-              .progress = [trainer] { return static_cast<std::uint64_t>(trainer->step()); },
               .describe = [](int rank) { return fmt::format("rank {}", rank); },
-              .under_way = [trainer] { return fmt::format("{}", fmt::join(trainer->running(), "; ")); },
+              .waits = [trainer] { return trainer->waits(); },
               .waited_for = [column] { return column->waited_for(); },
               .heartbeat = nullptr}));
       column->connect([trainer] {

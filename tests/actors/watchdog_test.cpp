@@ -1,71 +1,193 @@
-// Whom the watchdog of a sharded job names, in virtual time.
+// Whom the watchdogs of a job name, in virtual time, and whom they leave alone.
 #include "actors/watch/watchdog.hpp"
 #include "models/initialize.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
+#include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
-#include <fmt/ranges.h>
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
 
 using namespace ranvier;
+using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto timeout = std::chrono::milliseconds(100);
+constexpr runtime::Duration timeout = 100ms;
+constexpr runtime::Duration quick = 20us;
 
-/// Two rows of one stage, watched; the work of rank 1 takes up to `slow` a piece. Throws what the watchdogs say.
-std::int64_t run_watched(const char* sharding, runtime::Duration slow, std::uint64_t seed,
-                         std::optional<actors::TrainerOptions::Fault> fault = {}) {
+/// Loses one message.
+class LosingTransport final : public runtime::Transport {
+ public:
+  explicit LosingTransport(runtime::Transport& inner) : inner_(&inner) {}
+
+  /// The first message of the channel after `when` is never sent.
+  void lose(const runtime::EventLoop& loop, runtime::Channel channel, runtime::Duration when) {
+    loop_ = &loop;
+    channel_ = channel;
+    when_ = when;
+  }
+
+  int rank() const noexcept override { return inner_->rank(); }
+  int ranks() const noexcept override { return inner_->ranks(); }
+  using Transport::receive;
+  using Transport::send;
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges, runtime::Handler done) override {
+    if (loop_ != nullptr && tag.channel == channel_ && loop_->now() >= when_) {
+      loop_ = nullptr;
+      return;
+    }
+    inner_->send(peer, tag, ranges, counted(tag, std::move(done)));
+  }
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+    inner_->receive(peer, tag, ranges, counted(tag, std::move(done)));
+  }
+  std::vector<Pending> pending() const override { return inner_->pending(); }
+
+ private:
+  runtime::Handler counted(runtime::Tag tag, runtime::Handler done) {
+    return [this, tag, done = std::move(done)] {
+      count_completed(tag);
+      done();
+    };
+  }
+
+  runtime::Transport* inner_;
+  const runtime::EventLoop* loop_ = nullptr;
+  runtime::Channel channel_{};
+  runtime::Duration when_{};
+};
+
+/// What goes wrong on one rank, or takes long there.
+struct Trouble {
+  int rank = 0;
+  runtime::Duration slow = quick;  ///< a piece of work on its streams takes up to
+  std::string stalled_stream;      ///< does nothing more from the middle of the job on; empty: none
+  std::optional<runtime::Channel> lost;  ///< a message of it is never sent
+  std::optional<actors::TrainerOptions::Fault::Kind> fault;
+};
+
+struct Job {
+  runtime::GridShape grid{1, 2};
+  std::string sharding = "ddp";
+  std::uint64_t seed = 1;
+  Trouble trouble = {};
+  runtime::Duration longest_message = 500us;
+  runtime::Duration slow_everywhere = quick;
+};
+
+struct Watched {
+  std::int64_t steps = 0;
+  std::string error;  ///< what the watchdogs said; empty: nothing
+  std::vector<std::string> reports;  ///< by rank, in the middle of the job
+};
+
+Watched run_watched(const Job& job) {
   auto options = tests::small_run();
-  options.grid = {1, 2};
-  options.group_size = 2;
-  options.sharding = collectives::parse_sharding(sharding);
-  options.fault = fault;
+  options.grid = job.grid;
+  options.group_size = job.grid.g_data;
+  options.sharding = collectives::parse_sharding(job.sharding);
+  const Trouble& trouble = job.trouble;
+  if (trouble.fault) options.fault = {.rank = trouble.rank, .step = 2, .kind = *trouble.fault};
   const auto architecture = models::make_gpt(tests::small_gpt());
   const tests::RandomTokens tokens(8, 37);
-  runtime::Simulation simulation(2, {.seed = seed});
+  const int ranks = job.grid.ranks();
+  runtime::Simulation simulation(ranks, {.seed = job.seed, .longest_message_delay = job.longest_message});
   std::vector<std::unique_ptr<tests::DelayedDevice>> devices;
+  std::vector<std::unique_ptr<LosingTransport>> transports;
   std::vector<std::unique_ptr<actors::Trainer>> trainers;
   std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
-  std::int64_t steps = 0;
-  int running = 2;
-  for (int r = 0; r < 2; ++r) {
+  Watched result{.reports = std::vector<std::string>(static_cast<std::size_t>(ranks))};
+  int running = ranks;
+  for (int r = 0; r < ranks; ++r) {
     auto& loop = simulation.loop(r);
-    devices.push_back(std::make_unique<tests::DelayedDevice>(loop, seed + static_cast<std::uint64_t>(r),
-                                                             r == 1 ? slow : std::chrono::microseconds(20), 1));
+    const bool troubled = r == trouble.rank;
+    devices.push_back(std::make_unique<tests::DelayedDevice>(
+        loop, job.seed + static_cast<std::uint64_t>(r), troubled ? trouble.slow : job.slow_everywhere, 1));
+    transports.push_back(std::make_unique<LosingTransport>(simulation.transport(r)));
     trainers.push_back(std::make_unique<actors::Trainer>(
-        loop, simulation.transport(r), *devices.back(), architecture, tokens, nullptr, options,
+        loop, *transports.back(), *devices.back(), architecture, tokens, nullptr, options,
         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     auto* trainer = trainers.back().get();
     trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
+    std::vector<int> peers;
+    for (int other = 0; other < ranks; ++other) {
+      if (other != r) peers.push_back(other);
+    }
     watchdogs.push_back(std::make_unique<actors::Watchdog>(
-        loop, simulation.transport(r), trainer->trace(),
-        actors::Watchdog::Options{
-            .timeout = timeout,
-            .peers = {1 - r},
-            .computing = [&loop] { return loop.own_work().any(); },
-            .progress = [trainer] { return static_cast<std::uint64_t>(trainer->step()); },
-            .describe = [](int rank) { return fmt::format("rank {}", rank); },
-            .under_way = [trainer] { return fmt::format("{}", fmt::join(trainer->running(), "; ")); },
-            .heartbeat = nullptr}));
+        loop, *transports.back(), trainer->trace(),
+        actors::Watchdog::Options{.timeout = timeout,
+                                  .peers = std::move(peers),
+                                  .describe = [](int rank) { return fmt::format("rank {}", rank); },
+                                  .waits = [trainer] { return trainer->waits(); },
+                                  .waited_for = nullptr,
+                                  .heartbeat = nullptr}));
     trainer->start({.step =
-                        [&steps, r](const actors::StepResult& step) {
-                          if (r == 0) steps = step.step;
+                        [&, r](const actors::StepResult& step) {
+                          if (r == 0) result.steps = step.step;
+                          const runtime::Duration soon = simulation.loop(r).now();
+                          if (trouble.rank != r || step.step != 1) return;
+                          if (!trouble.stalled_stream.empty())
+                            devices[static_cast<std::size_t>(r)]->stall(trouble.stalled_stream, soon);
+                          if (trouble.lost)
+                            transports[static_cast<std::size_t>(r)]->lose(simulation.loop(r), *trouble.lost, soon);
                         },
                     .evaluation = nullptr,
                     .done =
                         [&] {
                           if (--running > 0) return;  // whoever is done still answers
-                          for (int rank = 0; rank < 2; ++rank) simulation.loop(rank).stop();
+                          for (int rank = 0; rank < ranks; ++rank) simulation.loop(rank).stop();
                         }});
+    loop.after(2ms, [&result, r, watchdog = watchdogs.back().get()] {
+      result.reports[static_cast<std::size_t>(r)] = watchdog->report();
+    });
   }
-  simulation.run();
-  return steps;
+  try {
+    simulation.run();
+  } catch (const Error& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+constexpr const char* shardings[] = {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"};
+
+/// Work that is done when a test says so.
+class Disk final : public runtime::Workplace {
+ public:
+  std::string place() const override { return "a read of 4096 bytes at offset 8192 of /disk/states"; }
+  std::uint64_t done() const noexcept override { return done_; }
+  void move() { ++done_; }
+
+ private:
+  std::uint64_t done_ = 0;
+};
+
+std::string error_of(runtime::Simulation& simulation) {
+  try {
+    simulation.run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+actors::Watchdog::Options alone() {
+  return {.timeout = timeout,
+          .peers = {},
+          .describe = [](int rank) { return fmt::format("rank {}", rank); },
+          .waits = nullptr,
+          .waited_for = nullptr,
+          .heartbeat = nullptr};
 }
 
 }  // namespace
@@ -75,7 +197,67 @@ TEST_CASE("a rank whose streams are slower than the timeout is at work, whatever
     for (int seed = 1; seed <= tests::effort(2, 6, 1); ++seed) {
       CAPTURE(sharding);
       CAPTURE(seed);
-      CHECK(run_watched(sharding, std::chrono::seconds(3), static_cast<std::uint64_t>(seed)) == 2);
+      // A piece at a time takes less than the timeout, a pass far longer.
+      const Watched watched = run_watched({.sharding = sharding,
+                                           .seed = static_cast<std::uint64_t>(seed),
+                                           .trouble = {.rank = 1, .slow = 80ms}});
+      CHECK(watched.error == "");
+      CHECK(watched.steps == 2);
+    }
+  }
+}
+
+TEST_CASE("a healthy job is left alone however long its delays are") {
+  const int seeds = tests::effort(1000, 10000, 20);
+  for (int i = 0; i < seeds; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i + 1);
+    std::mt19937_64 random(seed);
+    const runtime::GridShape grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}};
+    const Job job{.grid = grids[random() % 5],
+                  .sharding = shardings[random() % 6],
+                  .seed = seed,
+                  .trouble = {.rank = static_cast<int>(random() % 2), .slow = random() % 2 == 0 ? 90ms : 20us},
+                  .longest_message = random() % 2 == 0 ? 20ms : 1ms,
+                  .slow_everywhere = random() % 2 == 0 ? 60ms : 20us};
+    CAPTURE(seed);
+    CAPTURE(job.grid.g_inter);
+    CAPTURE(job.grid.g_data);
+    CAPTURE(job.sharding);
+    const Watched watched = run_watched(job);
+    CHECK(watched.error == "");
+    CHECK(watched.steps == 2);
+  }
+}
+
+TEST_CASE("a stream whose work does not end is named by its own rank, with the work") {
+  for (const runtime::GridShape grid : {runtime::GridShape{1, 1}, {1, 2}, {2, 1}, {2, 2}}) {
+    for (const char* stream : {"compute", "load", "reduce"}) {
+      const int last = grid.ranks() - 1;
+      if (std::string(stream) == "reduce" && grid.g_data == 1) continue;
+      CAPTURE(grid.g_inter);
+      CAPTURE(grid.g_data);
+      CAPTURE(stream);
+      const Watched watched = run_watched(
+          {.grid = grid, .sharding = "zero2", .trouble = {.rank = last, .stalled_stream = stream}});
+      CAPTURE(watched.error);
+      CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", last)));
+      CHECK(watched.error.find(fmt::format("stream '{}', has not ended for", stream)) != std::string::npos);
+      CHECK(watched.error.find("and nothing has moved there for") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a message that is never sent is named by who waits for it") {
+  for (const auto& [channel, words] : {std::pair{runtime::Channel::activation, "the activation of microbatch"},
+                                       std::pair{runtime::Channel::summary, "what all ranks agree on"}}) {
+    for (const runtime::GridShape grid : {runtime::GridShape{2, 1}, {2, 2}}) {
+      CAPTURE(words);
+      CAPTURE(grid.g_data);
+      const Watched watched = run_watched({.grid = grid, .trouble = {.rank = 0, .lost = channel}});
+      CAPTURE(watched.error);
+      CHECK(watched.error.find("has waited for") != std::string::npos);
+      CHECK(watched.error.find(words) != std::string::npos);
+      CHECK(watched.error.find("rank 0 ") != std::string::npos);
     }
   }
 }
@@ -84,41 +266,52 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
   runtime::Simulation simulation(1, {.seed = 1});
   const runtime::Trace trace(0);
   auto& loop = simulation.loop(0);
-  std::uint64_t progress = 0;
-  bool computing = true;
-  const actors::Watchdog watchdog(loop, simulation.transport(0), trace,
-                                  {.timeout = timeout,
-                                   .peers = {},
-                                   .computing = [&] { return computing; },
-                                   .progress = [&] { return progress; },
-                                   .describe = [](int rank) { return fmt::format("rank {}", rank); },
-                                   .heartbeat = nullptr});
-  loop.after(10 * timeout, [&] { computing = false; });
-  for (int i = 1; i <= 20; ++i) loop.after(10 * timeout + i * timeout / 2, [&] { ++progress; });
-  std::string message;
-  try {
-    simulation.run();
-  } catch (const Error& error) {
-    message = error.what();
-  }
-  CHECK(progress == 20);
-  CHECK(loop.now() < 23 * timeout);
+  const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
+  Disk disk;
+  const runtime::Handler read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
+  for (int i = 1; i <= 20; ++i) loop.after(i * timeout * 3 / 4, [&] { disk.move(); });
+  loop.after(15 * timeout, read);
+  const std::string message = error_of(simulation);
+  CHECK(loop.now() > 15 * timeout);
+  CHECK(loop.now() < 17 * timeout);
   CHECK(message.starts_with("rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
 }
 
-TEST_CASE("a row that stops taking part is named, with what waits for it") {
-  for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"}) {
-    CAPTURE(sharding);
-    const actors::TrainerOptions::Fault fault{
-        .rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::hangs};
-    std::string message;
-    try {
-      run_watched(sharding, std::chrono::microseconds(20), 1, fault);
-    } catch (const Error& error) {
-      message = error.what();
-    }
+TEST_CASE("a read that does not come back is named with file and offset, one with patience later") {
+  for (const int patience : {1, 10}) {
+    runtime::Simulation simulation(1, {.seed = 1});
+    const runtime::Trace trace(0);
+    auto& loop = simulation.loop(0);
+    const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
+    Disk disk;
+    const runtime::Handler read =
+        loop.ends({.part = "tiers", .text = "a read of a file", .patience = patience}, disk, [] {});
+    const std::string message = error_of(simulation);
     CAPTURE(message);
-    CHECK(message.find("rank 1 is alive and has nothing to do: rank 0 ") != std::string::npos);
-    CHECK(message.find(", in ") != std::string::npos);
+    CHECK(message.starts_with("rank 0 stands still: tiers: a read of a file, a read of 4096 bytes at offset 8192 of "
+                              "/disk/states, has not ended for"));
+    CHECK(loop.now() >= patience * timeout);
+    CHECK(loop.now() < (patience + 1) * timeout);
   }
+}
+
+TEST_CASE("a row that stops taking part is named, with what waits for it") {
+  for (const char* sharding : shardings) {
+    CAPTURE(sharding);
+    const Watched watched = run_watched(
+        {.sharding = sharding, .trouble = {.rank = 1, .fault = actors::TrainerOptions::Fault::Kind::hangs}});
+    CAPTURE(watched.error);
+    CHECK(watched.error.find("rank 1 is alive and has nothing to do: rank 0 ") != std::string::npos);
+    CHECK(watched.error.find(", in ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a report says what each rank has under way and waits for") {
+  const Watched watched = run_watched({.grid = {2, 1}, .trouble = {.rank = 0, .slow = 80ms}});
+  REQUIRE(watched.reports.size() == 2);
+  CAPTURE(watched.reports[0]);
+  CAPTURE(watched.reports[1]);
+  CHECK(watched.reports[0].starts_with("rank 0 is at work: "));
+  CHECK(watched.reports[0].find("stream '") != std::string::npos);
+  CHECK(watched.reports[1].find("the activation of microbatch 0 from rank 0") != std::string::npos);
 }

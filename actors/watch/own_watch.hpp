@@ -1,0 +1,42 @@
+// Whether anything moves in each place where work of this rank's own is under way: on a stream, in files, on the
+// host's threads. Slow work moves, piece by piece; a kernel that does not end, or a request that does not come back, does
+// not. Loop thread only.
+#pragma once
+
+#include "runtime/event_loop.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace ranvier::actors {
+
+class OwnWatch {
+ public:
+  /// The loop outlives it.
+  explicit OwnWatch(const runtime::EventLoop& loop) : loop_(&loop) {}
+
+  /// To be called every `period`: time is counted in calls, so that a process that was stopped and continued has not
+  /// hung. Once nothing has moved for `timeout` where something is under way, says what: "optimizer: the step of h.3 on
+  /// stream 'compute' has not ended for 61.0 s, and nothing has moved there for 60.0 s".
+  [[nodiscard]] std::optional<std::string> stuck(runtime::Duration period, runtime::Duration timeout);
+
+  /// Counts on whenever something of this rank's own moved.
+  [[nodiscard]] std::uint64_t progress();
+  /// What is under way, the oldest of each place: "optimizer: the step of h.3 on stream 'compute' for 0.3 s"; empty:
+  /// nothing.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  struct Seen {
+    std::uint64_t done = 0;       ///< there, at the last call
+    runtime::Duration quiet{};    ///< since that changed
+  };
+  const runtime::EventLoop* loop_;
+  std::map<const runtime::Workplace*, Seen> places_;           // with something under way
+  std::map<const runtime::Workplace*, std::uint64_t> counted_;  // done there as it is part of …
+  std::uint64_t progress_ = 0;                                  // … this
+};
+
+}  // namespace ranvier::actors
