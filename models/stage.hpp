@@ -91,6 +91,7 @@ class Stage {
   [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
   [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
   [[nodiscard]] const MicrobatchShape& capacity() const noexcept { return options_.capacity; }
+  [[nodiscard]] const Precision& precision() const noexcept { return options_.precision; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
   /// Checkpoints of a slot that need places; numbered from the front.

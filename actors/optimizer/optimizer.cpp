@@ -76,7 +76,7 @@ Optimizer::Memory Optimizer::plan(const UnitStates& states, const ColumnOptions&
 Optimizer::Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
                      runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
                      const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
-                     ParameterTier* parameter_tier, GradientTier* gradient_tier, Trace& trace, const Options& options,
+                     ParameterRecords* parameter_tier, GradientTier* gradient_tier, Trace& trace, const Options& options,
                      const Memory& memory, const runtime::Arena& arena)
     : loop_(&loop),
       compute_(compute),

@@ -4,7 +4,7 @@
 //
 //   reduced chunk → gather of its gradients, where optimizer states are shared out less than they
 //                 → fetch of states, where they live off the device (state_tier.hpp) → AdamW → store
-//                 → gather of refreshed parameters → store, where they live off the device (parameter_tier.hpp)
+//                 → gather of refreshed parameters → store, where they live off the device (parameter_records.hpp)
 //
 // Gathers go bundle by bundle, in one order on all ranks whatever is stepped first. Where every step counts, a chunk is
 // stepped as soon as it is reduced, while others still are; otherwise states are fetched ahead and the step waits for
@@ -27,7 +27,7 @@
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/optimizer/host_step.hpp"
 #include "actors/states/parameter_store.hpp"
-#include "actors/states/parameter_tier.hpp"
+#include "actors/states/parameter_records.hpp"
 #include "actors/optimizer/state_tier.hpp"
 #include "actors/states/unit_states.hpp"
 #include "offload/bucket_pipeline.hpp"
@@ -79,7 +79,7 @@ class Optimizer {
   Optimizer(runtime::EventLoop& loop, offload::Tiers& tiers, collectives::Executor& executor,
             runtime::StreamView compute, const UnitStates& states, const ColumnOptions& column,
             const collectives::ShardFlow& flow, const ChunkSchedule& chunks, ParameterStore& parameters,
-            ParameterTier* parameter_tier, GradientTier* gradient_tier, runtime::Trace& trace, const Options& options,
+            ParameterRecords* parameter_tier, GradientTier* gradient_tier, runtime::Trace& trace, const Options& options,
             const Memory& memory, const runtime::Arena& arena);
 
   /// Fills master weights that live off the device; before the first begin().
@@ -169,7 +169,7 @@ class Optimizer {
   const ColumnOptions* column_;
   const ChunkSchedule* chunks_;
   ParameterStore* parameters_;
-  ParameterTier* parameter_tier_;
+  ParameterRecords* parameter_tier_;
   GradientTier* gradient_tier_;
   runtime::Trace* trace_;
   StateTier states_tier_;

@@ -1,10 +1,36 @@
 #include "actors/pipeline/loader.hpp"
 
+#include "actors/states/model_share.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <utility>
 
 namespace ranvier::actors {
+
+Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
+  const models::Stage& stage = *planner.share.stage;
+  Plan plan;
+  const auto add = [&](const char* name, std::size_t bytes, std::size_t& of_each, std::size_t& count) {
+    of_each = bytes * static_cast<std::size_t>(stage.capacity().samples);
+    count = static_cast<std::size_t>(stage.slots());
+    if (of_each == 0) return;
+    planner.memory.add({.kind = runtime::MemoryKind::messages,
+                        .space = runtime::MemorySpace::pinned,
+                        .name = name,
+                        .slot_bytes = runtime::PinnedPool::buffer_bytes(of_each),
+                        .slots = count,
+                        .elsewhere = true});
+  };
+  if (stage.first()) add("inputs, staged", sample.input, plan.input_bytes, plan.inputs);
+  if (stage.last()) add("targets, staged", sample.target, plan.target_bytes, plan.targets);
+  return plan;
+}
+
+Loader::Places::Places(runtime::Device& device, const Plan& plan)
+    : inputs(device, "inputs of samples"), targets(device, "targets of samples") {
+  inputs.reserve(plan.input_bytes, plan.inputs);
+  targets.reserve(plan.target_bytes, plan.targets);
+}
 
 void Loader::load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
   load(&models::SampleSource::read_inputs, places_->inputs, first, count,
@@ -18,14 +44,14 @@ void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime:
 
 void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                   std::byte* to, runtime::Handler done) {
-  if (!stream_.device().host_reaches(to)) {
+  if (!context_->load.device().host_reaches(to)) {
     return read_and_copy(read, places, first, count, bytes, to, std::move(done));
   }
-  stream_.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
+  context_->load.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
     (source->*read)(first, count, to);
   });
-  loop_->after_work(stream_, {"loader", "the samples from", {}, first}, std::move(done));
-  announce_next(stream_, first, count);
+  context_->loop.after_work(context_->load, {name(), "the samples from", {}, first}, std::move(done));
+  announce_next(context_->load, first, count);
 }
 
 void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
@@ -38,10 +64,10 @@ void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int c
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                            std::byte* to, runtime::Handler done) {
   if (!reader_) {
-    runtime::Device* device = &stream_.device();
+    runtime::Device* device = &context_->load.device();
     if (device->kind() == runtime::DeviceKind::cuda) {
       host_ = runtime::make_cpu_device({.threads = 1});
-      host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(std::move(error)); });
+      host_->on_failure([loop = &context_->loop](std::exception_ptr error) { loop->stop(std::move(error)); });
       device = host_.get();
     }
     reader_ = device->make_stream("reader", runtime::StreamWidth::one);
@@ -51,14 +77,14 @@ void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t 
   reader_->launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
     (source->*read)(first, count, to_place);
   });
-  loop_->after_work(*reader_, {"loader", "the samples from", {}, first},
+  context_->loop.after_work(*reader_, {name(), "the samples from", {}, first},
                     [this, place, first, bytes, to, done = std::move(done)] {
-                      runtime::copy(stream_, to, place->get(), bytes);
-                      loop_->after_work(stream_, {"loader", "the copy to the device of the samples from", {}, first},
-                                        [place, done] {
-                                          place->reset();
-                                          done();
-                                        });
+                      runtime::copy(context_->load, to, place->get(), bytes);
+                      const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
+                      context_->loop.after_work(context_->load, copy, [place, done] {
+                        place->reset();
+                        done();
+                      });
                     });
   announce_next(*reader_, first, count);
 }

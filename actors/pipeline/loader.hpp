@@ -5,31 +5,39 @@
 // only.
 #pragma once
 
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "models/sample_source.hpp"
-#include "runtime/device.hpp"
-#include "runtime/event_loop.hpp"
 #include "runtime/pinned_pool.hpp"
-#include "runtime/stream.hpp"
 
 #include <cstdint>
 #include <memory>
 
 namespace ranvier::actors {
 
-class Loader {
+struct Planner;
+
+class Loader final : public Part {
  public:
+  /// Samples that are on their way at a time to a device whose memory the host does not reach.
+  struct Plan {
+    std::size_t input_bytes = 0, target_bytes = 0;  ///< of a microbatch
+    std::size_t inputs = 0, targets = 0;            ///< microbatches
+  };
+  [[nodiscard]] static Plan plan(Planner& planner, const models::SampleBytes& sample);
+
   /// Pinned memory for samples on their way to a device; loaders that take turns share it.
   struct Places {
-    explicit Places(runtime::Device& device)
-        : inputs(device, "inputs of samples"), targets(device, "targets of samples") {}
+    Places(runtime::Device& device, const Plan& plan);
 
     runtime::PinnedPool inputs, targets;
   };
 
-  /// `stream` is narrow; samples `stride` further are those of the next step, 0: there is none. All outlive the loader.
-  Loader(runtime::EventLoop& loop, runtime::StreamView stream, Places& places, const models::SampleSource& source,
-         std::int64_t stride = 0)
-      : loop_(&loop), stream_(stream), places_(&places), source_(&source), stride_(stride) {}
+  /// Samples `stride` further are those of the next step, 0: there is none.
+  Loader(const RankContext& context, Places& places, const models::SampleSource& source, std::int64_t stride = 0)
+      : context_(&context), places_(&places), source_(&source), stride_(stride) {}
+
+  [[nodiscard]] const char* name() const noexcept override { return "loader"; }
 
   /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
@@ -43,8 +51,7 @@ class Loader {
   void read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                      std::byte* to, runtime::Handler done);
 
-  runtime::EventLoop* loop_;
-  runtime::StreamView stream_;
+  const RankContext* context_;
   Places* places_;
   const models::SampleSource* source_;
   std::int64_t stride_;

@@ -17,50 +17,54 @@ constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a
 
 }  // namespace
 
-StageActor::StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
-                       models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
-                       ActivationTier& checkpoints, runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size)
-    : loop_(&loop),
-      transport_(&transport),
-      compute_(compute),
-      stage_(&stage),
+StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& ranks, int stage, Policy policy) {
+  Plan plan{.stage = stage,
+            .stages = static_cast<int>(ranks.size()),
+            .policy = policy,
+            .microbatch_size = planner.share.stage->capacity().samples};
+  if (stage > 0) plan.left = ranks[static_cast<std::size_t>(stage - 1)];
+  if (stage + 1 < plan.stages) plan.right = ranks[static_cast<std::size_t>(stage + 1)];
+  return plan;
+}
+
+StageActor::StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
+                       const Resources& resources)
+    : context_(&context),
+      stage_(share.stage.get()),
       loader_(&loader),
-      parameters_(&parameters),
-      gradients_(&gradients),
-      checkpoints_(&checkpoints),
-      trace_(&trace),
-      neighbours_(neighbours),
-      policy_(policy),
-      microbatch_size_(microbatch_size),
-      slots_(static_cast<std::size_t>(stage.slots())),
-      gradient_buffer_busy_(static_cast<std::size_t>(stage.gradient_buffers())) {}
+      parameters_(&resources.parameters),
+      gradients_(&resources.gradients),
+      checkpoints_(&resources.checkpoints),
+      plan_(plan),
+      slots_(static_cast<std::size_t>(stage_->slots())),
+      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())) {}
 
 void StageActor::run(Batch batch, Done done) {
   expect(!running_, "a stage runs one batch at a time");
   batch_ = std::move(batch);
   done_ = std::move(done);
   running_ = true;
-  microbatches_ = (batch_.samples + microbatch_size_ - 1) / microbatch_size_;
+  microbatches_ = (batch_.samples + plan_.microbatch_size - 1) / plan_.microbatch_size;
   forwards_ = backwards_ = released_ = 0;
   loss_ = 0;
-  idle_since_ = Trace::Clock::now();
+  become_idle();
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
   announce_following();
 }
 
 int StageActor::counted_of(int microbatch) const {
-  return std::clamp(batch_.counted.value_or(batch_.samples) - microbatch * microbatch_size_, 0, microbatch_size_);
+  return std::clamp(batch_.counted.value_or(batch_.samples) - microbatch * plan_.microbatch_size, 0, plan_.microbatch_size);
 }
 
 int StageActor::samples_of(int microbatch) const { return std::max(counted_of(microbatch), 1); }
 
 models::Stage::Microbatch StageActor::describe(int microbatch) const {
   models::ForwardDetails details = batch_.details;
-  if (details.losses != nullptr) details.losses += std::ptrdiff_t{microbatch} * microbatch_size_ * batch_.positions;
+  if (details.losses != nullptr) details.losses += std::ptrdiff_t{microbatch} * plan_.microbatch_size * batch_.positions;
   if (microbatch > 0) details.logits = nullptr;
   return {.slot = microbatch % stage_->slots(),
           .samples = samples_of(microbatch),
-          .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * microbatch_size_},
+          .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size},
           .training = batch_.training,
           .accumulate = gradients_->accumulates(microbatch),
           .loss_factor = batch_.loss_factor,
@@ -71,43 +75,44 @@ models::Stage::Microbatch StageActor::describe(int microbatch) const {
 
 void StageActor::call_for_input(int microbatch) {
   Slot& slot = slot_of(microbatch);
-  // All arrivals are counted before the first can happen.
-  slot = {.microbatch = microbatch, .missing = 1 + (neighbours_.right ? 0 : 1), .gradient_here = false};
+  slot = {.microbatch = microbatch, .targets_here = plan_.right.has_value()};
   const int samples = samples_of(microbatch);
   const int index = microbatch % stage_->slots();
-  const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * microbatch_size_;
-  const auto on_arrival = [this, microbatch] { arrived(microbatch); };
-  if (neighbours_.left) {
-    receive(*neighbours_.left, Channel::activation, microbatch, stage_->input(index),
-            stage_->input_bytes(samples, batch_.positions), on_arrival);
+  const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size;
+  const auto arrives = [this, microbatch](bool Slot::*what) {
+    return [this, microbatch, what] {
+      slot_of(microbatch).*what = true;
+      next();
+    };
+  };
+  if (plan_.left) {
+    receive(*plan_.left, Channel::activation, microbatch, stage_->input(index),
+            stage_->input_bytes(samples, batch_.positions), arrives(&Slot::input_here));
   } else {
-    loader_->load_inputs(first, samples, stage_->input(index), on_arrival);
+    loader_->load_inputs(first, samples, stage_->input(index), arrives(&Slot::input_here));
   }
-  if (!neighbours_.right) loader_->load_targets(first, samples, stage_->targets(index), on_arrival);
-}
-
-void StageActor::arrived(int microbatch) {
-  --slot_of(microbatch).missing;
-  next();
+  if (!plan_.right) {
+    loader_->load_targets(first, samples, stage_->targets(index), arrives(&Slot::targets_here));
+  }
 }
 
 bool StageActor::forward_ready() const {
   const Slot& slot = slot_of(forwards_);
-  return slot.microbatch == forwards_ && slot.missing == 0;
+  return slot.microbatch == forwards_ && slot.input_here && slot.targets_here;
 }
 
 bool StageActor::backward_ready() const {
   if (!batch_.training || backwards_ == forwards_) return false;
-  if (neighbours_.right && !slot_of(backwards_).gradient_here) return false;
-  return !neighbours_.left ||
+  if (plan_.right && !slot_of(backwards_).gradient_here) return false;
+  return !plan_.left ||
          std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false) != gradient_buffer_busy_.end();
 }
 
 Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const {
   // Without backward passes nothing is left to choose.
   if (!batch_.training) return forward_ready ? Direction::forward : Direction::none;
-  return next_direction(policy_, {.stage = neighbours_.stage,
-                                  .stages = neighbours_.stages,
+  return next_direction(plan_.policy, {.stage = plan_.stage,
+                                  .stages = plan_.stages,
                                   .microbatches = microbatches_,
                                   .limit = stage_->slots(),
                                   .forwards = forwards,
@@ -116,13 +121,18 @@ Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwar
                                   .backward_ready = backward_ready});
 }
 
+void StageActor::become_idle() {
+  idle_since_ = Trace::Clock::now();
+  waits_since_ = context_->loop.now();
+}
+
 void StageActor::next() {
   if (computing_ || !running_) return;
   const Direction direction = choose(forward_ready(), backward_ready(), forwards_, backwards_);
   if (direction == Direction::none) return;
   const auto now = Trace::Clock::now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
-    trace_->add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
+    context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
   }
   idle_since_.reset();
   computing_ = true;
@@ -141,7 +151,7 @@ void StageActor::announce(Direction direction, int microbatch) {
 
 /// Where the order of the passes is fixed, the one after the running one is known.
 void StageActor::announce_following() {
-  if (policy_ == Policy::message_driven && batch_.training) return;
+  if (plan_.policy == Policy::message_driven && batch_.training) return;
   int forwards = forwards_, backwards = backwards_;
   for (const Pass& pass : passes_) {
     if (pass.direction == Direction::forward && pass.microbatch == forwards) ++forwards;
@@ -159,7 +169,7 @@ void StageActor::start(Direction direction) {
   Pass& pass = passes_.front();
   expect(pass.direction == direction && pass.microbatch == microbatch,
          "a pass of microbatch {} runs where one of microbatch {} was announced", microbatch, pass.microbatch);
-  if (direction == Direction::backward && neighbours_.left) {
+  if (direction == Direction::backward && plan_.left) {
     const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
     pass.gradient_buffer = static_cast<int>(free - gradient_buffer_busy_.begin());
     *free = true;
@@ -168,9 +178,9 @@ void StageActor::start(Direction direction) {
   advance();
 }
 
-runtime::WorkName StageActor::name_of(const Pass& pass) {
+runtime::WorkName StageActor::name_of(const Pass& pass) const {
   const bool forward = pass.direction == Direction::forward;
-  return {"pipeline", forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
+  return {name(), forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
 }
 
 /// Queues the running pass as far as its parameters and places are there.
@@ -180,7 +190,7 @@ void StageActor::advance() {
     const models::Stage::Step& step = pass.steps[pass.next];
     if (wait_for_needs(step)) {
       trace_pass(false);
-      return loop_->after_work(compute_, name_of(pass), [] {});  // what came before it goes on
+      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
     }
     trace_pass(true);
     queue(step);
@@ -191,7 +201,7 @@ void StageActor::advance() {
   const bool forward = pass.direction == Direction::forward;
   const runtime::WorkName name = name_of(pass);
   passes_.pop_front();
-  loop_->after_work(compute_, name, [this, microbatch, forward] {
+  context_->loop.after_work(context_->compute, name, [this, microbatch, forward] {
     if (forward) {
       finish_forward(microbatch);
     } else {
@@ -220,18 +230,18 @@ void StageActor::queue(const models::Stage::Step& step) {
   Pass& pass = passes_.front();
   const auto microbatch = describe(pass.microbatch);
   const auto on_loop = [this, &pass](runtime::Handler handler) {
-    loop_->after_work(compute_, name_of(pass), std::move(handler));
+    context_->loop.after_work(context_->compute, name_of(pass), std::move(handler));
   };
   const bool uses_checkpoints = checkpoints_->uses(step);
   const auto at = uses_checkpoints ? checkpoints_->queue(pass.checkpoints) : models::CheckpointPlaces{};
   if (step.needs_parameters()) {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {}, at);
+    stage_->run(context_->compute, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {}, at);
     if (parameters_->gathers()) {
       on_loop([this, need = pass.need] { parameters_->used(need); });
       ++pass.need;
     }
   } else {
-    stage_->run(compute_, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step), at);
+    stage_->run(context_->compute, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step), at);
     gradients_->queued(pass.writes, step);
     if (gradients_->listens(pass.microbatch)) {
       on_loop([this, writes = pass.writes, step, m = pass.microbatch] {
@@ -253,23 +263,23 @@ void StageActor::trace_pass(bool runs) {
   pass.traced = runs;
   const SpanKind kind = pass.direction == Direction::forward ? SpanKind::forward : SpanKind::backward;
   if (runs) {
-    trace_->begin(compute_, kind, pass.microbatch);
+    context_->trace.begin(context_->compute, kind, pass.microbatch);
   } else {
-    trace_->end(compute_, kind, Trace::Lane::compute, pass.microbatch);
+    context_->trace.end(context_->compute, kind, Trace::Lane::compute, pass.microbatch);
   }
 }
 
 void StageActor::finish_forward(int microbatch) {
   computing_ = false;
-  idle_since_ = Trace::Clock::now();
+  become_idle();
   const int index = microbatch % stage_->slots();
-  if (neighbours_.right) {
+  if (plan_.right) {
     const std::size_t bytes = stage_->output_bytes(samples_of(microbatch), batch_.positions);
-    send(*neighbours_.right, Channel::activation, microbatch, stage_->output(index), bytes,
+    send(*plan_.right, Channel::activation, microbatch, stage_->output(index), bytes,
          [this, microbatch, index, bytes] {
            if (!batch_.training) return release(microbatch);
            // The output was read; its place takes the gradient that comes back for it.
-           receive(*neighbours_.right, Channel::gradient, microbatch, stage_->output(index), bytes,
+           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes,
                    [this, microbatch] {
                      slot_of(microbatch).gradient_here = true;
                      next();
@@ -283,7 +293,7 @@ void StageActor::finish_forward(int microbatch) {
 }
 
 void StageActor::send_input_gradient(int microbatch, int buffer) {
-  send(*neighbours_.left, Channel::gradient, microbatch, stage_->input_gradient(buffer),
+  send(*plan_.left, Channel::gradient, microbatch, stage_->input_gradient(buffer),
        stage_->input_bytes(samples_of(microbatch)), [this, buffer] {
          gradient_buffer_busy_[static_cast<std::size_t>(buffer)] = false;
          next();
@@ -292,7 +302,7 @@ void StageActor::send_input_gradient(int microbatch, int buffer) {
 
 void StageActor::finish_backward(int microbatch) {
   computing_ = false;
-  idle_since_ = Trace::Clock::now();
+  become_idle();
   release(microbatch);
   next();
 }
@@ -306,7 +316,7 @@ void StageActor::release(int microbatch) {
 }
 
 void StageActor::finish_if_done() {
-  if (!running_ || released_ < microbatches_ || sends_ > 0) return;
+  if (!running_ || released_ < microbatches_ || !sends_.empty()) return;
   running_ = false;
   idle_since_.reset();
   // What runs here may start the next batch.
@@ -314,14 +324,48 @@ void StageActor::finish_if_done() {
   done(loss_);
 }
 
+std::vector<Wait> StageActor::waits() const {
+  std::vector<Wait> all;
+  const auto message = [](runtime::Channel channel, int microbatch) {
+    return fmt::format("the {} of microbatch {}", channel == Channel::activation ? "activation" : "gradient", microbatch);
+  };
+  for (const Sending& sending : sends_) {
+    all.push_back({message(sending.channel, sending.microbatch) + " to be taken", sending.rank, sending.since});
+  }
+  if (!running_ || computing_) return all;
+  // Where the policy fixes the order of passes, only one of the two is next.
+  const auto may_be_next = [this](Direction direction) {
+    return plan_.policy == Policy::message_driven || choose(true, true, forwards_, backwards_) == direction;
+  };
+  const Slot& next = slot_of(forwards_);
+  if (plan_.left && next.microbatch == forwards_ && !next.input_here && may_be_next(Direction::forward)) {
+    all.push_back({message(Channel::activation, forwards_), plan_.left, waits_since_});
+  }
+  if (plan_.right && batch_.training && backwards_ < forwards_ && !slot_of(backwards_).gradient_here &&
+      may_be_next(Direction::backward)) {
+    all.push_back({message(Channel::gradient, backwards_), plan_.right, waits_since_});
+  }
+  return all;
+}
+
+std::vector<int> StageActor::peers() const {
+  std::vector<int> ranks;
+  for (const auto& neighbour : {plan_.left, plan_.right}) {
+    if (neighbour) ranks.push_back(*neighbour);
+  }
+  return ranks;
+}
+
 void StageActor::send(int peer, Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
                       runtime::Handler done) {
-  ++sends_;
+  sends_.push_back({channel, microbatch, peer, context_->loop.now()});
   const auto begin = Trace::Clock::now();
-  transport_->send(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
-                   [this, begin, microbatch, done = std::move(done)] {
-                     trace_->add(SpanKind::send, Trace::Lane::communicate, begin, Trace::Clock::now(), microbatch);
-                     --sends_;
+  context_->transport.send(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
+                   [this, begin, channel, microbatch, done = std::move(done)] {
+                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, Trace::Clock::now(), microbatch);
+                     std::erase_if(sends_, [&](const Sending& sending) {
+                       return sending.channel == channel && sending.microbatch == microbatch;
+                     });
                      done();
                      finish_if_done();
                    });
@@ -330,9 +374,9 @@ void StageActor::send(int peer, Channel channel, int microbatch, const std::byte
 void StageActor::receive(int peer, Channel channel, int microbatch, std::byte* data, std::size_t bytes,
                          runtime::Handler done) {
   const auto begin = Trace::Clock::now();
-  transport_->receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::Bytes(data, bytes),
+  context_->transport.receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::Bytes(data, bytes),
                       [this, begin, microbatch, done = std::move(done)] {
-                        trace_->add(SpanKind::receive, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                        context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin, Trace::Clock::now(),
                                     microbatch);
                         done();
                       });

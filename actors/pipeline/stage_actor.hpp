@@ -11,14 +11,14 @@
 // they are used in microbatch order. Loop thread only.
 #pragma once
 
-#include "actors/pipeline/activation_tier.hpp"
+#include "actors/pipeline/activation_checkpoints.hpp"
 #include "actors/gradients/gradient_sync.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/states/parameter_store.hpp"
 #include "actors/pipeline/policy.hpp"
-#include "models/stage.hpp"
-#include "runtime/trace.hpp"
-#include "runtime/transport.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -29,14 +29,18 @@
 
 namespace ranvier::actors {
 
-class StageActor {
+class StageActor final : public Part {
  public:
-  struct Neighbours {
-    std::optional<int> left;   ///< rank of the stage before; none: this is the first
-    std::optional<int> right;  ///< rank of the stage after; none: this is the last
+  struct Plan {
     int stage = 0;
     int stages = 1;
+    std::optional<int> left;   ///< rank of the stage before; none: this is the first
+    std::optional<int> right;  ///< rank of the stage after; none: this is the last
+    Policy policy = Policy::message_driven;
+    int microbatch_size = 1;
   };
+  /// `ranks`: those of this row's pipeline, by stage.
+  [[nodiscard]] static Plan plan(Planner& planner, const std::vector<int>& ranks, int stage, Policy policy);
 
   /// This row's share of a batch.
   struct Batch {
@@ -58,10 +62,20 @@ class StageActor {
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
-  /// All outlive the actor.
-  StageActor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView compute,
-             models::Stage& stage, Loader& loader, ParameterStore& parameters, GradientSync& gradients,
-             ActivationTier& checkpoints, runtime::Trace& trace, const Neighbours& neighbours, Policy policy, int microbatch_size);
+  /// What steps need before they can be queued.
+  struct Resources {
+    ParameterStore& parameters;
+    GradientSync& gradients;
+    ActivationCheckpoints& checkpoints;
+  };
+
+  StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
+             const Resources& resources);
+
+  [[nodiscard]] const char* name() const noexcept override { return "pipeline"; }
+  /// Activations and gradients that have to come before the next pass, and those that a neighbour has not taken yet.
+  [[nodiscard]] std::vector<Wait> waits() const override;
+  [[nodiscard]] std::vector<int> peers() const override;
 
   /// One batch at a time.
   void run(Batch batch, Done done);
@@ -69,8 +83,16 @@ class StageActor {
  private:
   struct Slot {
     int microbatch = -1;  ///< whose it is
-    int missing = 0;      ///< arrivals that the forward pass still needs
+    bool input_here = false;
+    bool targets_here = false;  ///< or not needed on this stage
     bool gradient_here = false;
+  };
+  /// A message that a neighbour has not taken yet.
+  struct Sending {
+    runtime::Channel channel;
+    int microbatch = 0;
+    int rank = 0;
+    runtime::Duration since{};
   };
   struct Pass {
     Direction direction = Direction::forward;
@@ -95,7 +117,6 @@ class StageActor {
   [[nodiscard]] bool forward_ready() const;
   [[nodiscard]] bool backward_ready() const;
   void call_for_input(int microbatch);
-  void arrived(int microbatch);
   void next();
   [[nodiscard]] Direction choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const;
   void announce(Direction direction, int microbatch);
@@ -105,7 +126,8 @@ class StageActor {
   [[nodiscard]] bool wait_for_needs(const models::Stage::Step& step);
   void queue(const models::Stage::Step& step);
   void trace_pass(bool runs);
-  [[nodiscard]] static runtime::WorkName name_of(const Pass& pass);
+  void become_idle();
+  [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
   void finish_forward(int microbatch);
   void send_input_gradient(int microbatch, int buffer);
   void finish_backward(int microbatch);
@@ -116,18 +138,13 @@ class StageActor {
   void receive(int peer, runtime::Channel channel, int microbatch, std::byte* data, std::size_t bytes,
                runtime::Handler done);
 
-  runtime::EventLoop* loop_;
-  runtime::Transport* transport_;
-  runtime::StreamView compute_;
+  const RankContext* context_;
   models::Stage* stage_;
   Loader* loader_;
   ParameterStore* parameters_;
   GradientSync* gradients_;
-  ActivationTier* checkpoints_;
-  runtime::Trace* trace_;
-  Neighbours neighbours_;
-  Policy policy_;
-  int microbatch_size_;
+  ActivationCheckpoints* checkpoints_;
+  Plan plan_;
 
   Batch batch_;
   Done done_;
@@ -137,12 +154,13 @@ class StageActor {
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started
   int released_ = 0;   // microbatches that are through
-  int sends_ = 0;      // under way
   double loss_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
   std::deque<Pass> passes_;  // that were announced; the first one may be running
+  std::vector<Sending> sends_;
   std::optional<runtime::Trace::Clock::time_point> idle_since_;
+  runtime::Duration waits_since_{};  // the loop's time of idle_since_
 };
 
 }  // namespace ranvier::actors

@@ -6,7 +6,7 @@ namespace ranvier::actors {
 
 GridPass::GridPass(Parts parts, const models::SampleSource& source, std::int64_t stride)
     : parts_(std::move(parts)),
-      loader_(*parts_.loop, parts_.load, *parts_.places, source, stride),
+      loader_(*parts_.context, *parts_.places, source, stride),
       actor_(parts_.make_actor(loader_)) {
   parts_.make_actor = nullptr;
 }

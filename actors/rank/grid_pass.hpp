@@ -20,8 +20,7 @@ class GridPass {
  public:
   /// What passes are made with. All outlive them.
   struct Parts {
-    runtime::EventLoop* loop = nullptr;
-    runtime::StreamView load;
+    const RankContext* context = nullptr;
     Loader::Places* places = nullptr;  ///< of samples
     Consensus* consensus = nullptr;
     std::function<std::unique_ptr<StageActor>(Loader& loader)> make_actor;  ///< called by the constructor alone

@@ -38,7 +38,8 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
 }
 
 /// Shown with the rest; who uses it allocates it, before the first step.
-void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, RankPlan& plan) {
+void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, Planner& planner,
+                     RankPlan& plan) {
   using runtime::Channel;
   using runtime::MemoryKind;
   using runtime::MemorySpace;
@@ -56,16 +57,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
   const models::Stage& stage = *plan.stage;
   const auto slots = static_cast<std::size_t>(stage.slots());
   const int samples = stage.capacity().samples;
-  const auto load = [&](const char* name, std::size_t bytes, std::size_t& of_each, std::size_t& count) {
-    of_each = bytes;
-    count = slots;
-    add(MemoryKind::messages, MemorySpace::pinned, name, runtime::PinnedPool::buffer_bytes(bytes), slots);
-  };
-  RankPlan::StagedSamples& loads = plan.staged_samples;
-  if (stage.first()) load("inputs, staged", stage.input_bytes(samples), loads.input_bytes, loads.inputs);
-  if (stage.last()) {
-    load("targets, staged", static_cast<std::size_t>(samples) * sample.target, loads.target_bytes, loads.targets);
-  }
+  plan.samples = Loader::plan(planner, sample);
   if (!gpu.staged) return;
   const auto staged = [&](std::string name, const runtime::StagedMessages& messages) {
     add(MemoryKind::messages, MemorySpace::pinned, std::move(name),
@@ -95,8 +87,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
     }
   };
   each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
-       ParameterStore::staged_messages(stage, *plan.states, *plan.column, plan.flow, plan.parameter_options,
-                                       plan.parameter_memory));
+       ParameterStore::staged_messages(plan, plan.parameters));
   each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
        GradientSync::staged_messages(*plan.states, plan.sync_options));
   // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
@@ -236,20 +227,15 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                             .precision = options.precision,
                                             .sharding = options.sharding});
   plan.flow = plan.column->layout.flow(options.sharding);
-  plan.states = std::make_unique<UnitStates>(*plan.stage, units, plan.column->layout, options.sharding,
-                                             options.precision, options.tiers, options.steps > 0, plan.memory);
+  Planner planner{plan, options.tiers, plan.memory, plan.tiers};
+  plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
   plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
                                                                                       : options.policy;
-  plan.parameter_options = {.prefetch = options.prefetch,
-                            .pulls = plan.policy == Policy::message_driven,
-                            .reuse = options.reuse};
-  plan.parameter_memory = ParameterStore::plan(*plan.stage, *plan.states, *plan.column, plan.flow,
-                                               plan.parameter_options, plan.memory);
-  plan.parameter_tier_memory =
-      ParameterTier::plan(*plan.stage, *plan.states, options.tiers,
-                          {.prefetch = options.prefetch,
-                           .lends = plan.parameter_options.pulls && !plan.flow.gather_forward.empty()},
-                          plan.tiers, plan.memory);
+  const bool pulls = plan.policy == Policy::message_driven;
+  plan.parameters = ParameterStore::plan(
+      planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
+  plan.parameter_records = ParameterRecords::plan(
+      planner, {.prefetch = options.prefetch, .lends = pulls && !plan.flow.gather_forward.empty()});
   plan.gradient_memory = GradientTier::plan(*plan.states, options.tiers, plan.tiers, plan.memory);
   plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
   plan.sync_options.every_step_counts = every_step_counts(options);
@@ -276,10 +262,11 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.optimizer_options = {.tiers = tiers, .every_step_counts = every_step_counts(options)};
   plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
                                           plan.tiers, plan.memory);
-  plan.checkpoint_memory = ActivationTier::plan(*plan.stage, options.tiers, plan.tiers, plan.memory);
+  plan.checkpoints = ActivationCheckpoints::plan(planner);
+  plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
   plan_details(architecture, options, row_samples, plan);
   plan.tiers.finish(options.tiers.files, plan.memory);
-  if (options.gpu) plan_gpu_memory(*options.gpu, sample, plan);
+  if (options.gpu) plan_gpu_memory(*options.gpu, sample, planner, plan);
   return plan;
 }
 

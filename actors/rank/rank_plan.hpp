@@ -3,13 +3,13 @@
 // that does not exist yet (`--dry-run --world`).
 #pragma once
 
-#include "actors/pipeline/activation_tier.hpp"
+#include "actors/pipeline/activation_checkpoints.hpp"
 #include "actors/exchange/algorithm_choice.hpp"
 #include "actors/gradients/gradient_sync.hpp"
 #include "actors/rank/learning_rate.hpp"
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/parameter_store.hpp"
-#include "actors/states/parameter_tier.hpp"
+#include "actors/states/parameter_records.hpp"
 #include "actors/pipeline/policy.hpp"
 #include "actors/rank/sample_writer.hpp"
 #include "actors/pipeline/stage_actor.hpp"
@@ -88,22 +88,17 @@ struct RankPlan : ModelShare {
   std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
-  ParameterStore::Options parameter_options;
-  ParameterStore::Memory parameter_memory;
-  ParameterTier::Memory parameter_tier_memory;
+  ParameterStore::Plan parameters;
+  ParameterRecords::Plan parameter_records;
   GradientTier::Memory gradient_memory;
   GradientSync::Options sync_options;
   GradientSync::Memory sync_memory;
   Optimizer::Options optimizer_options;
   Optimizer::Memory optimizer_memory;
-  ActivationTier::Memory checkpoint_memory;
+  ActivationCheckpoints::Plan checkpoints;
+  StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
-  /// On their way to a device whose memory the host does not reach, at a time.
-  struct StagedSamples {
-    std::size_t input_bytes = 0, target_bytes = 0;  ///< of a microbatch
-    std::size_t inputs = 0, targets = 0;
-  };
-  StagedSamples staged_samples;
+  Loader::Plan samples;
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 

@@ -40,22 +40,17 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
       arena_(device, plan_.memory),
       tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, plan_.rank),
       executor_(loop, transport, *reduce_),
-      load_places_(device),
+      load_places_(device, plan_.samples),
       context_{loop, transport, device, trace_, arena_, tiers_, executor_, *compute_, *reduce_, *gather_, *load_},
-      loader_(loop, *load_, load_places_, source, options.batch_size),
+      loader_(context_, load_places_, source, options.batch_size),
       consensus_(loop, transport),
       loss_scale_(options.loss_scale) {
-  load_places_.inputs.reserve(plan_.staged_samples.input_bytes, plan_.staged_samples.inputs);
-  load_places_.targets.reserve(plan_.staged_samples.target_bytes, plan_.staged_samples.targets);
   plan_.stage->bind(arena_);
   plan_.states->bind(arena_);
   if (options.tiers.parameters != TierKind::device) {
-    parameter_tier_ = std::make_unique<ParameterTier>(loop, tiers_, *gather_, *plan_.states,
-                                                      plan_.parameter_tier_memory, arena_);
+    parameter_records_ = std::make_unique<ParameterRecords>(context_, plan_, plan_.parameter_records);
   }
-  parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, parameter_tier_.get(),
-                                                 *plan_.stage, *plan_.states, *plan_.column, plan_.flow, trace_, plan_.parameter_options,
-                                                 plan_.parameter_memory, arena_);
+  parameters_ = std::make_unique<ParameterStore>(context_, plan_, plan_.parameters, parameter_records_.get());
   if (plan_.sync_options.in_tier) {
     gradients_ = std::make_unique<GradientTier>(loop, tiers_, *reduce_, *plan_.states, plan_.gradient_memory, arena_);
   }
@@ -64,23 +59,16 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                                          gradients_.get(),
                                          plan_.sync_memory, arena_);
   optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
-                                           plan_.chunks, *parameters_, parameter_tier_.get(), gradients_.get(), trace_,
+                                           plan_.chunks, *parameters_, parameter_records_.get(), gradients_.get(), trace_,
                                            plan_.optimizer_options, plan_.optimizer_memory, arena_);
   sync_->when_reduced([this](std::size_t chunk) { optimizer_->reduced(chunk); });
-  checkpoints_ = std::make_unique<ActivationTier>(loop, tiers_, *plan_.stage, plan_.checkpoint_memory);
-  const int stage = plan_.position.stage;
-  const int stages = options_.grid.g_inter;
-  StageActor::Neighbours neighbours{.stage = stage, .stages = stages};
-  if (stage > 0) neighbours.left = plan_.pipeline[static_cast<std::size_t>(stage - 1)];
-  if (stage + 1 < stages) neighbours.right = plan_.pipeline[static_cast<std::size_t>(stage + 1)];
-  const int microbatch = std::min(options_.microbatch_size, options_.batch_size / options_.grid.g_data);
+  checkpoints_ = std::make_unique<ActivationCheckpoints>(context_, plan_, plan_.checkpoints);
   const auto make_actor = [&](Loader& loader) {
-    return std::make_unique<StageActor>(loop, transport, *compute_, *plan_.stage, loader, *parameters_, *sync_,
-                                        *checkpoints_, trace_, neighbours, plan_.policy, microbatch);
+    return std::make_unique<StageActor>(context_, plan_, plan_.passes, loader,
+                                        StageActor::Resources{*parameters_, *sync_, *checkpoints_});
   };
   stage_actor_ = make_actor(loader_);
-  const GridPass::Parts parts{.loop = &loop,
-                              .load = *load_,
+  const GridPass::Parts parts{.context = &context_,
                               .places = &load_places_,
                               .consensus = &consensus_,
                               .make_actor = make_actor,
@@ -166,8 +154,8 @@ void Trainer::start(TrainerHooks hooks) {
       evaluate();
     });
   };
-  if (!parameter_tier_) return load_states();
-  parameter_tier_->load(weights_, *compute_, load_states);
+  if (!parameter_records_) return load_states();
+  parameter_records_->load(weights_, load_states);
 }
 
 void Trainer::finish() {
@@ -183,8 +171,9 @@ runtime::Handler Trainer::stepped() {
 }
 
 std::vector<Wait> Trainer::waits() const {
-  std::vector<Wait> all;
-  for (const auto& running : {parameters_->running(), sync_->running(), optimizer_->running()}) {
+  std::vector<Wait> all = parameters_->waits();
+  for (Wait& wait : stage_actor_->waits()) all.push_back(std::move(wait));
+  for (const auto& running : {sync_->running(), optimizer_->running()}) {
     for (const std::string& what : running) all.push_back({.what = what, .rank = {}, .since = loop_->now()});
   }
   return all;

@@ -134,12 +134,12 @@ class Trainer {
   Loader::Places load_places_;
   RankContext context_;
   Loader loader_;
-  std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
+  std::unique_ptr<ParameterRecords> parameter_records_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<ActivationTier> checkpoints_;
+  std::unique_ptr<ActivationCheckpoints> checkpoints_;
   std::unique_ptr<StageActor> stage_actor_;
   Consensus consensus_;
   std::unique_ptr<GridPass> validation_pass_;     // these three: null where nobody asks for them

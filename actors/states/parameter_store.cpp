@@ -31,9 +31,8 @@ Owners owners_of(const collectives::Sharding& sharding, bool backward) {
   return {scope == Scope::global ? TeamKind::column : TeamKind::group, scope};
 }
 
-bool pulls_pieces(const UnitStates& states, const collectives::ShardFlow& flow,
-                  const ParameterStore::Options& options) {
-  return states.gathers_parameters() && options.pulls && !flow.gather_forward.empty();
+bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& options) {
+  return share.states->gathers_parameters() && options.pulls && !share.flow.gather_forward.empty();
 }
 
 }  // namespace
@@ -44,46 +43,57 @@ struct ParameterStore::Peer {
   Request request;
 };
 
-ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const UnitStates& states,
-                                            const ColumnOptions& column, const collectives::ShardFlow& flow,
-                                            const Options& options, runtime::MemoryPlan& plan) {
-  Memory memory;
-  if (!states.gathers_parameters()) return memory;
-  std::vector<std::vector<std::size_t>> sizes;
-  for (const UnitState& unit : states.all()) sizes.push_back({unit.elements});
-  using Kind = models::Stage::Step::Kind;
-  auto steps = stage.units_of_parts(Kind::forward);
-  memory.classes = slot_classes(sizes, steps, options.prefetch, options.reuse);
-  const auto back = stage.units_of_parts(Kind::backward_input);
-  const SlotClasses classes_back = slot_classes(sizes, back, options.prefetch, options.reuse);
-  for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
-    memory.classes.slots[kind] = std::max(memory.classes.slots[kind], classes_back.slots[kind]);
+SlotClasses ParameterStore::classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
+                                       const Options& options) {
+  std::vector<std::vector<std::size_t>> layouts;
+  for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
+  const auto of_steps = [&](models::Stage::Step::Kind kind) {
+    return slot_classes(layouts, stage.units_of_parts(kind), options.prefetch, options.reuse);
+  };
+  SlotClasses classes = of_steps(models::Stage::Step::Kind::forward);
+  const SlotClasses backward = of_steps(models::Stage::Step::Kind::backward_input);
+  for (std::size_t kind = 0; kind < classes.slots.size(); ++kind) {
+    classes.slots[kind] = std::max(classes.slots[kind], backward.slots[kind]);
   }
-  steps.insert(steps.end(), back.begin(), back.end());
-  for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
-    const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
-    memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
-                                      fmt::format("gathered units of {} elements", elements),
-                                      elements * runtime::size_of(states.precision().compute),
-                                      memory.classes.slots[kind]}));
-  }
-  std::vector<std::vector<std::size_t>> bundles;
-  for (const auto& units : steps) {
-    std::vector<std::size_t>& bundle = bundles.emplace_back();
-    for (const std::size_t unit : units) bundle.push_back(states.all()[unit].elements);
-  }
-  memory.forward =
-      HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
-  memory.backward =
-      HopPipeline::plan(column, flow.gather_backward, bundles, states.precision().compute, "parameters", plan);
-  return memory;
+  return classes;
 }
 
-std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
-    const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
-    const collectives::ShardFlow& flow, const Options& options, const Memory& memory) {
+ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& options) {
+  const ModelShare& share = planner.share;
+  Plan plan{.options = options};
+  if (!share.states->gathers_parameters()) return plan;
+  std::vector<std::size_t> elements;  // by unit
+  for (const UnitState& unit : share.states->all()) elements.push_back(unit.elements);
+  plan.classes = classes_of(*share.stage, elements, options);
+  const runtime::DType dtype = share.states->precision().compute;
+  for (std::size_t kind = 0; kind < plan.classes.slots.size(); ++kind) {
+    const std::size_t of_unit = elements[plan.classes.first_unit[kind]];
+    plan.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
+                                              fmt::format("gathered units of {} elements", of_unit),
+                                              of_unit * runtime::size_of(dtype), plan.classes.slots[kind]}));
+  }
+  std::vector<std::vector<std::size_t>> bundles;
+  using Kind = models::Stage::Step::Kind;
+  for (const Kind kind : {Kind::forward, Kind::backward_input}) {
+    for (const auto& units : share.stage->units_of_parts(kind)) {
+      std::vector<std::size_t>& bundle = bundles.emplace_back();
+      for (const std::size_t unit : units) bundle.push_back(elements[unit]);
+    }
+  }
+  const auto hops = [&](const std::vector<collectives::Hop>& of_passes) {
+    return HopPipeline::plan(*share.column, of_passes, bundles, dtype, "parameters", planner.memory);
+  };
+  plan.forward = hops(share.flow.gather_forward);
+  plan.backward = hops(share.flow.gather_backward);
+  return plan;
+}
+
+std::vector<runtime::StagedMessages> ParameterStore::staged_messages(const ModelShare& share, const Plan& plan) {
   using Direction = runtime::StagedMessages::Direction;
-  if (!pulls_pieces(states, flow, options)) return {};
+  if (!pulls_pieces(share, plan.options)) return {};
+  const models::Stage& stage = *share.stage;
+  const UnitStates& states = *share.states;
+  const ColumnOptions& column = *share.column;
   using Kind = models::Stage::Step::Kind;
   std::vector<runtime::StagedMessages> messages;
   std::size_t longest = 0;
@@ -93,7 +103,7 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
     const Owners owners = owners_of(column.sharding, backward);
     const auto pieces = static_cast<std::size_t>(column.layout.pieces(owners.scope));
     // By class of the first unit of a message, which has all that the step still needs.
-    std::vector<std::size_t> bytes(memory.classes.slots.size(), 0);
+    std::vector<std::size_t> bytes(plan.classes.slots.size(), 0);
     auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
     const auto back = stage.units_of_parts(Kind::backward_input);
     if (backward || !apart) steps.insert(steps.end(), back.begin(), back.end());
@@ -101,11 +111,11 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
       std::size_t behind = 0;
       for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
         behind += states.all()[*unit].elements / pieces * runtime::size_of(states.precision().compute);
-        std::size_t& of_class = bytes[memory.classes.of_unit[*unit]];
+        std::size_t& of_class = bytes[plan.classes.of_unit[*unit]];
         of_class = std::max(of_class, behind);
       }
     }
-    const SlotSchedule places(memory.classes);
+    const SlotSchedule places(plan.classes);
     const std::size_t others = column.layout.team(owners.team).members.size() - 1;
     for (std::size_t slot = 0; slot < places.slots(); ++slot) {
       const std::size_t of_slot = bytes[places.class_of_slot(slot)];
@@ -120,40 +130,37 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
   return messages;
 }
 
-ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                               runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage,
-                               const UnitStates& states, const ColumnOptions& column,
-                               const collectives::ShardFlow& flow, Trace& trace,
-                               const Options& options, const Memory& memory, const runtime::Arena& arena)
-    : loop_(&loop),
-      transport_(&transport),
-      copies_(copies),
-      tier_(tier),
-      stage_(&stage),
-      states_(&states),
-      column_(&column),
-      trace_(&trace),
-      options_(options),
-      gathers_(states.gathers_parameters()),
-      pulls_(pulls_pieces(states, flow, options)),
-      schedule_(memory.classes),
-      forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
-               states.precision().compute, 0, memory.forward, arena),
-      backward_(loop, executor, column, gathers_ ? flow.gather_backward : std::vector<collectives::Hop>{},
-                states.precision().compute, 1, memory.backward, arena),
+ParameterStore::ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan,
+                               ParameterRecords* records)
+    : context_(&context),
+      records_(records),
+      stage_(share.stage.get()),
+      states_(share.states.get()),
+      column_(share.column.get()),
+      flow_(&share.flow),
+      options_(plan.options),
+      gathers_(states_->gathers_parameters()),
+      pulls_(pulls_pieces(share, options_)),
+      schedule_(plan.classes),
+      forward_(context.loop, context.executor, *column_,
+               gathers_ ? share.flow.gather_forward : std::vector<collectives::Hop>{}, states_->precision().compute, 0,
+               plan.forward, context.arena),
+      backward_(context.loop, context.executor, *column_,
+                gathers_ ? share.flow.gather_backward : std::vector<collectives::Hop>{}, states_->precision().compute,
+                1, plan.backward, context.arena),
       slots_(schedule_.slots()),
-      version_of_(states.all().size(), 0),
-      secondary_of_(states.all().size(), 0),
-      secondary_begun_of_(states.all().size(), 0) {
-  std::vector<std::size_t> used(memory.places.size(), 0);
+      version_of_(states_->all().size(), 0),
+      secondary_of_(states_->all().size(), 0),
+      secondary_begun_of_(states_->all().size(), 0) {
+  std::vector<std::size_t> used(plan.places.size(), 0);
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     const std::size_t kind = schedule_.class_of_slot(s);
-    slots_[s].data = arena.slot(memory.places[kind], used[kind]++);
+    slots_[s].data = context.arena.slot(plan.places[kind], used[kind]++);
   }
   if (gathers_) return;
-  whole_.resize(stage.layers());
-  for (const models::Stage::UnitUse& use : stage.uses()) {
-    whole_[use.layer].push_back(states.all()[use.unit].parameters.data);
+  whole_.resize(stage_->layers());
+  for (const models::Stage::UnitUse& use : stage_->uses()) {
+    whole_[use.layer].push_back(states_->all()[use.unit].parameters.data);
   }
 }
 
@@ -184,7 +191,7 @@ const collectives::Team& ParameterStore::owners(bool backward) const {
   return column_->layout.team(owners_of(column_->sharding, backward).team);
 }
 
-ParameterTier::Piece ParameterStore::piece(std::size_t unit, bool backward) const {
+ParameterRecords::Piece ParameterStore::piece(std::size_t unit, bool backward) const {
   return {unit, backward && states_->all()[unit].secondary.has_value()};
 }
 
@@ -212,7 +219,7 @@ std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
       need.pointers[index] = slots_[place.slot].data;
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
-      if (tier_ != nullptr) tier_->announce(piece(unit, backward));
+      if (records_ != nullptr) records_->announce(piece(unit, backward));
       if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
     }
     need.here = gather->fills.empty();
@@ -240,7 +247,7 @@ void ParameterStore::when_ready(std::uint64_t need, const models::Stage::Step& s
 }
 
 void ParameterStore::check_waiting() {
-  if (waiting_ && ready(waiting_need_, waiting_for_)) loop_->post(std::exchange(waiting_, nullptr));
+  if (waiting_ && ready(waiting_need_, waiting_for_)) context_->loop.post(std::exchange(waiting_, nullptr));
 }
 
 std::span<const std::byte* const> ParameterStore::pointers(std::uint64_t need,
@@ -269,6 +276,7 @@ void ParameterStore::start_gathers() {
     gathers_to_start_.pop_front();
     gathers_under_way_.push_back(gather);
     gather->began = Trace::Clock::now();
+    gather->since = context_->loop.now();
     gather->missing = 1;  // what this rank brings itself
     if (pulls_) {
       pull(gather);
@@ -281,8 +289,8 @@ void ParameterStore::start_gathers() {
 }
 
 void ParameterStore::read_ahead() {
-  if (tier_ == nullptr) return;
-  tier_->read_ahead([this](ParameterTier::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
+  if (records_ == nullptr) return;
+  records_->read_ahead([this](ParameterRecords::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
@@ -292,9 +300,9 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
     if (pulls_) return arrived(gather);
     submit_brought();
   };
-  if (tier_ != nullptr) {
+  if (records_ != nullptr) {
     for (const Fill& fill : gather->fills) {
-      tier_->fetch(piece(fill.unit, gather->backward), slots_[fill.slot].data, [this, gather, brought] {
+      records_->fetch(piece(fill.unit, gather->backward), slots_[fill.slot].data, [this, gather, brought] {
         if (--gather->own_missing == 0) brought();
         read_ahead();
       });
@@ -303,7 +311,7 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   }
   for (const Fill& fill : gather->fills) {
     const Range own = range(fill.unit, gather->backward, column_->layout.rank());
-    runtime::copy(copies_, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
+    runtime::copy(context_->gather, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
                   source(fill.unit, gather->backward).at(own.begin),
                   own.count * runtime::size_of(states_->precision().compute));
   }
@@ -349,19 +357,22 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
         ranges.emplace_back(slots_[fill.slot].data + theirs.begin * element, theirs.count * element);
       }
       ++gather->missing;
-      transport_->receive(owner, Tag{Channel::piece, request->answer}, ranges,
-                          [this, gather] { arrived(gather); });
-      transport_->send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
+      gather->asked.push_back(owner);
+      context_->transport.receive(owner, Tag{Channel::piece, request->answer}, ranges, [this, gather, owner] {
+        gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), owner));
+        arrived(gather);
+      });
+      context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
     }
   }
 }
 
 void ParameterStore::after_copies(runtime::Handler next) {
-  loop_->after_work(copies_, {"parameters", "the copies of this rank's own pieces"}, std::move(next));
+  context_->loop.after_work(context_->gather, {"parameters", "the copies of this rank's own pieces"}, std::move(next));
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
-  trace_->add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
+  context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
               static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
   needs_[gather->need - first_need_].here = true;
@@ -383,8 +394,8 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
     start_gathers();
     answer_waiting();
   };
-  if (tier_ != nullptr) return tier_->store_from({unit, true}, slots_[slot].data, 0, kept);
-  runtime::copy(copies_, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
+  if (records_ != nullptr) return records_->store_from({unit, true}, slots_[slot].data, 0, kept);
+  runtime::copy(context_->gather, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
   after_copies(kept);
 }
 
@@ -404,7 +415,7 @@ void ParameterStore::refreshed(std::size_t unit) {
 
 void ParameterStore::listen(const std::shared_ptr<Peer>& peer) {
   const int rank = column_->ranks[static_cast<std::size_t>(peer->row)];
-  transport_->receive(rank, Tag{Channel::pull, 0}, std::as_writable_bytes(std::span(&peer->request, 1)),
+  context_->transport.receive(rank, Tag{Channel::pull, 0}, std::as_writable_bytes(std::span(&peer->request, 1)),
                       [this, peer, alive = alive_] {
                         if (!*alive) return;
                         const Request request = peer->request;
@@ -427,12 +438,12 @@ bool ParameterStore::can_answer(const Request& request) const {
 void ParameterStore::answer(int row, const Request& request) {
   const int rank = column_->ranks[static_cast<std::size_t>(row)];
   const Tag tag{Channel::piece, request.answer};
-  if (tier_ != nullptr) {
-    std::vector<ParameterTier::Piece> pieces;
+  if (records_ != nullptr) {
+    std::vector<ParameterRecords::Piece> pieces;
     for (std::size_t u = 0; u < request.count; ++u) pieces.push_back(piece(request.units[u], request.backward != 0));
-    return tier_->lend(std::move(pieces), request.version,
+    return records_->lend(std::move(pieces), request.version,
                        [this, rank, tag](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
-                         transport_->send(rank, tag, ranges, std::move(sent));
+                         context_->transport.send(rank, tag, ranges, std::move(sent));
                        });
   }
   std::vector<runtime::ConstBytes> ranges;
@@ -443,7 +454,7 @@ void ParameterStore::answer(int row, const Request& request) {
     const UnitPart& part = source(unit, backward);
     ranges.emplace_back(part.at(own.begin), own.count * runtime::size_of(part.dtype));
   }
-  transport_->send(rank, tag, ranges, [] {});
+  context_->transport.send(rank, tag, ranges, [] {});
 }
 
 void ParameterStore::answer_waiting() {
@@ -464,13 +475,32 @@ std::string ParameterStore::describe(const Gather& gather) const {
     if (!units.empty()) units += ", ";
     units += states_->all()[fill.unit].spec->name;
   }
-  return fmt::format("gather of the parameters of {} for a {} pass", units, gather.backward ? "backward" : "forward");
+  return fmt::format("the gather of the parameters of {} for a {} pass", units,
+                     gather.backward ? "backward" : "forward");
 }
 
-std::vector<std::string> ParameterStore::running() const {
-  std::vector<std::string> all;
-  for (const auto& gather : gathers_under_way_) all.push_back(describe(*gather));
+std::vector<Wait> ParameterStore::waits() const {
+  std::vector<Wait> all;
+  for (const auto& gather : gathers_under_way_) {
+    for (const int rank : gather->asked) all.push_back({describe(*gather), rank, gather->since});
+    // Collectives begin when this rank's own pieces are there, and the order of gathers has come to it.
+    const bool submitted = std::find(to_submit_.begin(), to_submit_.end(), gather) == to_submit_.end();
+    if (!pulls_ && submitted) all.push_back({describe(*gather), std::nullopt, gather->since});
+  }
   return all;
+}
+
+std::vector<int> ParameterStore::peers() const {
+  std::vector<int> ranks;
+  for (const bool backward : {false, true}) {
+    if (!gathers_ || (backward ? flow_->gather_backward : flow_->gather_forward).empty()) continue;
+    for (const int row : owners(backward).members) {
+      const int rank = column_->ranks[static_cast<std::size_t>(row)];
+      const bool known = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+      if (row != column_->layout.rank() && !known) ranks.push_back(rank);
+    }
+  }
+  return ranks;
 }
 
 }  // namespace ranvier::actors

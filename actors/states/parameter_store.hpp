@@ -1,7 +1,7 @@
 // Parameters as passes need them: whole, in the run's dtype, of this batch. Where a rank holds a piece only, a unit is
 // gathered into a place just before its use and released after it, the next ones while this one computes
 // (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where parameters
-// live off the device (parameter_tier.hpp), this rank's piece comes to its place from there, whole units too.
+// live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole units too.
 //
 // A pass announces its needs, which decides at once which unit goes where (SlotSchedule). How a unit comes:
 //
@@ -14,9 +14,8 @@
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
-#include "actors/states/parameter_tier.hpp"
+#include "actors/states/parameter_records.hpp"
 #include "actors/states/slot_schedule.hpp"
-#include "actors/states/unit_states.hpp"
 #include "runtime/staged_transport.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
@@ -30,7 +29,7 @@
 
 namespace ranvier::actors {
 
-class ParameterStore {
+class ParameterStore final : public Part {
  public:
   struct Options {
     int prefetch = 2;    ///< layers, or parts of them, gathered ahead of the one that computes; 0: none
@@ -38,27 +37,28 @@ class ParameterStore {
     bool reuse = true;   ///< a unit that is still in its place is not gathered again, as the papers count it is
   };
 
-  struct Memory {
-    SlotClasses classes;
+  struct Plan {
+    Options options;
+    SlotClasses classes;                    ///< none where nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
     HopPipeline::Memory forward, backward;
   };
-  [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
-                                   const collectives::ShardFlow& flow, const Options& options,
-                                   runtime::MemoryPlan& plan);
+  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
+
+  /// The places of units of so many elements, on a stage where they are gathered.
+  [[nodiscard]] static SlotClasses classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
+                                              const Options& options);
 
   /// What pulls send and receive at a time; nothing where there are none.
-  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(
-      const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
-      const collectives::ShardFlow& flow, const Options& options, const Memory& memory);
+  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share, const Plan& plan);
 
-  /// `copies` runs copies of this rank's own pieces; `tier` is null where those lie on the device. All outlive the
-  /// store.
-  ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                 runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage, const UnitStates& states,
-                 const ColumnOptions& column, const collectives::ShardFlow& flow, runtime::Trace& trace,
-                 const Options& options, const Memory& memory, const runtime::Arena& arena);
-  ~ParameterStore();
+  /// `records` is null where this rank's pieces lie on the device.
+  ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
+  ~ParameterStore() override;
+
+  [[nodiscard]] const char* name() const noexcept override { return "parameters"; }
+  [[nodiscard]] std::vector<Wait> waits() const override;
+  [[nodiscard]] std::vector<int> peers() const override;
 
   /// Begins to answer pulls.
   void start();
@@ -83,9 +83,6 @@ class ParameterStore {
   /// needed by nobody any more in the batch, in this row or another, and may be refreshed before its passes are over.
   void refreshed(std::size_t unit);
 
-  /// What is awaited, for a report about a peer that is lost.
-  [[nodiscard]] std::vector<std::string> running() const;
-
  private:
   struct Fill {
     std::size_t unit = 0;
@@ -98,7 +95,9 @@ class ParameterStore {
     std::optional<std::uint64_t> after;  // the use that must be over before
     std::size_t own_missing = 0;         // pieces of this rank on their way from where it keeps them
     std::size_t missing = 0;             // the own pieces, each answer to a pull, the collectives
+    std::vector<int> asked;              // ranks whose answers are missing, once for each
     runtime::Trace::Clock::time_point began;
+    runtime::Duration since{};  // likewise, of the loop
   };
   struct Need {
     std::vector<const std::byte*> pointers;  // by unit of the layer
@@ -123,7 +122,7 @@ class ParameterStore {
   [[nodiscard]] const UnitPart& source(std::size_t unit, bool backward) const;
   [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const;
   [[nodiscard]] const collectives::Team& owners(bool backward) const;
-  [[nodiscard]] ParameterTier::Piece piece(std::size_t unit, bool backward) const;
+  [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
   [[nodiscard]] bool can_start(const Gather& gather) const;
@@ -145,14 +144,12 @@ class ParameterStore {
   void check_waiting();
   [[nodiscard]] std::string describe(const Gather& gather) const;
 
-  runtime::EventLoop* loop_;
-  runtime::Transport* transport_;
-  runtime::StreamView copies_;
-  ParameterTier* tier_;
+  const RankContext* context_;
+  ParameterRecords* records_;
   const models::Stage* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
-  runtime::Trace* trace_;
+  const collectives::ShardFlow* flow_;
   Options options_;
   bool gathers_;
   bool pulls_;

@@ -1,6 +1,5 @@
 #include "actors/states/unit_moves.hpp"
 
-#include "actors/states/slot_schedule.hpp"
 #include "runtime/error.hpp"
 
 namespace ranvier::actors {
@@ -15,11 +14,11 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
 }
 
 std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const ShardedUnit> units,
-                                      const ParameterStore::Memory& places, const PassOrder& order) {
+                                      const SlotClasses& places, const PassOrder& order) {
   expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
   std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(order.microbatches));
   for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
-  SlotSchedule schedule(places.classes);
+  SlotSchedule schedule(places);
   std::uint64_t need = 0;
   const auto run = [&](const models::Stage::Pass& pass, bool backward) {
     for (const models::Stage::Step& step : pass) {

@@ -1,9 +1,9 @@
 // How often a batch gathers a unit's parameters and reduces its gradients on a stage. Any thread.
 #pragma once
 
-#include "actors/states/parameter_store.hpp"
 #include "actors/pipeline/policy.hpp"
 #include "actors/states/sharded_unit.hpp"
+#include "actors/states/slot_schedule.hpp"
 #include "models/stage.hpp"
 
 #include <cstdint>
@@ -37,6 +37,6 @@ struct PassOrder {
 /// are those of the stage. Exact where the policy fixes the order of the passes; one that leaves it to messages is
 /// taken for 1F1B. The stage has no passes under way.
 [[nodiscard]] std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const ShardedUnit> units,
-                                                    const ParameterStore::Memory& places, const PassOrder& order);
+                                                    const SlotClasses& places, const PassOrder& order);
 
 }  // namespace ranvier::actors

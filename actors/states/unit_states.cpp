@@ -1,5 +1,6 @@
 #include "actors/states/unit_states.hpp"
 
+#include "actors/states/model_share.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -12,19 +13,19 @@ using collectives::Range;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
-UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
-                       const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-                       const models::Precision& precision, const TierOptions& tiers, bool trains,
-                       runtime::MemoryPlan& plan)
-    : precision_(precision),
-      parameters_on_device_(tiers.parameters == TierKind::device),
-      separate_master_(actors::separate_master(precision, tiers.parameters)),
-      gradients_on_device_(tiers.gradients == TierKind::device),
-      optimizer_on_device_(tiers.optimizer == TierKind::device),
+UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
+    : precision_(planner.share.stage->precision()),
+      parameters_on_device_(planner.tiers.parameters == TierKind::device),
+      separate_master_(actors::separate_master(precision_, planner.tiers.parameters)),
+      gradients_on_device_(planner.tiers.gradients == TierKind::device),
+      optimizer_on_device_(planner.tiers.optimizer == TierKind::device),
       trains_(trains) {
+  const models::Stage& stage = *planner.share.stage;
+  const collectives::ShardLayout& layout = planner.share.column->layout;
+  const collectives::Sharding& sharding = planner.share.column->sharding;
   const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
-    return plan.add({kind, MemorySpace::device, name, bytes, slots});
+    return planner.memory.add({kind, MemorySpace::device, name, bytes, slots});
   };
   std::unordered_map<std::string_view, std::size_t> global_index;
   for (std::size_t u = 0; u < architecture_units.size(); ++u) global_index.emplace(architecture_units[u].name, u);
@@ -38,11 +39,11 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     state.optimizer = range(sharding.optimizer);
     state.reduced = range(flow.reduced);
-    state.cut = UnitCut(state.elements, layout.ranks(), tiers.bucket_elements,
+    state.cut = UnitCut(state.elements, layout.ranks(), planner.tiers.bucket_elements,
                         static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
-    state.parameters = {.range = range(held_parameters(sharding, separate_master_)), .dtype = precision.compute};
+    state.parameters = {.range = range(held_parameters(sharding, separate_master_)), .dtype = precision_.compute};
     if (sharding.secondary_parameters) {
-      state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision.compute};
+      state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision_.compute};
     }
     state.master = {.range = state.optimizer};
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
@@ -54,23 +55,23 @@ UnitStates::UnitStates(const models::Stage& stage, const std::vector<models::Uni
         state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
       }
     }
-    state.gradients.assign(uses[u], {.range = range(sharding.gradients), .dtype = precision.gradient});
+    state.gradients.assign(uses[u], {.range = range(sharding.gradients), .dtype = precision_.gradient});
 
     const std::string& name = state.spec->name;
-    Places places;
-    places.parameters = add(MemoryKind::parameters, name + " parameters",
+    Ids ids;
+    ids.parameters = add(MemoryKind::parameters, name + " parameters",
                             parameters_on_device_ ? state.parameters.bytes() : 0);
-    places.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
+    ids.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
                            state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
-    places.gradients = add(MemoryKind::gradients, name + " gradients",
+    ids.gradients = add(MemoryKind::gradients, name + " gradients",
                            trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0,
                            state.gradients.size());
-    places.master = add(MemoryKind::optimizer, name + " master weights",
+    ids.master = add(MemoryKind::optimizer, name + " master weights",
                         trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
-    places.moments = add(MemoryKind::optimizer, name + " moments",
+    ids.moments = add(MemoryKind::optimizer, name + " moments",
                          trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
     units_.push_back(std::move(state));
-    places_.push_back(places);
+    ids_.push_back(ids);
   }
 }
 
@@ -78,21 +79,21 @@ void UnitStates::bind(const runtime::Arena& arena) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     UnitState& unit = units_[u];
     if (parameters_on_device_) {
-      unit.parameters.data = arena.slot(places_[u].parameters);
-      if (unit.secondary) unit.secondary->data = arena.slot(places_[u].secondary);
+      unit.parameters.data = arena.slot(ids_[u].parameters);
+      if (unit.secondary) unit.secondary->data = arena.slot(ids_[u].secondary);
     }
     if (!separate_master_) {
       unit.master.data = unit.parameters.at(unit.optimizer.begin);
     } else if (trains_ && optimizer_on_device_) {
-      unit.master.data = arena.slot(places_[u].master);
+      unit.master.data = arena.slot(ids_[u].master);
     }
     if (!trains_) continue;
     if (optimizer_on_device_) {
-      unit.m = arena.slot_as<float>(places_[u].moments, 0);
-      unit.v = arena.slot_as<float>(places_[u].moments, 1);
+      unit.m = arena.slot_as<float>(ids_[u].moments, 0);
+      unit.v = arena.slot_as<float>(ids_[u].moments, 1);
     }
     for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
-      if (gradients_on_device_) unit.gradients[use].data = arena.slot(places_[u].gradients, use);
+      if (gradients_on_device_) unit.gradients[use].data = arena.slot(ids_[u].gradients, use);
     }
   }
 }

@@ -8,7 +8,7 @@
 //   … half gradients 2        2         4       8         16
 //
 // In fp32 one copy serves as working and master copy, of the part that the coarser of the two scopes gives, as long as
-// parameters live on the device. Off it (parameter_tier.hpp) they are a copy of their own in any precision.
+// parameters live on the device. Off it (parameter_records.hpp) they are a copy of their own in any precision.
 // A tied unit has gradients per use, because uses are accumulated separately and summed once.
 #pragma once
 
@@ -60,13 +60,14 @@ struct UnitState {
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
 };
 
+struct Planner;
+
 class UnitStates {
  public:
-  /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index. Where nothing is
-  /// trained, gradients and optimizer states that would be on the device have no memory and no address.
-  UnitStates(const models::Stage& stage, const std::vector<models::UnitSpec>& architecture_units,
-             const collectives::ShardLayout& layout, const collectives::Sharding& sharding,
-             const models::Precision& precision, const TierOptions& tiers, bool trains, runtime::MemoryPlan& plan);
+  /// Plans the states of the stage of `planner.share`, whose stage and column are there already. `architecture_units`
+  /// gives every unit its global index. Where nothing is trained, gradients and optimizer states that would be on the
+  /// device have no memory and no address.
+  UnitStates(Planner& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains);
 
   /// Resolves addresses.
   void bind(const runtime::Arena& arena);
@@ -86,7 +87,7 @@ class UnitStates {
   [[nodiscard]] bool shards_gradients() const noexcept;
 
  private:
-  struct Places {
+  struct Ids {
     runtime::MemoryId parameters, secondary, master, moments, gradients;
   };
 
@@ -97,7 +98,7 @@ class UnitStates {
   bool optimizer_on_device_;
   bool trains_;
   std::vector<UnitState> units_;
-  std::vector<Places> places_;
+  std::vector<Ids> ids_;  // by unit
 };
 
 }  // namespace ranvier::actors

@@ -2,6 +2,7 @@
 
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
+#include "tests/actors/part_context.hpp"
 #include "tests/far_device.hpp"
 
 #include <doctest/doctest.h>
@@ -49,10 +50,11 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
   for (const auto& device : devices()) {
     CAPTURE(device->description());
     AsioLoop loop;
-    const auto stream = device->make_stream("load", StreamWidth::one);
+    Simulation simulation(1, {});  // for its transport, which stays silent
     const Numbers source;
-    actors::Loader::Places places(*device);
-    actors::Loader loader(loop, *stream, places, source);
+    const tests::PartContext context(loop, simulation.transport(0), *device);
+    actors::Loader::Places places(*device, {});
+    actors::Loader loader(*context, places, source);
     constexpr int loads = 20, samples = 3;
     const Buffer buffer = device->allocate(2 * loads * samples * sizeof(std::int32_t), MemorySpace::device);
     auto* values = reinterpret_cast<std::int32_t*>(buffer.data());
@@ -84,10 +86,11 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
   for (const std::int64_t stride : {0, 64}) {
     const auto device = make_inline_device({});
     AsioLoop loop;
-    const auto stream = device->make_stream("load", StreamWidth::one);
+    Simulation simulation(1, {});  // for its transport, which stays silent
     const Announced source;
-    actors::Loader::Places places(*device);
-    actors::Loader loader(loop, *stream, places, source, stride);
+    const tests::PartContext context(loop, simulation.transport(0), *device);
+    actors::Loader::Places places(*device, {});
+    actors::Loader loader(*context, places, source, stride);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(16, 4, buffer.data(), [] {});
     loader.load_targets(20, 4, buffer.data(), [&] { loop.stop(); });
@@ -102,11 +105,12 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
 TEST_CASE("a sample that cannot be read ends the loop with its message") {
   for (const auto& device : devices()) {
     AsioLoop loop;
+    Simulation simulation(1, {});  // for its transport, which stays silent
     device->on_failure([&](std::exception_ptr error) { loop.stop(std::move(error)); });
-    const auto stream = device->make_stream("load", StreamWidth::one);
     const Numbers source;
-    actors::Loader::Places places(*device);
-    actors::Loader loader(loop, *stream, places, source);
+    const tests::PartContext context(loop, simulation.transport(0), *device);
+    actors::Loader::Places places(*device, {});
+    actors::Loader loader(*context, places, source);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(-5, 1, buffer.data(), [] {});
     CHECK_THROWS_WITH(loop.run(), "sample -5 cannot be read");

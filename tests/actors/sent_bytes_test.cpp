@@ -99,9 +99,9 @@ Bytes worked_out(const models::Architecture& architecture, const TrainerOptions&
     const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
     const auto units = sharded_units(architecture, plan.layers, rows);
     const auto moves =
-        as_papers_count || plan.parameter_memory.classes.slots.empty()
+        as_papers_count || plan.parameters.classes.slots.empty()
             ? moves_of(units, std::uint64_t(microbatches))
-            : replayed_moves(*plan.stage, units, plan.parameter_memory,
+            : replayed_moves(*plan.stage, units, plan.parameters.classes,
                              {plan.policy, stage, options.grid.g_inter, microbatches, options.reuse});
     const auto first = options.node_of.begin() + stage * rows;
     VolumeCounter counter({.node_of = {first, first + rows},
@@ -109,7 +109,7 @@ Bytes worked_out(const models::Architecture& architecture, const TrainerOptions&
                            .group_size = shape.group_size,
                            .algorithms = plan.column->choices,
                            .precision = options.precision,
-                           .pulls = plan.parameter_options.pulls});
+                           .pulls = plan.parameters.options.pulls});
     const auto total = counter.count(moves, options.sharding).total();
     bytes.intra_node += total.intra_node.bytes;
     bytes.inter_node += total.inter_node.bytes;

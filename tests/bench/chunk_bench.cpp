@@ -47,14 +47,15 @@ class Phase {
         compute_(device.make_stream("compute", runtime::StreamWidth::whole)),
         reduce_(device.make_stream("reduce", runtime::StreamWidth::one)),
         gather_(device.make_stream("gather", runtime::StreamWidth::one)),
+        load_(device.make_stream("load", runtime::StreamWidth::one)),
         arena_(device, plan_.memory),
         tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, transport.rank()),
-        executor_(loop, transport, *reduce_) {
+        executor_(loop, transport, *reduce_),
+        context_{loop,      transport,  device,    trace_,    arena_,  tiers_,
+                 executor_, *compute_, *reduce_, *gather_, *load_} {
     plan_.stage->bind(arena_);
     plan_.states->bind(arena_);
-    parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, nullptr, *plan_.stage,
-                                                   *plan_.states, *plan_.column, plan_.flow, trace_,
-                                                   plan_.parameter_options, plan_.parameter_memory, arena_);
+    parameters_ = std::make_unique<ParameterStore>(context_, plan_, plan_.parameters, nullptr);
     sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage,
                                            *plan_.states, *plan_.column, plan_.flow, plan_.chunks, trace_,
                                            plan_.sync_options, nullptr, plan_.sync_memory, arena_);
@@ -123,10 +124,11 @@ class Phase {
   runtime::AsioLoop* loop_;
   RankPlan plan_;
   runtime::Trace trace_;
-  std::unique_ptr<runtime::Stream> compute_, reduce_, gather_;
+  std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
   runtime::Arena arena_;
   offload::Tiers tiers_;
   collectives::Executor executor_;
+  RankContext context_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;

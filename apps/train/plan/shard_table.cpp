@@ -56,16 +56,10 @@ struct Cost {
 };
 
 /// The places that gathered units would have on a stage if its parameters were shared out.
-actors::ParameterStore::Memory places_of(const actors::RankPlan& plan, const models::Architecture& architecture,
-                                         const models::Precision& precision) {
-  const Sharding shared{collectives::Scope::global, collectives::Scope::global, collectives::Scope::global};
-  runtime::MemoryPlan scratch;
-  actors::ColumnOptions column = *plan.column;
-  column.sharding = shared;
-  const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, {}, true,
-                                  scratch);
-  return actors::ParameterStore::plan(*plan.stage, states, column, column.layout.flow(shared),
-                                      plan.parameter_options, scratch);
+actors::SlotClasses places_of(const actors::RankPlan& plan, const std::vector<actors::ShardedUnit>& units) {
+  std::vector<std::size_t> elements;
+  for (const actors::ShardedUnit& unit : units) elements.push_back(unit.elements);
+  return actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
 }
 
 class Column {
@@ -85,10 +79,10 @@ class Column {
                   .links = trainer.links,
                   .precision = trainer.precision,
                   .parameters = trainer.tiers.parameters,
-                  .pulls = plan.parameter_options.pulls}) {
+                  .pulls = plan.parameters.options.pulls}) {
     if (trainer.grid.g_data == 1) return;
     moves_ = actors::replayed_moves(
-        *plan.stage, units_, places_of(plan, architecture, trainer.precision),
+        *plan.stage, units_, places_of(plan, units_),
         {plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse});
   }
 

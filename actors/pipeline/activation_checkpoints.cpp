@@ -1,4 +1,4 @@
-#include "actors/pipeline/activation_tier.hpp"
+#include "actors/pipeline/activation_checkpoints.hpp"
 
 #include "runtime/error.hpp"
 
@@ -9,29 +9,28 @@ namespace ranvier::actors {
 using models::Stage;
 using offload::Tier;
 
-ActivationTier::Memory ActivationTier::plan(const Stage& stage, const TierOptions& options, offload::TierPlan& tiers,
-                                            runtime::MemoryPlan& plan) {
-  Memory memory;
-  if (stage.checkpoints() == 0) return memory;
+ActivationCheckpoints::Plan ActivationCheckpoints::plan(Planner& planner) {
+  const Stage& stage = *planner.share.stage;
+  Plan plan;
+  if (stage.checkpoints() == 0) return plan;
   for (std::size_t c = 0; c < stage.checkpoints(); ++c) {
-    memory.offsets.push_back(memory.slot_bytes);
-    memory.slot_bytes += Tier::whole_blocks(stage.checkpoint_bytes(c, stage.capacity().samples));
+    plan.offsets.push_back(plan.slot_bytes);
+    plan.slot_bytes += Tier::whole_blocks(stage.checkpoint_bytes(c, stage.capacity().samples));
   }
-  memory.region = tiers.reserve(options.activations, runtime::MemoryKind::activations, "activation checkpoints",
-                                memory.slot_bytes * static_cast<std::size_t>(stage.slots()), plan);
-  return memory;
+  plan.region =
+      planner.regions.reserve(planner.tiers.activations, runtime::MemoryKind::activations, "activation checkpoints",
+                              plan.slot_bytes * static_cast<std::size_t>(stage.slots()), planner.memory);
+  return plan;
 }
 
-ActivationTier::ActivationTier(runtime::EventLoop& loop, offload::Tiers& tiers, const Stage& stage,
-                               const Memory& memory)
-    : loop_(&loop),
-      tiers_(&tiers),
-      stage_(&stage),
-      memory_(memory),
-      checkpoints_(stage.checkpoints() * static_cast<std::size_t>(stage.slots())),
-      places_(static_cast<std::size_t>(stage.checkpoint_places())) {}
+ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : context_(&context),
+      stage_(share.stage.get()),
+      plan_(plan),
+      checkpoints_(stage_->checkpoints() * static_cast<std::size_t>(stage_->slots())),
+      places_(static_cast<std::size_t>(stage_->checkpoint_places())) {}
 
-std::uint64_t ActivationTier::announce(const Stage::Pass& pass, int slot, int samples, bool training) {
+std::uint64_t ActivationCheckpoints::announce(const Stage::Pass& pass, int slot, int samples, bool training) {
   const std::uint64_t first = first_use_ + uses_.size();
   if (stage_->checkpoints() == 0) return first;
   const std::uint64_t number = ++passes_;
@@ -53,30 +52,30 @@ std::uint64_t ActivationTier::announce(const Stage::Pass& pass, int slot, int sa
   return first;
 }
 
-ActivationTier::Turn ActivationTier::turn(std::size_t checkpoint) const {
+ActivationCheckpoints::Turn ActivationCheckpoints::turn(std::size_t checkpoint) const {
   const std::size_t of_slot = stage_->checkpoints();
   return {checkpoints_[checkpoint].pass, of_slot - checkpoint % of_slot};
 }
 
-std::size_t ActivationTier::offset(std::size_t checkpoint) const {
+std::size_t ActivationCheckpoints::offset(std::size_t checkpoint) const {
   const std::size_t of_slot = stage_->checkpoints();
-  return checkpoint / of_slot * memory_.slot_bytes + memory_.offsets[checkpoint % of_slot];
+  return checkpoint / of_slot * plan_.slot_bytes + plan_.offsets[checkpoint % of_slot];
 }
 
 /// What is moved of a checkpoint: whole blocks, which files take as they are.
-std::span<std::byte> ActivationTier::bytes(std::size_t place, std::size_t checkpoint) const {
+std::span<std::byte> ActivationCheckpoints::bytes(std::size_t place, std::size_t checkpoint) const {
   const std::size_t bytes =
       stage_->checkpoint_bytes(checkpoint % stage_->checkpoints(), checkpoints_[checkpoint].samples);
   return stage_->checkpoint_place(static_cast<int>(place)).first(Tier::whole_blocks(bytes));
 }
 
-bool ActivationTier::idle(const Place& place) const {
+bool ActivationCheckpoints::idle(const Place& place) const {
   return !place.held && place.steps == 0 && !place.transfer &&
          (!place.checkpoint || checkpoints_[*place.checkpoint].stored);
 }
 
 /// A place that holds nothing, else the one whose checkpoint is needed last, and later than `before`.
-std::optional<std::size_t> ActivationTier::free_place(std::optional<Turn> before) const {
+std::optional<std::size_t> ActivationCheckpoints::free_place(std::optional<Turn> before) const {
   std::optional<std::size_t> last;
   for (std::size_t p = 0; p < places_.size(); ++p) {
     if (!idle(places_[p])) continue;
@@ -88,7 +87,7 @@ std::optional<std::size_t> ActivationTier::free_place(std::optional<Turn> before
   return last;
 }
 
-bool ActivationTier::ready(std::uint64_t number) const {
+bool ActivationCheckpoints::ready(std::uint64_t number) const {
   const Use& use = use_of(number);
   if (use.read) {
     const auto place = checkpoints_[*use.read].place;
@@ -99,7 +98,7 @@ bool ActivationTier::ready(std::uint64_t number) const {
   return checkpoint.pass == use.pass || free_place();
 }
 
-void ActivationTier::when_ready(std::uint64_t use, runtime::Handler handler) {
+void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handler) {
   expect(!waiting_, "a pass waits for one step's checkpoints at a time");
   waiting_use_ = use;
   waiting_ = std::move(handler);
@@ -107,7 +106,7 @@ void ActivationTier::when_ready(std::uint64_t use, runtime::Handler handler) {
 }
 
 /// Gives a place that is free to a checkpoint.
-std::size_t ActivationTier::take(std::size_t p, std::size_t checkpoint) {
+std::size_t ActivationCheckpoints::take(std::size_t p, std::size_t checkpoint) {
   Place& place = places_[p];
   if (place.checkpoint) checkpoints_[*place.checkpoint].place.reset();
   place = {.checkpoint = checkpoint};
@@ -116,7 +115,7 @@ std::size_t ActivationTier::take(std::size_t p, std::size_t checkpoint) {
 }
 
 /// The checkpoint will not be read again by what is not queued.
-void ActivationTier::drop(std::size_t checkpoint) {
+void ActivationCheckpoints::drop(std::size_t checkpoint) {
   Place& place = places_[*std::exchange(checkpoints_[checkpoint].place, std::nullopt)];
   checkpoints_[checkpoint].live = false;
   place.checkpoint.reset();
@@ -125,7 +124,7 @@ void ActivationTier::drop(std::size_t checkpoint) {
 }
 
 /// What is ready stays so.
-void ActivationTier::bind(Use& use) {
+void ActivationCheckpoints::bind(Use& use) {
   if (use.read) {
     use.read_place = *checkpoints_[*use.read].place;
     places_[use.read_place].held = true;
@@ -144,7 +143,7 @@ void ActivationTier::bind(Use& use) {
   use.written_place = *checkpoint.place;
 }
 
-models::CheckpointPlaces ActivationTier::queue(std::uint64_t number) {
+models::CheckpointPlaces ActivationCheckpoints::queue(std::uint64_t number) {
   expect(number == next_use_ && ready(number), "checkpoints of use {} are taken where use {} comes next", number,
          next_use_);
   ++next_use_;
@@ -167,7 +166,7 @@ models::CheckpointPlaces ActivationTier::queue(std::uint64_t number) {
   return places;
 }
 
-void ActivationTier::done(std::uint64_t number) {
+void ActivationCheckpoints::done(std::uint64_t number) {
   expect(number == first_use_, "checkpoints of use {} are given back before those of use {}", number, first_use_);
   const Use use = uses_.front();
   uses_.pop_front();
@@ -183,16 +182,16 @@ void ActivationTier::done(std::uint64_t number) {
   move();
 }
 
-void ActivationTier::move() {
+void ActivationCheckpoints::move() {
   store_written();
   if (waiting_ && ready(waiting_use_)) {
     bind(use_of(waiting_use_));
-    loop_->post(std::exchange(waiting_, nullptr));
+    context_->loop.post(std::exchange(waiting_, nullptr));
   }
   fetch_ahead();
 }
 
-void ActivationTier::store_written() {
+void ActivationCheckpoints::store_written() {
   for (std::size_t p = 0; p < places_.size(); ++p) {
     if (!places_[p].unsaved) continue;
     const std::size_t checkpoint = *places_[p].checkpoint;
@@ -204,7 +203,7 @@ void ActivationTier::store_written() {
     places_[p].transfer = checkpoint;
     const auto from = bytes(p, checkpoint);
     stored_bytes_ += from.size();
-    tiers_->store(*memory_.region, offset(checkpoint), from, [this, p] {
+    context_->tiers.store(*plan_.region, offset(checkpoint), from, [this, p] {
       Place& place = places_[p];
       if (place.checkpoint) checkpoints_[*place.checkpoint].stored = true;
       place.transfer.reset();
@@ -214,7 +213,7 @@ void ActivationTier::store_written() {
 }
 
 /// Places that passes will ask for before any of what could be fetched now is needed; two keep a forward pass going.
-std::size_t ActivationTier::places_wanted_first() const {
+std::size_t ActivationCheckpoints::places_wanted_first() const {
   constexpr std::size_t enough = 2;
   std::size_t places = 0;
   for (std::uint64_t u = next_use_; u < first_use_ + uses_.size(); ++u) {
@@ -226,7 +225,7 @@ std::size_t ActivationTier::places_wanted_first() const {
   return enough;  // messages decide what comes then
 }
 
-void ActivationTier::fetch_ahead() {
+void ActivationCheckpoints::fetch_ahead() {
   while (true) {
     std::optional<std::size_t> next;
     for (std::size_t c = 0; c < checkpoints_.size(); ++c) {
@@ -245,7 +244,7 @@ void ActivationTier::fetch_ahead() {
     places_[p].transfer = wanted;
     const auto to = bytes(p, wanted);
     fetched_bytes_ += to.size();
-    tiers_->fetch(*memory_.region, offset(wanted), to, [this, p] {
+    context_->tiers.fetch(*plan_.region, offset(wanted), to, [this, p] {
       places_[p].here = true;
       places_[p].transfer.reset();
       move();

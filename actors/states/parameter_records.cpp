@@ -1,4 +1,4 @@
-#include "actors/states/parameter_tier.hpp"
+#include "actors/states/parameter_records.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -25,83 +25,79 @@ offload::BucketLayout layout_of(const UnitState& unit, const UnitPart& part) {
 
 }  // namespace
 
-ParameterTier::Memory ParameterTier::plan(const models::Stage& stage, const UnitStates& states,
-                                          const TierOptions& tiers, const Options& options,
-                                          offload::TierPlan& regions, runtime::MemoryPlan& plan) {
-  Memory memory;
-  if (tiers.parameters == TierKind::device) return memory;
+ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& options) {
+  Plan plan;
+  const TierKind kind = planner.tiers.parameters;
+  if (kind == TierKind::device) return plan;
+  const auto reserve = [&](const std::string& name, std::size_t bytes) {
+    return planner.regions.reserve(kind, MemoryKind::parameters, name, bytes, planner.memory);
+  };
+  const UnitStates& states = *planner.share.states;
   std::vector<std::size_t> bytes, secondary_bytes;
   for (const UnitState& unit : states.all()) {
     bytes.push_back(layout_of(unit, unit.parameters).region_bytes());
-    memory.parameters.push_back(regions.reserve(tiers.parameters, MemoryKind::parameters,
-                                                unit.spec->name + " parameters", bytes.back(), plan));
+    plan.parameters.push_back(reserve(unit.spec->name + " parameters", bytes.back()));
     if (!unit.secondary) continue;
     secondary_bytes.push_back(layout_of(unit, *unit.secondary).region_bytes());
-    memory.secondary.push_back(regions.reserve(tiers.parameters, MemoryKind::parameters,
-                                               unit.spec->name + " parameters for backward passes",
-                                               secondary_bytes.back(), plan));
+    plan.secondary.push_back(reserve(unit.spec->name + " parameters for backward passes", secondary_bytes.back()));
   }
-  memory.values = plan.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
-                            values_elements * sizeof(float), 1});
-  if (tiers.parameters != TierKind::nvme || bytes.empty()) return memory;
+  plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
+                                    values_elements * sizeof(float), 1});
+  if (kind != TierKind::nvme || bytes.empty()) return plan;
   for (const auto& of_units : {bytes, secondary_bytes}) {
-    for (const std::size_t of_unit : of_units) memory.buffer_bytes = std::max(memory.buffer_bytes, of_unit);
+    for (const std::size_t of_unit : of_units) plan.buffer_bytes = std::max(plan.buffer_bytes, of_unit);
   }
-  memory.reads_ahead = options.prefetch > 0;
-  memory.buffer_count = 1 + static_cast<std::size_t>(std::max(options.prefetch, 0));
-  memory.buffers = plan.add({MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead", memory.buffer_bytes,
-                             memory.buffer_count});
-  if (!options.lends) return memory;
+  plan.reads_ahead = options.prefetch > 0;
+  plan.buffer_count = 1 + static_cast<std::size_t>(std::max(options.prefetch, 0));
+  plan.buffers = planner.memory.add({MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead",
+                                     plan.buffer_bytes, plan.buffer_count});
+  if (!options.lends) return plan;
   using Kind = models::Stage::Step::Kind;
-  for (const Kind kind : {Kind::forward, Kind::backward_input}) {
-    const auto& sizes = kind == Kind::backward_input && !secondary_bytes.empty() ? secondary_bytes : bytes;
-    for (const auto& units : stage.units_of_parts(kind)) {
+  for (const Kind step : {Kind::forward, Kind::backward_input}) {
+    const auto& sizes = step == Kind::backward_input && !secondary_bytes.empty() ? secondary_bytes : bytes;
+    for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;
       for (const std::size_t unit : units) of_step += sizes[unit];
-      memory.answer_bytes = std::max(memory.answer_bytes, of_step);
+      plan.answer_bytes = std::max(plan.answer_bytes, of_step);
     }
   }
-  memory.answers = plan.add({MemoryKind::messages, MemorySpace::pinned, "parameters that others ask for",
-                             memory.answer_bytes, most_answers});
-  return memory;
+  plan.answers = planner.memory.add({MemoryKind::messages, MemorySpace::pinned, "parameters that others ask for",
+                                     plan.answer_bytes, most_answers});
+  return plan;
 }
 
-ParameterTier::ParameterTier(runtime::EventLoop& loop, Tiers& tiers, runtime::StreamView copies,
-                             const UnitStates& states, const Memory& memory, const runtime::Arena& arena)
-    : loop_(&loop),
-      tiers_(&tiers),
-      copies_(copies),
-      states_(&states),
-      memory_(memory),
-      arena_(&arena),
-      in_files_(memory.buffers.has_value()),
-      answers_(memory.answers ? most_answers : 0) {
-  for (const UnitState& unit : states.all()) {
+ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : context_(&context),
+      states_(share.states.get()),
+      plan_(plan),
+      in_files_(plan.buffers.has_value()),
+      answers_(plan.answers ? most_answers : 0) {
+  for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, unit.parameters));
     if (unit.secondary) secondary_layouts_.push_back(layout_of(unit, *unit.secondary));
   }
-  for (std::size_t b = 0; b < memory.buffer_count; ++b) free_buffers_.push_back(b);
+  for (std::size_t b = 0; b < plan.buffer_count; ++b) free_buffers_.push_back(b);
 }
 
-const UnitPart& ParameterTier::part(Piece piece) const {
+const UnitPart& ParameterRecords::part(Piece piece) const {
   const UnitState& unit = states_->all()[piece.unit];
   return piece.secondary ? *unit.secondary : unit.parameters;
 }
 
-offload::TierRegion ParameterTier::region(Piece piece) const {
-  return (piece.secondary ? memory_.secondary : memory_.parameters).at(piece.unit);
+offload::TierRegion ParameterRecords::region(Piece piece) const {
+  return (piece.secondary ? plan_.secondary : plan_.parameters).at(piece.unit);
 }
 
-const offload::BucketLayout& ParameterTier::layout(Piece piece) const {
+const offload::BucketLayout& ParameterRecords::layout(Piece piece) const {
   return (piece.secondary ? secondary_layouts_ : layouts_).at(piece.unit);
 }
 
-std::span<std::byte> ParameterTier::buffer(std::size_t index, Piece piece) const {
-  return {arena_->slot(*memory_.buffers, index), layout(piece).region_bytes()};
+std::span<std::byte> ParameterRecords::buffer(std::size_t index, Piece piece) const {
+  return {context_->arena.slot(*plan_.buffers, index), layout(piece).region_bytes()};
 }
 
 template <typename F>
-void ParameterTier::for_runs(Piece piece, F&& f) const {
+void ParameterRecords::for_runs(Piece piece, F&& f) const {
   const UnitCut& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
@@ -113,7 +109,8 @@ void ParameterTier::for_runs(Piece piece, F&& f) const {
   }
 }
 
-void ParameterTier::add_ranges(Piece piece, const std::byte* image, std::vector<runtime::ConstBytes>& ranges) const {
+void ParameterRecords::add_ranges(Piece piece, const std::byte* image,
+                                  std::vector<runtime::ConstBytes>& ranges) const {
   const UnitCut& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
@@ -125,57 +122,56 @@ void ParameterTier::add_ranges(Piece piece, const std::byte* image, std::vector<
   }
 }
 
-void ParameterTier::load(Source weights, runtime::StreamView casts, runtime::Handler done) {
+void ParameterRecords::load(Source weights, runtime::Handler done) {
   weights_ = std::move(weights);
-  casts_ = casts;
   loaded_ = std::move(done);
   load_next(0);
 }
 
-void ParameterTier::load_next(std::size_t unit) {
+void ParameterRecords::load_next(std::size_t unit) {
   if (unit == states_->all().size()) {
     weights_ = nullptr;
-    return loop_->post(std::exchange(loaded_, nullptr));
+    return context_->loop.post(std::exchange(loaded_, nullptr));
   }
   const Piece piece{unit, false};
   const UnitPart& to = part(piece);
   const models::UnitSpec& spec = *states_->all()[unit].spec;
-  const std::span<std::byte> image = in_files_ ? buffer(0, piece) : tiers_->memory(region(piece));
-  auto* values = arena_->slot_as<float>(*memory_.values);
-  runtime::fill_zero(*casts_, image.data(), image.size());
+  const std::span<std::byte> image = in_files_ ? buffer(0, piece) : context_->tiers.memory(region(piece));
+  auto* values = context_->arena.slot_as<float>(*plan_.values);
+  runtime::fill_zero(context_->compute, image.data(), image.size());
   for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
     const std::size_t end = std::min(first + elements, spec.elements());
     for (std::size_t begin = first; begin < end; begin += values_elements) {
       const std::size_t count = std::min(values_elements, end - begin);
       weights_(spec, begin, {values, count});
-      runtime::cast(*casts_, image.data() + offset + (begin - first) * runtime::size_of(to.dtype), to.dtype, values,
-                    runtime::DType::f32, count);
-      casts_->synchronize();  // before training, when nothing else happens
+      runtime::cast(context_->compute, image.data() + offset + (begin - first) * runtime::size_of(to.dtype), to.dtype,
+                    values, runtime::DType::f32, count);
+      context_->compute.synchronize();  // before training, when nothing else happens
     }
   });
-  casts_->synchronize();
-  if (!in_files_) return loop_->post([this, unit] { load_next(unit + 1); });
-  tiers_->store(region(piece), 0, image, [this, unit] { load_next(unit + 1); });
+  context_->compute.synchronize();
+  if (!in_files_) return context_->loop.post([this, unit] { load_next(unit + 1); });
+  context_->tiers.store(region(piece), 0, image, [this, unit] { load_next(unit + 1); });
 }
 
-void ParameterTier::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
+void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
   const Piece piece{unit, false};
   const UnitPart& part = this->part(piece);
   const std::size_t bytes =
       states_->all()[unit].cut.elements(part.range, bucket) * runtime::size_of(part.dtype);
-  tiers_->store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes), std::move(done));
+  context_->tiers.store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes), std::move(done));
 }
 
-void ParameterTier::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
+void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
   transfer(piece, data, first, false, std::move(done));
 }
 
 /// Record by record between the region and the device.
-void ParameterTier::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done) {
+void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done) {
   const UnitCut& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
-  if (cut.buckets() == 0) return loop_->post(std::move(done));
+  if (cut.buckets() == 0) return context_->loop.post(std::move(done));
   const auto all_done = [missing = std::make_shared<std::size_t>(cut.buckets()), done = std::move(done)] {
     if (--*missing == 0) done();
   };
@@ -186,18 +182,18 @@ void ParameterTier::transfer(Piece piece, std::byte* data, std::size_t first, bo
     }
     const std::size_t offset = layout(piece).record_offset(bucket);
     if (fetches) {
-      tiers_->fetch(region(piece), offset, std::move(runs), all_done);
+      context_->tiers.fetch(region(piece), offset, std::move(runs), all_done);
     } else {
-      tiers_->store(region(piece), offset, std::move(runs), all_done);
+      context_->tiers.store(region(piece), offset, std::move(runs), all_done);
     }
   }
 }
 
-void ParameterTier::announce(Piece piece) {
+void ParameterRecords::announce(Piece piece) {
   if (in_files_) readings_.push_back(std::make_shared<Reading>(Reading{.piece = piece}));
 }
 
-void ParameterTier::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
+void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
   if (!in_files_) return transfer(piece, whole, 0, true, std::move(done));
   const auto next = std::find_if(readings_.begin(), readings_.end(),
                                  [](const auto& reading) { return reading->whole == nullptr; });
@@ -210,50 +206,50 @@ void ParameterTier::fetch(Piece piece, std::byte* whole, runtime::Handler done) 
   if (!reading->buffer) read([](Piece) { return false; });
 }
 
-void ParameterTier::read_ahead(const std::function<bool(Piece)>& may_be_read) {
-  if (memory_.reads_ahead) read(may_be_read);
+void ParameterRecords::read_ahead(const std::function<bool(Piece)>& may_be_read) {
+  if (plan_.reads_ahead) read(may_be_read);
 }
 
-void ParameterTier::read(const std::function<bool(Piece)>& may) {
+void ParameterRecords::read(const std::function<bool(Piece)>& may) {
   for (const auto& reading : readings_) {
     if (reading->buffer) continue;
     if (free_buffers_.empty() || (reading->whole == nullptr && !may(reading->piece))) return;
     reading->buffer = free_buffers_.back();
     free_buffers_.pop_back();
-    tiers_->fetch_to_host(region(reading->piece), 0, buffer(*reading->buffer, reading->piece), [this, reading] {
+    context_->tiers.fetch_to_host(region(reading->piece), 0, buffer(*reading->buffer, reading->piece), [this, reading] {
       reading->here = true;
       if (reading->whole != nullptr) copy_out(reading);
     });
   }
 }
 
-void ParameterTier::copy_out(const std::shared_ptr<Reading>& reading) {
+void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {
   const std::byte* image = buffer(*reading->buffer, reading->piece).data();
   const std::size_t element = runtime::size_of(part(reading->piece).dtype);
   for_runs(reading->piece, [&](std::size_t begin, std::size_t count, std::size_t offset) {
-    runtime::copy(copies_, reading->whole + begin * element, image + offset, count * element);
+    runtime::copy(context_->gather, reading->whole + begin * element, image + offset, count * element);
   });
-  loop_->after_work(copies_, {"parameters", "the copy to the device of", states_->all()[reading->piece.unit].spec->name},
-                    [this, reading] {
-                      free_buffers_.push_back(*reading->buffer);
-                      std::erase(readings_, reading);
-                      read([](Piece) { return false; });
-                      reading->done();
-                    });
+  const runtime::WorkName work{name(), "the copy to the device of", states_->all()[reading->piece.unit].spec->name};
+  context_->loop.after_work(context_->gather, work, [this, reading] {
+    free_buffers_.push_back(*reading->buffer);
+    std::erase(readings_, reading);
+    read([](Piece) { return false; });
+    reading->done();
+  });
 }
 
-void ParameterTier::lend(std::vector<Piece> pieces, std::uint64_t version, Send send) {
+void ParameterRecords::lend(std::vector<Piece> pieces, std::uint64_t version, Send send) {
   if (in_files_) {
     Loan loan{std::move(pieces), version, std::move(send)};
     if (!loans_.empty() || !lend_now(loan)) loans_.push_back(std::move(loan));
     return;
   }
   std::vector<runtime::ConstBytes> ranges;
-  for (const Piece piece : pieces) add_ranges(piece, tiers_->memory(region(piece)).data(), ranges);
+  for (const Piece piece : pieces) add_ranges(piece, context_->tiers.memory(region(piece)).data(), ranges);
   send(ranges, [] {});
 }
 
-bool ParameterTier::lend_now(const Loan& loan) {
+bool ParameterRecords::lend_now(const Loan& loan) {
   // Ranks ask for the same at about the same time: what is read once goes to all of them.
   for (std::size_t a = 0; a < answers_.size(); ++a) {
     Answer& answer = answers_[a];
@@ -271,24 +267,24 @@ bool ParameterTier::lend_now(const Loan& loan) {
   if (free == answers_.end()) return false;
   const auto a = static_cast<std::size_t>(free - answers_.begin());
   *free = {.pieces = loan.pieces, .version = loan.version, .here = false, .users = 1, .waiting = {loan.send}};
-  std::byte* image = arena_->slot(*memory_.answers, a);
+  std::byte* image = context_->arena.slot(*plan_.answers, a);
   const auto missing = std::make_shared<std::size_t>(loan.pieces.size());
   for (const Piece piece : loan.pieces) {
     const std::size_t bytes = layout(piece).region_bytes();
-    tiers_->fetch_to_host(region(piece), 0, {image, bytes}, [this, a, missing] {
+    context_->tiers.fetch_to_host(region(piece), 0, {image, bytes}, [this, a, missing] {
       if (--*missing > 0) return;
       answers_[a].here = true;
       for (const Send& send : std::exchange(answers_[a].waiting, {})) send_from(a, send);
     });
     image += bytes;
   }
-  expect(image <= arena_->slot(*memory_.answers, a) + memory_.answer_bytes, "an answer of {} units is too long",
+  expect(image <= context_->arena.slot(*plan_.answers, a) + plan_.answer_bytes, "an answer of {} units is too long",
          loan.pieces.size());
   return true;
 }
 
-void ParameterTier::send_from(std::size_t a, const Send& send) {
-  const std::byte* image = arena_->slot(*memory_.answers, a);
+void ParameterRecords::send_from(std::size_t a, const Send& send) {
+  const std::byte* image = context_->arena.slot(*plan_.answers, a);
   std::vector<runtime::ConstBytes> ranges;
   for (const Piece piece : answers_[a].pieces) {
     add_ranges(piece, image, ranges);
@@ -299,7 +295,7 @@ void ParameterTier::send_from(std::size_t a, const Send& send) {
   });
 }
 
-void ParameterTier::lend_waiting() {
+void ParameterRecords::lend_waiting() {
   while (!loans_.empty() && lend_now(loans_.front())) loans_.pop_front();
 }
 

@@ -1,6 +1,7 @@
 // Where parameters live between their uses must not change a bit.
-#include "actors/states/parameter_tier.hpp"
+#include "actors/states/parameter_records.hpp"
 #include "runtime/asio_loop.hpp"
+#include "tests/actors/part_context.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
@@ -23,14 +24,13 @@ using tests::small_run;
 
 namespace {
 
-using Piece = actors::ParameterTier::Piece;
+using Piece = actors::ParameterRecords::Piece;
 
-/// A tier of one rank, which knows what its parts should be: each element's value tells unit, element and version.
+/// Records of one rank, which knows what its parts should be: each element's value tells unit, element and version.
 class Driven {
  public:
   Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
       : device_(runtime::make_cpu_device({})),
-        copies_(device_->make_stream("copies", runtime::StreamWidth::one)),
         architecture_(models::make_gpt(tests::small_gpt())),
         random_(seed) {
     auto options = small_run();
@@ -40,10 +40,10 @@ class Driven {
     options.prefetch = prefetch;
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
     plan_ = actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
-    REQUIRE(plan_.parameter_tier_memory.answers.has_value() == (kind == TierKind::nvme));
-    arena_.emplace(*device_, plan_.memory);
-    tiers_.emplace(loop_, *device_, plan_.tiers, offload::FileOptions{.directories = {folder_.path()}}, *arena_, 1);
-    tier_.emplace(loop_, *tiers_, *copies_, *plan_.states, plan_.parameter_tier_memory, *arena_);
+    REQUIRE(plan_.parameter_records.answers.has_value() == (kind == TierKind::nvme));
+    context_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
+                     offload::FileOptions{.directories = {folder_.path()}});
+    records_.emplace(**context_, plan_, plan_.parameter_records);
     for (const actors::UnitState& unit : units()) {
       if (unit.secondary) has_secondary_ = true;
       written_.push_back(-1);
@@ -55,7 +55,7 @@ class Driven {
       const auto weights = [](const models::UnitSpec& spec, std::size_t begin, std::span<float> out) {
         for (std::size_t e = 0; e < out.size(); ++e) out[e] = value(spec, begin + e, 0);
       };
-      tier_->load(weights, *copies_, [this] { version(0); });
+      records_->load(weights, [this] { version(0); });
     });
     loop_.run();
     CHECK(fetched_ > 100);
@@ -82,7 +82,7 @@ class Driven {
     for (std::size_t u = 0; u < units().size(); ++u) store(u);
     for (int i = 0; i < 30; ++i) {
       const Piece piece{random_() % units().size(), has_secondary_ && random_() % 2 == 0};
-      tier_->announce(piece);
+      records_->announce(piece);
       queue_.push_back(piece);
     }
     go_on();
@@ -100,7 +100,7 @@ class Driven {
     const actors::UnitState& unit = units()[u];
     if (unit.secondary) {
       ++*missing;
-      tier_->store_from({u, true}, write(u, {unit.secondary->range}), unit.secondary->range.begin, one);
+      records_->store_from({u, true}, write(u, {unit.secondary->range}), unit.secondary->range.begin, one);
     }
     if (version_ == 0) {
       ++*missing;
@@ -108,7 +108,7 @@ class Driven {
     }
     for (std::size_t bucket = 0; bucket < unit.cut.buckets(); ++bucket) {
       ++*missing;
-      tier_->store(u, bucket, write(u, unit.cut.runs(unit.parameters.range, bucket)), one);
+      records_->store(u, bucket, write(u, unit.cut.runs(unit.parameters.range, bucket)), one);
     }
   }
   /// Memory that holds those elements one after another.
@@ -129,7 +129,7 @@ class Driven {
       fetch(piece);
       if (random_() % 2 == 0) lend(piece);
     }
-    tier_->read_ahead([this](Piece piece) { return may_be_read(piece); });
+    records_->read_ahead([this](Piece piece) { return may_be_read(piece); });
     if (!queue_.empty() || under_way_ > 0) return;
     memory_.clear();
     version(version_ + 1);
@@ -138,7 +138,7 @@ class Driven {
   void fetch(Piece piece) {
     ++under_way_;
     std::vector<float>& whole = memory_.emplace_back(units()[piece.unit].elements, -1.0f);
-    tier_->fetch(piece, reinterpret_cast<std::byte*>(whole.data()), [this, piece, &whole] {
+    records_->fetch(piece, reinterpret_cast<std::byte*>(whole.data()), [this, piece, &whole] {
       const auto range = part(piece).range;
       bool same = true;
       for (std::size_t e = 0; e < whole.size(); ++e) {
@@ -157,7 +157,7 @@ class Driven {
     const int ranks = 1 + static_cast<int>(random_() % 3);
     for (int r = 0; r < ranks; ++r) {
       ++under_way_;
-      tier_->lend({piece}, static_cast<std::uint64_t>(version_),
+      records_->lend({piece}, static_cast<std::uint64_t>(version_),
                   [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
                     // A send takes its time.
                     std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
@@ -185,12 +185,11 @@ class Driven {
   tests::TemporaryFolder folder_;
   runtime::AsioLoop loop_;
   std::unique_ptr<runtime::Device> device_;
-  std::unique_ptr<runtime::Stream> copies_;
+  runtime::Simulation simulation_{2, {}};  // for its transport, which stays silent
   models::Architecture architecture_;
   actors::RankPlan plan_;
-  std::optional<runtime::Arena> arena_;
-  std::optional<offload::Tiers> tiers_;
-  std::optional<actors::ParameterTier> tier_;
+  std::optional<tests::PartContext> context_;
+  std::optional<actors::ParameterRecords> records_;
   std::mt19937_64 random_;
   bool has_secondary_ = false;
   int version_ = 0;
@@ -202,7 +201,7 @@ class Driven {
 
 }  // namespace
 
-TEST_CASE("a tier brings and lends what was stored last, in any order of answers, ahead or not") {
+TEST_CASE("parameter records bring and lend what was stored last, in any order of answers, ahead or not") {
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
   for (const TierKind kind : {TierKind::host, TierKind::nvme}) {

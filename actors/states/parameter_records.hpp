@@ -12,8 +12,9 @@
 // from when on a unit may be read. Loop thread only.
 #pragma once
 
-#include "actors/states/tier_options.hpp"
-#include "actors/states/unit_states.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
 #include "runtime/transport.hpp"
 
 #include <cstddef>
@@ -27,7 +28,7 @@
 
 namespace ranvier::actors {
 
-class ParameterTier {
+class ParameterRecords final : public Part {
  public:
   /// The part for forward passes, or ZeRO++'s for backward passes.
   struct Piece {
@@ -42,7 +43,7 @@ class ParameterTier {
     bool lends = false;  ///< pulls are answered
   };
 
-  struct Memory {
+  struct Plan {
     std::vector<offload::TierRegion> parameters, secondary;  ///< by unit
     std::optional<runtime::MemoryId> buffers, answers;       ///< pinned, where parts are in files
     std::optional<runtime::MemoryId> values;                 ///< pinned: what a source fills
@@ -51,17 +52,16 @@ class ParameterTier {
     bool reads_ahead = false;
   };
   /// Plans nothing where parameters stay on the device.
-  [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const TierOptions& tiers,
-                                   const Options& options, offload::TierPlan& regions, runtime::MemoryPlan& plan);
+  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
-  /// `copies` takes parts from buffers to the device. All references outlive this.
-  ParameterTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView copies, const UnitStates& states,
-                const Memory& memory, const runtime::Arena& arena);
+  ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+
+  [[nodiscard]] const char* name() const noexcept override { return "parameter records"; }
 
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-  /// Fills the parts for forward passes; once, before anything else. `casts` is idle.
-  void load(Source weights, runtime::StreamView casts, runtime::Handler done);
+  /// Fills the parts for forward passes; once, before anything else. The compute stream is idle.
+  void load(Source weights, runtime::Handler done);
 
   /// Stores what a step of the optimizer leaves of a bucket: UnitCut::elements(parameters.range, bucket) elements of
   /// the compute dtype in bucket order, at `record` on the device, which may change once `done` was called.
@@ -123,12 +123,9 @@ class ParameterTier {
   void lend_waiting();
   void send_from(std::size_t answer, const Send& send);
 
-  runtime::EventLoop* loop_;
-  offload::Tiers* tiers_;
-  runtime::StreamView copies_;
+  const RankContext* context_;
   const UnitStates* states_;
-  Memory memory_;
-  const runtime::Arena* arena_;
+  Plan plan_;
   bool in_files_;
   std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit
 
@@ -138,7 +135,6 @@ class ParameterTier {
   std::deque<Loan> loans_;  // wait for an answer's memory
 
   Source weights_;
-  std::optional<runtime::StreamView> casts_;
   runtime::Handler loaded_;
 };
 

@@ -9,10 +9,9 @@
 // A forward pass that nothing follows (evaluation) stores nothing. Loop thread only.
 #pragma once
 
-#include "actors/states/tier_options.hpp"
-#include "models/stage.hpp"
-#include "offload/tiers.hpp"
-#include "runtime/event_loop.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,19 +22,20 @@
 
 namespace ranvier::actors {
 
-class ActivationTier {
+class ActivationCheckpoints final : public Part {
  public:
-  struct Memory {
+  struct Plan {
     std::optional<offload::TierRegion> region;
     std::vector<std::size_t> offsets;  ///< of a slot's checkpoints in its part of the region
     std::size_t slot_bytes = 0;
   };
-  /// `stage` was made with TierOptions::checkpoint_places where checkpoints leave the device.
-  [[nodiscard]] static Memory plan(const models::Stage& stage, const TierOptions& options, offload::TierPlan& tiers,
-                                   runtime::MemoryPlan& plan);
+  /// The stage was made with TierOptions::checkpoint_places where checkpoints leave the device.
+  [[nodiscard]] static Plan plan(Planner& planner);
 
-  /// After Stage::bind. All references outlive this.
-  ActivationTier(runtime::EventLoop& loop, offload::Tiers& tiers, const models::Stage& stage, const Memory& memory);
+  /// After Stage::bind.
+  ActivationCheckpoints(const RankContext& context, const ModelShare& share, const Plan& plan);
+
+  [[nodiscard]] const char* name() const noexcept override { return "activation checkpoints"; }
 
   /// Whether a step is a use.
   [[nodiscard]] bool uses(const models::Stage::Step& step) const {
@@ -102,10 +102,9 @@ class ActivationTier {
   void store_written();
   void fetch_ahead();
 
-  runtime::EventLoop* loop_;
-  offload::Tiers* tiers_;
+  const RankContext* context_;
   const models::Stage* stage_;
-  Memory memory_;
+  Plan plan_;
   std::vector<Checkpoint> checkpoints_;
   std::vector<Place> places_;
   std::deque<Use> uses_;          // that were announced and are not done

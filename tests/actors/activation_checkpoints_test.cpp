@@ -1,5 +1,5 @@
 // Where checkpoints live must not change a bit, whatever order passes run in.
-#include "actors/pipeline/activation_tier.hpp"
+#include "actors/pipeline/activation_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/temporary_folder.hpp"
 
