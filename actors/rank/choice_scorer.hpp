@@ -28,6 +28,8 @@ class ChoiceScorer {
   /// Calls `done` with the share of examples that were answered rightly, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
 
+  [[nodiscard]] std::vector<Wait> waits() const { return pass_.waits(); }
+
  private:
   void score(std::int64_t first);
   [[nodiscard]] double accuracy() const;

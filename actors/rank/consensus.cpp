@@ -9,12 +9,31 @@
 namespace ranvier::actors {
 
 Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport)
-    : transport_(&transport),
+    : loop_(&loop),
+      transport_(&transport),
       host_(runtime::make_inline_device()),
       stream_(host_->make_stream("consensus", runtime::StreamWidth::one)),
       executor_(loop, transport, *stream_),
       members_(static_cast<std::size_t>(transport.ranks())) {
   std::iota(members_.begin(), members_.end(), 0);
+}
+
+std::vector<Wait> Consensus::waits() const {
+  if (!since_) return {};
+  return {{.what = "the agreement of all ranks after a batch", .rank = std::nullopt, .since = *since_}};
+}
+
+std::vector<int> Consensus::peers() const {
+  std::vector<int> peers;
+  const int rank = transport_->rank();
+  for (int bit = 1; bit < transport_->ranks(); bit <<= 1) {
+    if ((rank & bit) != 0) {
+      peers.push_back(rank - bit);
+      break;
+    }
+    if (rank + bit < transport_->ranks()) peers.push_back(rank + bit);
+  }
+  return peers;
 }
 
 void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
@@ -33,7 +52,11 @@ void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
   const std::size_t bytes = collectives::Executor::staging_bytes(operands);
   staging_.resize(std::max(staging_.size(), (bytes + sizeof(double) - 1) / sizeof(double)));
   operands.staging = reinterpret_cast<std::byte*>(staging_.data());
-  executor_.run(std::move(operands), std::move(done));
+  since_ = loop_->now();
+  executor_.run(std::move(operands), [this, done = std::move(done)] {
+    since_.reset();
+    done();
+  });
 }
 
 }  // namespace ranvier::actors

@@ -3,22 +3,30 @@
 // contributor and the others give zero, so the sum is exact and the same in any order. Loop thread only.
 #pragma once
 
+#include "actors/rank/part.hpp"
 #include "collectives/executor.hpp"
 #include "runtime/device.hpp"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace ranvier::actors {
 
-class Consensus {
+class Consensus final : public Part {
  public:
   Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
+
+  [[nodiscard]] const char* name() const noexcept override { return "agreement"; }
+  [[nodiscard]] std::vector<Wait> waits() const override;
+  /// Of the binomial tree.
+  [[nodiscard]] std::vector<int> peers() const override;
 
   /// `values` has the same size on all ranks and must stay until `done`, which finds the sums there.
   void agree(std::vector<double>& values, runtime::Handler done);
 
  private:
+  runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   std::unique_ptr<runtime::Device> host_;
   std::unique_ptr<runtime::Stream> stream_;
@@ -26,6 +34,7 @@ class Consensus {
   std::vector<int> members_;
   std::vector<double> staging_;
   std::shared_ptr<const std::vector<collectives::Script>> scripts_;
+  std::optional<runtime::Duration> since_;  // of the one that is under way
 };
 
 }  // namespace ranvier::actors

@@ -7,13 +7,11 @@ namespace ranvier::actors {
 GridPass::GridPass(Parts parts, const models::SampleSource& source, std::int64_t stride)
     : parts_(std::move(parts)),
       loader_(*parts_.context, *parts_.places, source, stride),
-      actor_(parts_.make_actor(loader_)) {
-  parts_.make_actor = nullptr;
-}
+      actor_(*parts_.context, *parts_.share, *parts_.passes, loader_, parts_.resources) {}
 
 void GridPass::run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned) {
   batch.training = false;
-  actor_->run(std::move(batch), [this, numbers, contribute = std::move(contribute),
+  actor_.run(std::move(batch), [this, numbers, contribute = std::move(contribute),
                                  learned = std::move(learned)](double loss) {
     agreed_.assign(numbers + 1, 0.0);
     contribute(loss, std::span(agreed_).first(numbers));

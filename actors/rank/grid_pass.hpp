@@ -21,9 +21,11 @@ class GridPass {
   /// What passes are made with. All outlive them.
   struct Parts {
     const RankContext* context = nullptr;
+    const ModelShare* share = nullptr;
+    const StageActor::Plan* passes = nullptr;
+    StageActor::Resources resources;
     Loader::Places* places = nullptr;  ///< of samples
     Consensus* consensus = nullptr;
-    std::function<std::unique_ptr<StageActor>(Loader& loader)> make_actor;  ///< called by the constructor alone
     std::function<bool()> wishes_to_stop;  ///< this rank
   };
 
@@ -38,10 +40,12 @@ class GridPass {
   /// All ranks run the same batches in the same order, each with its row's samples; one at a time.
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
+  [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }
+
  private:
   Parts parts_;
   Loader loader_;
-  std::unique_ptr<StageActor> actor_;
+  StageActor actor_;
   std::vector<double> agreed_;  // the numbers, and the wish to stop
 };
 

@@ -14,6 +14,8 @@
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
+#include <memory>
+
 namespace ranvier::actors {
 
 struct RankContext {
@@ -29,6 +31,31 @@ struct RankContext {
   runtime::StreamView reduce;   ///< narrow: additions of what arrives
   runtime::StreamView gather;   ///< narrow: copies of parameters
   runtime::StreamView load;     ///< narrow: samples
+};
+
+/// Owns what a context refers to, but for loop, transport and device.
+class RankResources {
+ public:
+  /// Allocates what the plans say, and nothing later.
+  RankResources(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
+                const runtime::MemoryPlan& memory = {}, const offload::TierPlan& regions = {},
+                const offload::FileOptions& files = {});
+  /// As finish(): what is queued uses the arena.
+  ~RankResources() { finish(); }
+  RankResources(const RankResources&) = delete;
+  RankResources& operator=(const RankResources&) = delete;
+
+  [[nodiscard]] const RankContext& context() const noexcept { return context_; }
+  /// Waits for what is queued on the streams.
+  void finish() noexcept;
+
+ private:
+  runtime::Trace trace_;
+  std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
+  runtime::Arena arena_;
+  offload::Tiers tiers_;
+  collectives::Executor executor_;
+  RankContext context_;
 };
 
 }  // namespace ranvier::actors

@@ -120,6 +120,24 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
   plan.sample_logits = add("logits of a sample", writes ? vocabulary * sizeof(float) : 0);
 }
 
+/// A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
+void plan_squares(std::size_t units, RankPlan& plan) {
+  const auto& layout = plan.column->layout;
+  const collectives::Scope reduced = plan.flow.reduced;
+  const auto pieces = static_cast<std::size_t>(layout.pieces(reduced));
+  const auto piece = static_cast<std::size_t>(layout.piece(reduced));
+  plan.squares = units * pieces;
+  bool first_copy = true;
+  for (int row = 0; row < plan.position.row; ++row)
+    first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
+  for (std::size_t u = 0; u < plan.states->all().size(); ++u) {
+    const auto& partner = plan.sync_options.partners[u];
+    const bool counts = first_copy && (!partner || plan.rank < *partner);
+    plan.square_places.push_back(counts ? std::optional(plan.states->all()[u].global_index * pieces + piece)
+                                        : std::nullopt);
+  }
+}
+
 }  // namespace
 
 std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
@@ -163,6 +181,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   const auto units = architecture.units();
 
   RankPlan plan;
+  plan.options = options;
+  plan.architecture = &architecture;
   plan.rank = rank;
   plan.position = grid.position(rank);
   plan.layers = stages[static_cast<std::size_t>(plan.position.stage)];
@@ -264,6 +284,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                           plan.tiers, plan.memory);
   plan.checkpoints = ActivationCheckpoints::plan(planner);
   plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
+  plan_squares(units.size(), plan);
   plan_details(architecture, options, row_samples, plan);
   plan.tiers.finish(options.tiers.files, plan.memory);
   if (options.gpu) plan_gpu_memory(*options.gpu, sample, planner, plan);

@@ -79,6 +79,8 @@ struct TrainerOptions {
 };
 
 struct RankPlan : ModelShare {
+  TrainerOptions options;  ///< that it was made for
+  const models::Architecture* architecture = nullptr;
   int rank = 0;
   runtime::Position position;
   models::LayerRange layers;
@@ -99,6 +101,10 @@ struct RankPlan : ModelShare {
   StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
   Loader::Plan samples;
+  /// The global norm's squares are summed over the units of the architecture and their pieces: so many. Where this
+  /// rank's part of a unit of the stage stands among them; none where another rank gives it.
+  std::size_t squares = 0;
+  std::vector<std::optional<std::size_t>> square_places;
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 

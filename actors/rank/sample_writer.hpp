@@ -24,7 +24,7 @@ struct SampleOptions {
   std::optional<std::int32_t> end_of_text;  ///< the token after which nothing is drawn
 };
 
-class SampleWriter {
+class SampleWriter final : public Part {
  public:
   struct Stage {
     int positions = 1;        ///< of the model
@@ -34,6 +34,9 @@ class SampleWriter {
   };
 
   SampleWriter(GridPass::Parts parts, const SampleOptions& options, const Stage& stage);
+
+  [[nodiscard]] const char* name() const noexcept override { return "text sample"; }
+  [[nodiscard]] std::vector<Wait> waits() const override { return pass_.waits(); }
 
   /// Calls `done` with the tokens of prompt and text, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<std::span<const std::int32_t>> tokens)> done);

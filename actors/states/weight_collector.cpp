@@ -15,13 +15,13 @@ constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
 }  // namespace
 
-WeightCollector::WeightCollector(runtime::Transport& transport, Trainer& trainer,
+WeightCollector::WeightCollector(runtime::Transport& transport, Rank& rank,
                                  const models::Architecture& architecture, const runtime::GridShape& grid)
-    : transport_(&transport), trainer_(&trainer), units_(architecture.units()), piece_(piece_elements) {
+    : transport_(&transport), rank_(&rank), units_(architecture.units()), piece_(piece_elements) {
   const runtime::Grid ranks(grid, grid.ranks());
   const auto stages_of = stages_of_units(architecture, stage_layers(architecture, grid.g_inter));
-  const collectives::ShardLayout& layout = trainer.plan().column->layout;
-  const collectives::Sharding& sharding = trainer.plan().column->sharding;
+  const collectives::ShardLayout& layout = rank.plan().column->layout;
+  const collectives::Sharding& sharding = rank.plan().column->sharding;
   for (const models::UnitSpec& unit : units_) {
     const int stage = stages_of.at(unit.name).front();
     std::vector<bool> has_owner(static_cast<std::size_t>(layout.pieces(sharding.optimizer)), false);
@@ -64,10 +64,10 @@ void WeightCollector::next() {
     return transport_->receive(piece.owner, tag, std::as_writable_bytes(values),
                                [this, &piece, begin, values] { store(*piece.unit, begin, values); });
   }
-  const auto& states = trainer_->plan().states->all();
+  const auto& states = rank_->plan().states->all();
   const auto state = std::find_if(states.begin(), states.end(),
                                   [&](const UnitState& s) { return s.spec->name == piece.unit->name; });
-  trainer_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values,
+  rank_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values,
                          [this, &piece, begin, values, tag, collects] {
                            if (collects) return store(*piece.unit, begin, values);
                            transport_->send(0, tag, std::as_bytes(values), [this] { next(); });

@@ -3,7 +3,7 @@
 // the pipeline, sends it. Loop thread only.
 #pragma once
 
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 
 #include <functional>
 #include <vector>
@@ -17,10 +17,10 @@ class WeightCollector {
   using Sink = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
                                   runtime::Handler stored)>;
 
-  WeightCollector(runtime::Transport& transport, Trainer& trainer, const models::Architecture& architecture,
+  WeightCollector(runtime::Transport& transport, Rank& rank, const models::Architecture& architecture,
                   const runtime::GridShape& grid);
 
-  /// On every rank; `sink` is called on rank 0 only. Transport and trainer outlive the collector.
+  /// On every rank; `sink` is called on rank 0 only. Transport and rank outlive the collector.
   void run(Sink sink, runtime::Handler done);
 
  private:
@@ -35,7 +35,7 @@ class WeightCollector {
   void store(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values);
 
   runtime::Transport* transport_;
-  Trainer* trainer_;
+  Rank* rank_;
   std::vector<models::UnitSpec> units_;
   std::vector<Owned> pieces_;
   std::vector<float> piece_;

@@ -6,7 +6,7 @@
 //   }
 #pragma once
 
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "apps/train/options/train_options.hpp"
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"

@@ -180,10 +180,10 @@ std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
 }
 
-RankTotals totals_of(actors::Trainer& trainer, double seconds) {
+RankTotals totals_of(actors::Rank& rank, double seconds) {
   using runtime::SpanKind;
-  const runtime::Trace& trace = trainer.trace();
-  const runtime::MemoryPlan& memory = trainer.plan().memory;
+  const runtime::Trace& trace = rank.context().trace;
+  const runtime::MemoryPlan& memory = rank.plan().memory;
   return {.seconds = seconds,
           .forward = trace.seconds(SpanKind::forward),
           .backward = trace.seconds(SpanKind::backward),
@@ -195,7 +195,7 @@ RankTotals totals_of(actors::Trainer& trainer, double seconds) {
           .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
                            memory.bytes(MemorySpace::host),
           .peak_resident_bytes = runtime::peak_resident_bytes(),
-          .answers = trainer.answers()};
+          .answers = rank.answers()};
 }
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {

@@ -1,7 +1,7 @@
 // The tables that a run shows at its start and its end.
 #pragma once
 
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "apps/train/options/train_options.hpp"
 #include "models/architecture.hpp"
 
@@ -24,7 +24,7 @@ struct RankTotals {
   std::size_t peak_resident_bytes = 0;  ///< so far, MPI, libraries and mapped data included
   actors::Optimizer::Answers answers;
 };
-[[nodiscard]] RankTotals totals_of(actors::Trainer& trainer, double seconds);
+[[nodiscard]] RankTotals totals_of(actors::Rank& rank, double seconds);
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

@@ -144,34 +144,6 @@ SavedWeights::Beside saved_beside(const Job& job) {
   return beside;
 }
 
-/// Ranks that this one exchanges messages with, whoever begins.
-std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
-  std::vector<int> peers;
-  for (int stage : {plan.position.stage - 1, plan.position.stage + 1}) {
-    if (stage >= 0 && stage < static_cast<int>(plan.pipeline.size())) peers.push_back(plan.pipeline[static_cast<std::size_t>(stage)]);
-  }
-  for (const auto& partner : plan.sync_options.partners) {
-    if (partner) peers.push_back(*partner);
-  }
-  const auto& column = plan.column->ranks;  // collectives and pulls
-  peers.insert(peers.end(), column.begin(), column.end());
-  for (int bit = 1; bit < ranks; bit <<= 1) {  // the binomial tree of the consensus
-    if ((plan.rank & bit) != 0) {
-      peers.push_back(plan.rank - bit);
-      break;
-    }
-    if (plan.rank + bit < ranks) peers.push_back(plan.rank + bit);
-  }
-  // Rank 0 hears from everybody at the end.
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (plan.rank == 0 || rank == 0) peers.push_back(rank);
-  }
-  std::sort(peers.begin(), peers.end());
-  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  std::erase(peers, plan.rank);
-  return peers;
-}
-
 /// On a GPU an allocation in the middle of a run may wait for a kernel that waits for this rank.
 void close_memory(runtime::Device& device, runtime::MemorySpace space) {
   if constexpr (runtime::with_cuda) {
@@ -226,10 +198,10 @@ bool Run::execute() {
     if (speaks_ && !options_.run.save.empty())
       check_space(options_.run.save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
   });
-  if (trainer_options_.steps > 0) peak_.measure(session_, trainer_->compute(), trainer_options_.precision.compute);
+  if (trainer_options_.steps > 0) peak_.measure(session_, rank_->context().compute, trainer_options_.precision.compute);
   if (nccl_) connect_nccl();
-  const long long cleared = session_.sum(trainer_->cleared_folders());
-  if (const std::string tier = trainer_->tier_description(); speaks_ && !tier.empty()) {
+  const long long cleared = session_.sum(rank_->context().tiers.cleared());
+  if (const std::string tier = rank_->context().tiers.description(); speaks_ && !tier.empty()) {
     fmt::print("files: {}\n", tier);
     if (cleared > 0) fmt::print("cleared there: {} folder{} that dead jobs had left\n", cleared, cleared > 1 ? "s" : "");
     fmt::print("\n");
@@ -474,9 +446,8 @@ void Run::build() {
                                          .timeout = timeout_of(options_)});
     plan.column->source = nccl_.get();
   }
-  trainer_.emplace(loop_, transport, *device_, job_.architecture, *job_.source, job_.validation.get(), trainer_options_,
-                   std::move(plan));
-  trainer_->load_weights(weights);
+  rank_.emplace(loop_, transport, *device_, actors::Rank::Samples{*job_.source, job_.validation.get()}, std::move(plan));
+  rank_->load_weights(weights);
   if (speaks_) make_reporter();
 }
 
@@ -494,33 +465,33 @@ void Run::make_reporter() {
           .flops_per_step = batch * job_.architecture.flops_per_sample(),
           .shows_loss_scale = trainer_options_.loss_scale.dynamic,
           .bytes_per_token = job_.bytes_per_token},
-      trainer_->plan().memory, open_metrics(options_));
+      rank_->plan().memory, open_metrics(options_));
 }
 
 void Run::train() {
   actors::Watchdog watchdog(
-      loop_, transport_, trainer_->trace(),
+      loop_, transport_, rank_->context().trace,
       {.timeout = timeout_of(options_),
-       .peers = peers_of(trainer_->plan(), session_.ranks()),
+       .peers = rank_->peers(),
        .describe = [this](int rank) { return describe_rank(options_, rank); },
-       .waits = [this] { return trainer_->waits(); },
+       .waits = [this] { return rank_->waits(); },
        .waited_for = [this] { return nccl_ ? nccl_->waited_for() : std::vector<runtime::Transport::Pending>(); },
        .heartbeat = [this] { return loop_.heartbeat(); }});
   const StopSignals signals(loop_, transport_,
-                            {.request_stop = [this] { trainer_->request_stop(); },
+                            {.request_stop = [this] { rank_->trainer().request_stop(); },
                              .expected = [this] { return expected_end(); },
                              .waits_for = [&watchdog] { return watchdog.waits_for(); },
                              .report = [&watchdog] { return watchdog.report(); },
-                             .last_spans = [this] { return trainer_->trace().tail(20); },
+                             .last_spans = [this] { return rank_->context().trace.tail(20); },
                              .describe = [this](int rank) { return describe_rank(options_, rank); },
                              .say = runtime::say_on_stderr,
                              .end = [](int status) { std::_Exit(status); }});
   session_.barrier();
-  trainer_->trace().restart();
+  rank_->context().trace.restart();
   if (reporter_) reporter_->start(loop_.now(), peak_.best());
   step_clock_.start();
   started_ = std::chrono::steady_clock::now();
-  trainer_->start({.step =
+  rank_->start({.step =
                        [this](const actors::StepResult& result) {
                          step_clock_.done(result.step);
                          close_memory(*device_, runtime::MemorySpace::device);
@@ -569,7 +540,7 @@ void Run::save() {
   report([this] { reporter_->finish(); });
   saving_ = true;
   if (options_.run.save.empty()) return collect();
-  collector_.emplace(transport_, *trainer_, job_.architecture, options_.grid.shape);
+  collector_.emplace(transport_, *rank_, job_.architecture, options_.grid.shape);
   const auto collect_weights = [this] {
     collector_->run(
         [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
@@ -588,7 +559,7 @@ void Run::save() {
 }
 
 void Run::collect() {
-  const RankTotals totals = totals_of(*trainer_, trained_seconds_);
+  const RankTotals totals = totals_of(*rank_, trained_seconds_);
   actors::gather(transport_, std::string(reinterpret_cast<const char*>(&totals), sizeof totals),
                  [this](std::vector<std::string> blocks) {
                    for (const std::string& block : blocks) {
@@ -596,7 +567,7 @@ void Run::collect() {
                      std::memcpy(&rank, block.data(), sizeof rank);
                    }
                    if (options_.run.trace.empty()) return loop_.stop();
-                   actors::gather(transport_, trainer_->trace().chrome_events(), [this](std::vector<std::string> events) {
+                   actors::gather(transport_, rank_->context().trace.chrome_events(), [this](std::vector<std::string> events) {
                      if (!speaks_) return loop_.stop();
                      write([this, events = std::move(events)] { write_trace(events); }, [this] { loop_.stop(); });
                    });
@@ -633,7 +604,7 @@ void Run::conclude() const {
   const double steps = static_cast<double>(reporter_->steps());
   const double tokens = steps * options_.batch.batch_size * static_cast<double>(job_.source->losses_per_sample());
   fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
-             trainer_->stopped_early() ? "stopped after" : "trained", steps, actors::format_count(tokens),
+             rank_->trainer().stopped_early() ? "stopped after" : "trained", steps, actors::format_count(tokens),
              actors::format_duration(trained_seconds_), actors::format_count(tokens / trained_seconds_),
              1e3 * reporter_->median_step_seconds());
   if (const std::string raises = actors::describe_raises(reporter_->ceiling()); !raises.empty())
@@ -641,7 +612,7 @@ void Run::conclude() const {
   fmt::print("loss {:.5f} → {:.5f}\n", reporter_->first_loss().value_or(0), reporter_->last_loss());
   // More than as it connected: some buffers wait for the first collective that needs them.
   if (nccl_) fmt::print("{}\n", nccl_memory_line(taken_by_nccl()));
-  if (const runtime::Repeats repeats = trainer_->compute().stream().repeats(); repeats.kept > 0) {
+  if (const runtime::Repeats repeats = rank_->context().compute.stream().repeats(); repeats.kept > 0) {
     fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", repeats.kept,
                repeats.replayed, repeats.replayed + repeats.queued);
   } else if (!repeats.refused.empty()) {

@@ -94,7 +94,7 @@ class Run {
   std::string nccl_obstacle_;  // why there is none; empty: nobody asked
   std::unique_ptr<collectives::NcclColumn> nccl_;  // null: collectives are plans
   std::size_t free_before_nccl_ = 0;               // of the GPU's memory
-  std::optional<actors::Trainer> trainer_;
+  std::optional<actors::Rank> rank_;
   std::optional<actors::Reporter> reporter_;
   std::optional<SavedWeights> weights_;
   std::optional<actors::WeightCollector> collector_;

@@ -71,7 +71,7 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
     Alone transport;
     tests::FarDevice device(runtime::make_cpu_device({.threads = threads}));
     device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
-    actors::Trainer trainer(loop, transport, device, architecture, tokens, &tokens, options,
+    actors::Rank trainer(loop, transport, device, actors::Rank::Samples{tokens, &tokens},
                             actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());

@@ -195,14 +195,14 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
     runtime::Simulation simulation(4, {.seed = 1});
     NcclOfJob nccl(1);
     std::vector<std::unique_ptr<runtime::Device>> devices;
-    std::vector<std::unique_ptr<actors::Trainer>> trainers;
+    std::vector<std::unique_ptr<actors::Rank>> trainers;
     std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
     for (int r = 0; r < 4; ++r) {
       devices.push_back(runtime::make_inline_device());
       auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
       auto* column = nccl.attach(simulation, r, plan, collectives::NcclWay::own);
-      trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), simulation.transport(r),
-                                                           *devices.back(), architecture, tokens, nullptr, options,
+      trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), simulation.transport(r),
+                                                           *devices.back(), actors::Rank::Samples{tokens},
                                                            std::move(plan)));
       auto* trainer = trainers.back().get();
       trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
@@ -213,7 +213,7 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
         if (other != r) peers.push_back(other);
       }
       watchdogs.push_back(std::make_unique<actors::Watchdog>(
-          simulation.loop(r), simulation.transport(r), trainer->trace(),
+          simulation.loop(r), simulation.transport(r), trainer->context().trace,
           actors::Watchdog::Options{
               .timeout = timeout,
               .peers = std::move(peers),

@@ -290,7 +290,7 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
   runtime::Simulation simulation(2, {.seed = 3});
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<WatchedTransport>> transports;
-  std::vector<std::unique_ptr<actors::Trainer>> trainers;
+  std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<std::byte>> before;
   std::size_t most = 0;
   for (int r = 0; r < 2; ++r) {
@@ -305,8 +305,8 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
     }));
     devices.push_back(runtime::make_inline_device());
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    trainers.push_back(std::make_unique<actors::Trainer>(
-        simulation.loop(r), *transports.back(), *devices.back(), architecture, tokens, nullptr, options,
+    trainers.push_back(std::make_unique<actors::Rank>(
+        simulation.loop(r), *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());

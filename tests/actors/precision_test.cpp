@@ -62,8 +62,7 @@ double final_loss(models::Precision precision) {
   const Language language(gpt.sequence_length);
   runtime::Simulation simulation(1, {});
   const auto device = runtime::make_inline_device();
-  actors::Trainer trainer(simulation.loop(0), simulation.transport(0), *device, architecture, language, nullptr,
-                          options, actors::plan_rank(architecture, language.sample_bytes(), options, 0));
+  actors::Rank trainer(simulation.loop(0), simulation.transport(0), *device, actors::Rank::Samples{language}, actors::plan_rank(architecture, language.sample_bytes(), options, 0));
   trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
   });

@@ -70,13 +70,13 @@ Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions
   Bytes sent;
   std::vector<CountingTransport> transports;
   std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<std::unique_ptr<Rank>> trainers;
   for (int r = 0; r < ranks; ++r) transports.emplace_back(simulation.transport(r), options.node_of, sent);
   for (int r = 0; r < ranks; ++r) {
     devices.push_back(runtime::make_inline_device());
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
-    trainers.push_back(std::make_unique<Trainer>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
-                                                 architecture, tokens, nullptr, options,
+    trainers.push_back(std::make_unique<Rank>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
+                                                 Rank::Samples{tokens},
                                                  plan_rank(architecture, tokens.sample_bytes(), options, r)));
     trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());

@@ -33,13 +33,13 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
   JobResult result;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
-  std::vector<std::unique_ptr<actors::Trainer>> trainers;
+  std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
   std::vector<std::vector<std::vector<std::int32_t>>> texts(static_cast<std::size_t>(ranks));
   // By rank and unit, the part whose optimizer states the rank holds: read at the end, then the loop stops.
   std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(ranks));
   const std::function<void(int, std::size_t)> read_next = [&](int r, std::size_t u) {
-    actors::Trainer& trainer = *trainers[static_cast<std::size_t>(r)];
+    actors::Rank& trainer = *trainers[static_cast<std::size_t>(r)];
     const auto& units = trainer.plan().states->all();
     if (u == units.size()) return simulation.loop(r).stop();
     const auto range = units[u].optimizer;
@@ -65,9 +65,8 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
       for (const auto& messages : plan.staged_messages) staged.back()->reserve(messages);
       transport = staged.back().get();
     }
-    trainers.push_back(std::make_unique<actors::Trainer>(simulation.loop(r), *transport, *devices.back(), architecture,
-                                                         tokens, &tokens, options, std::move(plan)));
-    actors::Trainer& trainer = *trainers.back();
+    trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *devices.back(), actors::Rank::Samples{tokens, &tokens}, std::move(plan)));
+    actors::Rank& trainer = *trainers.back();
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
@@ -83,7 +82,7 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
                  steps[static_cast<std::size_t>(r)].push_back(step);
                  const auto request = stop_requests.find(r);
                  if (request != stop_requests.end() && request->second == step.step) {
-                   trainers[static_cast<std::size_t>(r)]->request_stop();
+                   trainers[static_cast<std::size_t>(r)]->trainer().request_stop();
                  }
                },
            .evaluation =

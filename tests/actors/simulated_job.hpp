@@ -2,7 +2,7 @@
 // transports and a device that computes inline or late. What a run leaves behind is compared bit by bit.
 #pragma once
 
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "collectives/nccl_column.hpp"
 #include "models/gpt.hpp"
 #include "models/sample_source.hpp"

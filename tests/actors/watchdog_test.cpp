@@ -102,7 +102,7 @@ Watched run_watched(const Job& job) {
   runtime::Simulation simulation(ranks, {.seed = job.seed, .longest_message_delay = job.longest_message});
   std::vector<std::unique_ptr<tests::DelayedDevice>> devices;
   std::vector<std::unique_ptr<LosingTransport>> transports;
-  std::vector<std::unique_ptr<actors::Trainer>> trainers;
+  std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
   Watched result{.reports = std::vector<std::string>(static_cast<std::size_t>(ranks))};
   int running = ranks;
@@ -112,8 +112,8 @@ Watched run_watched(const Job& job) {
     devices.push_back(std::make_unique<tests::DelayedDevice>(
         loop, job.seed + static_cast<std::uint64_t>(r), troubled ? trouble.slow : job.slow_everywhere, 1));
     transports.push_back(std::make_unique<LosingTransport>(simulation.transport(r)));
-    trainers.push_back(std::make_unique<actors::Trainer>(
-        loop, *transports.back(), *devices.back(), architecture, tokens, nullptr, options,
+    trainers.push_back(std::make_unique<actors::Rank>(
+        loop, *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
         actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     auto* trainer = trainers.back().get();
     trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
@@ -124,7 +124,7 @@ Watched run_watched(const Job& job) {
       if (other != r) peers.push_back(other);
     }
     watchdogs.push_back(std::make_unique<actors::Watchdog>(
-        loop, *transports.back(), trainer->trace(),
+        loop, *transports.back(), trainer->context().trace,
         actors::Watchdog::Options{.timeout = timeout,
                                   .peers = std::move(peers),
                                   .describe = [](int rank) { return fmt::format("rank {}", rank); },

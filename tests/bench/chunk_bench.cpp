@@ -7,7 +7,7 @@
 // where states flip too, unclipped and clipped. Rank 0 prints one JSON line per case; seconds are medians of the
 // slowest rank, parts and whole in turns. `over_longer`: the whole over the longer one of its parts;
 // `after_answer_seconds`: of the whole, what came after the norm; `tier_bytes`: of a rank.
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "models/gpt.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"

@@ -3,7 +3,7 @@
 // per case.
 //
 //   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 4]
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "models/gpt.hpp"
 #include "models/initialize.hpp"
 #include "models/sample_source.hpp"
@@ -114,13 +114,13 @@ class Run {
     training.threads = options.threads;
     training.steps = 1 << 20;
     training.learning_rate = {.peak = 1e-4};
-    trainer_ = std::make_unique<actors::Trainer>(
-        loop_, transport_, *device_, architecture_, tokens_, nullptr, training,
+    trainer_ = std::make_unique<actors::Rank>(
+        loop_, transport_, *device_, actors::Rank::Samples{tokens_},
         actors::plan_rank(architecture_, tokens_.sample_bytes(), training, session.rank()));
     trainer_->load_weights([](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, 1, begin, begin + out.size(), out.data());
     });
-    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->compute(), case_.gpt, case_.microbatch_size,
+    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->context().compute, case_.gpt, case_.microbatch_size,
                                                 case_.batch_size / case_.microbatch_size);
   }
 
@@ -137,22 +137,22 @@ class Run {
 
   /// Between two steps. The device is ours until this returns.
   void step_done() {
-    trainer_->compute().synchronize();
+    trainer_->context().compute.synchronize();
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - step_began_).count();
     if (++steps_ > warm_up_steps) {
       step_seconds_.push_back(seconds);
-      forward_.push_back(trainer_->trace().seconds(SpanKind::forward));
-      backward_.push_back(trainer_->trace().seconds(SpanKind::backward));
-      optimizer_.push_back(trainer_->trace().seconds(SpanKind::optimizer));
+      forward_.push_back(trainer_->context().trace.seconds(SpanKind::forward));
+      backward_.push_back(trainer_->context().trace.seconds(SpanKind::backward));
+      optimizer_.push_back(trainer_->context().trace.seconds(SpanKind::optimizer));
     }
     const double products = ceiling_->measure();
     if (steps_ > warm_up_steps) product_seconds_.push_back(products);
     if (steps_ == warm_up_steps) measuring_since_ = Clock::now();
     const bool enough = steps_ >= warm_up_steps + 3 &&
                         std::chrono::duration<double>(Clock::now() - measuring_since_).count() > options_.seconds;
-    if (enough) trainer_->request_stop();
-    trainer_->trace().restart();
+    if (enough) trainer_->trainer().request_stop();
+    trainer_->context().trace.restart();
     step_began_ = Clock::now();
   }
 
@@ -196,7 +196,7 @@ class Run {
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   std::unique_ptr<runtime::Device> device_;
-  std::unique_ptr<actors::Trainer> trainer_;
+  std::unique_ptr<actors::Rank> trainer_;
   std::unique_ptr<ProductCeiling> ceiling_;
 
   int steps_ = 0;

@@ -1,0 +1,78 @@
+#include "actors/rank/evaluation.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace ranvier::actors {
+
+Evaluation::Evaluation(const RankContext& context, const RankPlan& plan, const GridPass::Parts& forward,
+                       const models::SampleSource* validation)
+    : plan_(&plan), validation_(validation) {
+  const TrainerOptions& options = plan.options;
+  if (validation != nullptr) pass_ = std::make_unique<GridPass>(forward, *validation, options.batch_size);
+  if (!options.choices) return;
+  choices_ = std::make_unique<ChoiceScorer>(
+      forward, options.choices,
+      ChoiceScorer::Options{
+          .batch_size = options.batch_size,
+          .rows = options.grid.g_data,
+          .row = plan.position.row,
+          .positions = plan.architecture->positions,
+          .losses = plan.stage->last() ? context.arena.slot_as<double>(plan.choice_losses) : nullptr});
+}
+
+std::vector<Wait> Evaluation::waits() const {
+  std::vector<Wait> all;
+  if (pass_) all = pass_->waits();
+  if (choices_) {
+    for (Wait& wait : choices_->waits()) all.push_back(std::move(wait));
+  }
+  return all;
+}
+
+void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResult*)> done) {
+  done_ = std::move(done);
+  result_ = {.step = step};
+  if (!validates()) return score_choices();
+  result_.loss = 0;
+  result_.samples = plan_->options.eval_samples;
+  result_.losses = result_.samples * validation_->losses_per_sample();
+  evaluate_from(0);
+}
+
+void Evaluation::evaluate_from(std::int64_t first) {
+  const TrainerOptions& options = plan_->options;
+  // The last batch may be smaller. Its samples are spread over the rows, which all run as many microbatches: they may
+  // gather parameters together.
+  const std::int64_t samples = std::min<std::int64_t>(options.batch_size, options.eval_samples - first);
+  if (samples <= 0) return score_choices();
+  const auto row = static_cast<std::size_t>(plan_->position.row);
+  const std::int64_t rows = options.grid.g_data, of_row = (samples + rows - 1) / rows;
+  const std::int64_t row_first = std::min(samples, plan_->position.row * of_row);
+  pass_->run({.step = result_.step,
+              .seed = options.seed,
+              .first_sample = first + row_first,
+              .samples = static_cast<int>(of_row),
+              .loss_factor = 1.0 / static_cast<double>(result_.losses),
+              .counted = static_cast<int>(std::min(of_row, samples - row_first))},
+             static_cast<std::size_t>(rows), [row](double loss, std::span<double> of_rows) { of_rows[row] = loss; },
+             [this, first, samples](std::span<const double> of_rows, bool stop) {
+               if (stop) return finish(true);
+               result_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *result_.loss);
+               evaluate_from(first + samples);
+             });
+}
+
+void Evaluation::score_choices() {
+  if (!choices_) return finish(false);
+  choices_->run(result_.step, [this](std::optional<double> accuracy) {
+    if (!accuracy) return finish(true);
+    result_.accuracy = accuracy;
+    finish(false);
+  });
+}
+
+void Evaluation::finish(bool stopped) { std::exchange(done_, nullptr)(stopped ? nullptr : &result_); }
+
+}  // namespace ranvier::actors

@@ -1,0 +1,85 @@
+// One rank of a job as a whole: what its parts share, the parts, and what follows from all of them.
+//
+//   Rank rank(loop, transport, device, {tokens, &validation}, plan_rank(architecture, tokens.sample_bytes(), options, 0));
+//   rank.load_weights(source);
+//   rank.start({.step = [](const StepResult& result) { … }, .done = [] { … }});
+//
+// Loop, transport and device come from outside, so the same rank runs over MPI in a process of its own and beside others
+// in a simulation. A new part is its own files, a line in the constructor, and a place in parts(). Loop thread only.
+#pragma once
+
+#include "actors/rank/rank_context.hpp"
+#include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer.hpp"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+/// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
+using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+
+class Rank {
+ public:
+  /// Where samples come from.
+  struct Samples {
+    const models::SampleSource& training;
+    const models::SampleSource* validation = nullptr;
+  };
+
+  /// Allocates what `plan` says and nothing later. All references outlive it.
+  Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
+       RankPlan plan);
+  ~Rank();
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  /// Fills the parameters; blocks. Before start(), which asks for what lives off the device.
+  void load_weights(const WeightSource& weights);
+
+  /// Trains all steps, or evaluates where there are none, then calls hooks.done.
+  void start(TrainerHooks hooks);
+
+  /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part
+  /// whose optimizer states this rank holds, then calls `done` on the loop. After the training.
+  void read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
+
+  [[nodiscard]] Trainer& trainer() const noexcept { return *trainer_; }
+  [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const RankContext& context() const noexcept { return resources_.context(); }
+  [[nodiscard]] const Optimizer::Answers& answers() const noexcept { return optimizer_->answers(); }
+
+  /// What all parts wait for from other ranks, for a report about a peer that is lost.
+  [[nodiscard]] std::vector<Wait> waits() const;
+  /// Ranks that this one exchanges messages with, whoever begins, ascending: those of the parts, and rank 0, which hears
+  /// from everybody at the end.
+  [[nodiscard]] std::vector<int> peers() const;
+
+ private:
+  /// A part that lives as long as the rank; those that others call are made first.
+  template <class P, class... Arguments>
+  P& add(Arguments&&... arguments) {
+    auto part = std::make_unique<P>(std::forward<Arguments>(arguments)...);
+    P& made = *part;
+    parts_.push_back(std::move(part));
+    return made;
+  }
+
+  RankPlan plan_;
+  RankResources resources_;
+  Loader::Places load_places_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  ParameterRecords* parameter_records_ = nullptr;  // null: parameters are on the device
+  ParameterStore* parameters_ = nullptr;
+  std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
+  std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Trainer* trainer_ = nullptr;
+  WeightSource weights_;  // until start()
+};
+
+}  // namespace ranvier::actors
