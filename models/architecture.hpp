@@ -11,7 +11,8 @@ namespace ranvier::models {
 
 struct Architecture {
   std::string name;
-  int positions = 1;  ///< T
+  int positions = 1;    ///< T
+  Precision precision;  ///< that all layers were made for
   std::vector<std::unique_ptr<Layer>> layers;
 
   /// All units, each once, in the order of the layers that first declare them.

@@ -1,6 +1,7 @@
 #include "models/gpt.hpp"
 
 #include "models/gpt_layers.hpp"
+#include "models/gpt_sizes.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 
@@ -28,25 +29,7 @@ constexpr std::array presets = {
 };
 
 void check(const GptOptions& options) {
-  const auto positive = [](const char* flag, int value) {
-    if (value < 1) fail(ErrorCode::usage, "{} is {}: it must be at least 1", flag, value);
-  };
-  positive("--layers", options.layers);
-  positive("--hidden", options.hidden);
-  positive("--heads", options.heads);
-  positive("--vocab-size", options.vocab_size);
-  positive("--sequence-length", options.sequence_length);
-  if (options.hidden % options.heads != 0) {
-    fail(ErrorCode::usage, "--hidden {} does not divide by --heads {}: choose a multiple", options.hidden,
-         options.heads);
-  }
-  positive("--tile", options.tile);
-  if (options.hidden % options.tile != 0) {
-    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor", options.tile, options.hidden);
-  }
-  if (!(options.dropout >= 0 && options.dropout < 1)) {
-    fail(ErrorCode::usage, "--dropout is {}: it must be at least 0 and less than 1", options.dropout);
-  }
+  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
   const Precision& precision = options.precision;
   expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
          "gradients are fp32 or of the compute type");
@@ -79,6 +62,7 @@ Architecture make_gpt(const GptOptions& options) {
   Architecture gpt;
   gpt.name = fmt::format("gpt {} × {}, {} heads", options.layers, options.hidden, options.heads);
   gpt.positions = options.sequence_length;
+  gpt.precision = options.precision;
   gpt.layers.push_back(make_gpt_embedding(options));
   for (int i = 0; i < options.layers; ++i) {
     gpt.layers.push_back(options.tile == 1 ? make_gpt_block(options, i) : make_tiled_gpt_block(options, i));

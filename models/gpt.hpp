@@ -38,7 +38,7 @@ struct GptOptions {
 [[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> gpt_preset_names();
 
-/// Throws ErrorCode::usage for sizes that make no model (heads or tiles that do not divide hidden, none positive).
+/// Throws ErrorCode::usage for sizes that make no model (models/gpt_sizes.hpp).
 [[nodiscard]] Architecture make_gpt(const GptOptions& options);
 
 }  // namespace ranvier::models

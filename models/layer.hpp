@@ -140,6 +140,8 @@ struct LayerParts {
 struct Precision {
   runtime::DType compute = runtime::DType::f32;   ///< parameters as layers read them, activations, messages
   runtime::DType gradient = runtime::DType::f32;  ///< parameter gradients: f32, or the compute dtype
+
+  friend bool operator==(const Precision&, const Precision&) = default;
 };
 
 class Layer {

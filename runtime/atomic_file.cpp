@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// A terminal, /dev/null, a pipe: nothing that could be replaced.
-bool is_device(const fs::path& path) {
-  std::error_code ignored;
-  const auto type = fs::status(path, ignored).type();
-  return type == fs::file_type::character || type == fs::file_type::fifo || type == fs::file_type::block;
-}
-
 /// Where renaming to has to go for a link to stay a link.
 fs::path target_of(const fs::path& path) {
   std::error_code error;
@@ -175,6 +168,12 @@ void AtomicFile::keep(int error) {
 void AtomicFile::refuse(const char* what, std::size_t offset) const {
   fail(ErrorCode::io, "{}: cannot {} it, at offset {}: {}; check the folder's space and permissions",
        path_.string(), what, offset, std::strerror(errno));
+}
+
+bool is_device(const fs::path& path) {
+  std::error_code ignored;
+  const auto type = fs::status(path, ignored).type();
+  return type == fs::file_type::character || type == fs::file_type::fifo || type == fs::file_type::block;
 }
 
 std::size_t free_bytes_beside(const fs::path& path) {

@@ -55,6 +55,9 @@ class AtomicFile {
 /// Removes what killed processes left that were writing `path`. Every AtomicFile does so for its own.
 void remove_leftovers(const std::filesystem::path& path);
 
+/// A terminal, /dev/null, a pipe: nothing that could be replaced, or that has a size.
+[[nodiscard]] bool is_device(const std::filesystem::path& path);
+
 /// Bytes that may still be written in the folder of `path`, as its file system says; the largest number if it does not.
 [[nodiscard]] std::size_t free_bytes_beside(const std::filesystem::path& path);
 

@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -128,6 +129,19 @@ bool mpi_reaches_gpus() {
 #else
   return false;
 #endif
+}
+
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  // Open MPI goes on with its package after a comma; MPICH writes "MPICH Version:      4.0.2" and lines of details.
+  constexpr std::string_view label = " Version:";
+  const std::string_view name(text, std::strcspn(text, ",\n"));
+  const std::size_t colon = name.find(label);
+  if (colon == std::string_view::npos) return std::string(name);
+  const std::size_t number = std::min(name.find_first_not_of(" \t", colon + label.size()), name.size());
+  return fmt::format("{} {}", name.substr(0, colon), name.substr(number));
 }
 
 MpiSession::MpiSession(int& argc, char**& argv) {

@@ -7,12 +7,16 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ranvier::runtime {
 
 /// Whether this MPI says that it sends and receives a GPU's memory itself. After MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
+
+/// The library and its version, as it calls itself: "Open MPI v4.1.4". Before MPI is initialised, too.
+[[nodiscard]] std::string mpi_library();
 
 /// MPI_Init_thread and MPI_Finalize as an object; one per process, made first in main.
 class MpiSession {

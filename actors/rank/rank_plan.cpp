@@ -17,6 +17,17 @@ void check_batch(const TrainerOptions& options) {
   }
 }
 
+/// Memory is planned for one precision, and layers write what they were made for.
+void check_precision(const models::Architecture& architecture, const models::Precision& planned) {
+  const models::Precision& made = architecture.precision;
+  if (made == planned) return;
+  fail(ErrorCode::usage,
+       "the layers of '{}' were made for {} with gradients in {}, and the job is planned for {} with gradients in {}: "
+       "set Architecture::precision and TrainerOptions::precision to what the layers compute in",
+       architecture.name, to_string(made.compute), to_string(made.gradient), to_string(planned.compute),
+       to_string(planned.gradient));
+}
+
 /// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
 std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
@@ -176,6 +187,7 @@ ColumnShape column_shape(const TrainerOptions& options) {
 RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                    const TrainerOptions& options, int rank) {
   check_batch(options);
+  check_precision(architecture, options.precision);
   const runtime::Grid grid(options.grid, options.grid.ranks());
   const auto stages = stage_layers(architecture, options.grid.g_inter);
   const auto units = architecture.units();

@@ -155,7 +155,8 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
          "leave one of them out");
   }
   if (options.device == DeviceChoice::inline_) {
-    fail(ErrorCode::usage, "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
+    fail(ErrorCode::usage,
+         "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
   }
   if (!options.links.empty() && !options.write_links.empty()) {
     fail(ErrorCode::usage, "--links {} gives figures that --write-links {} measures: choose one of them",

@@ -29,8 +29,9 @@ std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& se
   return runtime::make_cpu_device({});
 }
 
-BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device)
+BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end)
     : session_(session),
+      end_(std::move(end)),
       host_(runtime::make_cpu_device({})),
       device_(std::move(device)),
       host_additions_(host_->make_stream("barrier", runtime::StreamWidth::one)),
@@ -80,7 +81,12 @@ double BenchRank::slowest_seconds(const Work& work) {
       loop_.stop();
     });
   });
-  loop_.run();
+  try {
+    loop_.run();
+  } catch (const std::exception& error) {
+    end_(error);
+    throw;
+  }
   return slowest(end - begin);
 }
 

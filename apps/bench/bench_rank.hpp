@@ -10,6 +10,7 @@
 #include "runtime/staged_transport.hpp"
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,8 +23,12 @@ namespace ranvier::apps {
 
 class BenchRank {
  public:
-  /// All ranks of the job make one. The session outlives it.
-  BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device);
+  /// Says what failed and ends the job; does not return.
+  using End = std::function<void(const std::exception& error)>;
+
+  /// All ranks of the job make one. The session outlives it. `end` is called where something fails while messages
+  /// are under way: what they are at work on must not be freed before.
+  BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end);
 
   /// Zeros where training has its gradients: the host's memory, or a GPU's.
   [[nodiscard]] runtime::Buffer allocate(std::size_t bytes);
@@ -50,6 +55,7 @@ class BenchRank {
 
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
+  End end_;
   runtime::AsioLoop loop_;                          // outlives the threads that post to it
   std::unique_ptr<runtime::Device> host_, device_;  ///< of the barrier, and of what is measured
   std::unique_ptr<runtime::Stream> host_additions_, additions_;

@@ -1,9 +1,11 @@
 // ranvier-bench: measures the links between the ranks of a job, and what collectives take on them.
-#include "apps/program/agreement.hpp"
 #include "apps/bench/bench_options.hpp"
 #include "apps/bench/bench_rank.hpp"
 #include "apps/bench/collective_bench.hpp"
 #include "apps/bench/link_bench.hpp"
+#include "apps/program/agreement.hpp"
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
 #include "runtime/atomic_file.hpp"
 
 #include <algorithm>
@@ -70,10 +72,14 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
   file.commit();
 }
 
-void measure(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
-  std::unique_ptr<runtime::Device> device;
-  apps::together(session, [&] { device = apps::make_bench_device(session, options.device, options.gpu); });
-  apps::BenchRank rank(session, std::move(device));
+/// Prints what ended this rank and ends all others, with everything still there that messages may be at work on.
+[[noreturn]] void end_all(MpiSession& session, const std::exception& error) {
+  apps::say_error(program, error.what());
+  session.abort(EXIT_FAILURE);
+}
+
+void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
+  MpiSession& session = rank.session();
   std::optional<Links> links = options.given_links;
   if (options.measures_links()) {
     const double share = options.collectives.empty() ? 1.0 : 0.25;
@@ -98,7 +104,9 @@ void compare_options(MpiSession& session, const BenchOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Both outlive the report of an error.
   std::optional<MpiSession> session;
+  std::optional<apps::BenchRank> rank;
   try {
     session.emplace(argc, argv);
     BenchOptions options;
@@ -106,19 +114,22 @@ int main(int argc, char** argv) {
     compare_options(*session, options);
     if (options.help || options.version) {
       if (session->rank() == 0)
-        fmt::print("{}\n", options.help ? apps::bench_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+        fmt::print("{}\n", options.help ? apps::bench_help() : apps::version_text(program, runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     const std::vector<int> node_of = nodes_of(*session, options);
     apps::together(*session, [&] { check(*session, options, node_of); });
-    measure(*session, options, node_of);
+    std::unique_ptr<runtime::Device> device;
+    apps::together(*session, [&] { device = apps::make_bench_device(*session, options.device, options.gpu); });
+    rank.emplace(*session, std::move(device), [&](const std::exception& error) { end_all(*session, error); });
+    measure(*rank, options, node_of);
     return EXIT_SUCCESS;
   } catch (const apps::FailedTogether& failure) {
-    if (failure.error) fmt::print(stderr, "{}: error: {}\n", program, failure.error->what());
+    if (failure.error) apps::say_error(program, failure.error->what());
     return EXIT_FAILURE;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: error: {}\n", program, error.what());
-    if (session) session->abort(EXIT_FAILURE);
+    if (session) end_all(*session, error);
+    apps::say_error(program, error.what());
     return EXIT_FAILURE;
   }
 }

@@ -66,7 +66,11 @@ class Dense : public models::Layer {
       x = saved_input(call);
     }
     models::matmul(call.stream, {.m = rows(call.shape), .n = n_, .k = k_},
-                   {.c = output, .c_dtype = precision_.compute, .a = x, .b = weight(call), .dtype = precision_.compute,
+                   {.c = output,
+                    .c_dtype = precision_.compute,
+                    .a = x,
+                    .b = weight(call),
+                    .dtype = precision_.compute,
                     .bias = bias(call)});
     if (!activated_) return;
     runtime::with_float_type(precision_.compute, [&](auto type) {
@@ -91,17 +95,25 @@ class Dense : public models::Layer {
     });
     if (input_gradient == nullptr) return;
     models::matmul(call.stream, {.m = rows(call.shape), .n = k_, .k = n_, .transpose_b = true},
-                   {.c = input_gradient, .c_dtype = precision_.compute, .a = call.deferred, .b = weight(call),
+                   {.c = input_gradient,
+                    .c_dtype = precision_.compute,
+                    .a = call.deferred,
+                    .b = weight(call),
                     .dtype = precision_.compute});
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const std::byte* x = first_ ? saved_input(call) : input;
     models::matmul(call.stream, {.m = k_, .n = n_, .k = rows(call.shape), .transpose_a = true},
-                   {.c = call.gradients[0], .c_dtype = precision_.gradient, .a = x, .b = call.deferred,
-                    .dtype = precision_.compute, .accumulate = call.accumulate});
-    models::column_sums(call.stream, call.gradients[0] + units_[0].offset(1) * runtime::size_of(precision_.gradient),
-                        precision_.gradient, call.deferred, precision_.compute, rows(call.shape), n_, call.accumulate);
+                   {.c = call.gradients[0],
+                    .c_dtype = precision_.gradient,
+                    .a = x,
+                    .b = call.deferred,
+                    .dtype = precision_.compute,
+                    .accumulate = call.accumulate});
+    models::column_sums(
+        call.stream, call.gradients[0] + units_[0].offset(1) * runtime::size_of(precision_.gradient),
+        precision_.gradient, call.deferred, precision_.compute, rows(call.shape), n_, call.accumulate);
   }
 
  private:
@@ -109,7 +121,9 @@ class Dense : public models::Layer {
   std::size_t element() const { return runtime::size_of(precision_.compute); }
   std::byte* saved_input(const LayerCall& call) const { return call.saved + rows(call.shape) * n_ * element(); }
   const std::byte* weight(const LayerCall& call) const { return call.parameters[0]; }
-  const std::byte* bias(const LayerCall& call) const { return call.parameters[0] + units_[0].offset(1) * element(); }
+  const std::byte* bias(const LayerCall& call) const {
+    return call.parameters[0] + units_[0].offset(1) * element();
+  }
 
   std::string name_;
   std::size_t k_, n_;
@@ -137,15 +151,15 @@ class SquaredError : public models::Layer {
     });
   }
 
-  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*, std::byte* gradient) override {
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
+                      std::byte* gradient) override {
     runtime::with_float_type(precision_.compute, [&](auto type) {
       using T = decltype(type);
       const auto factor = static_cast<float>(2 * call.loss_factor * double{call.loss_scale});
-      for_each(call.stream, static_cast<std::size_t>(call.shape.samples),
-               [prediction = values(input, call), target = targets(call), factor,
-                out = reinterpret_cast<T*>(gradient)](auto i) {
-                 out[i] = runtime::from_float<T>(factor * (prediction(static_cast<int>(i)) - target[i]));
-               });
+      for_each(
+          call.stream, static_cast<std::size_t>(call.shape.samples),
+          [prediction = values(input, call), target = targets(call), factor, out = reinterpret_cast<T*>(gradient)](
+              auto i) { out[i] = runtime::from_float<T>(factor * (prediction(static_cast<int>(i)) - target[i])); });
     });
   }
 
@@ -196,12 +210,13 @@ class Samples final : public models::SampleSource {
 apps::Job make_job(const apps::TrainOptions& options) {
   const auto hidden = static_cast<std::size_t>(options.model.gpt.hidden);
   const int layers = options.model.gpt.layers;
-  const models::Precision precision = options.precision.types;
+  const models::Precision precision = options.trainer.precision;
   apps::Job job;
+  job.architecture.precision = precision;
   job.architecture.name = fmt::format("{} dense layers of {}", layers, hidden);
   for (int l = 0; l < layers; ++l) {
-    job.architecture.layers.push_back(std::make_unique<Dense>(fmt::format("dense.{}", l), l == 0 ? features : hidden,
-                                                              hidden, true, l == 0, precision));
+    job.architecture.layers.push_back(std::make_unique<Dense>(
+        fmt::format("dense.{}", l), l == 0 ? features : hidden, hidden, true, l == 0, precision));
   }
   job.architecture.layers.push_back(std::make_unique<Dense>("output", hidden, 1, false, false, precision));
   job.architecture.layers.push_back(std::make_unique<SquaredError>(precision));

@@ -12,13 +12,13 @@
 namespace ranvier::apps {
 
 struct GenerateOptions {
-  std::string weights;  ///< path
+  std::string weights;          ///< path
   std::string ignored_tensors;  ///< a regular expression for names; empty: none
-  int heads = 0;        ///< 0: as the config.json beside the weights says
-  std::string tokenizer;  ///< "bytes" or "gpt2:PATH"; empty: what lies beside the weights, or bytes
-  std::string prompt;       ///< "-": what stdin has. Empty: prompt_file's
-  std::string prompt_file;  ///< empty: the end of text, or a new line where there is no such token
-  int tokens = 200;       ///< to draw for each text
+  int heads = 0;                ///< 0: as the config.json beside the weights says
+  std::string tokenizer;        ///< "bytes" or "gpt2:PATH"; empty: what lies beside the weights, or bytes
+  std::string prompt;           ///< "-": what stdin has. Empty: prompt_file's
+  std::string prompt_file;      ///< empty: the end of text, or a new line where there is no such token
+  int tokens = 200;             ///< to draw for each text
   int texts = 1;
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;

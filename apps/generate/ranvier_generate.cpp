@@ -1,5 +1,7 @@
 // ranvier-generate: writes text that a trained GPT draws. Text goes to stdout, all else to stderr.
 #include "apps/generate/generate_options.hpp"
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
 #include "models/text/bpe_files.hpp"
@@ -82,13 +84,15 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
   } else if (options.tokenizer.empty() && models::has_bpe_vocabulary(model.folder)) {
     tokenizer = models::Tokenizer(models::read_bpe_vocabulary(model.folder));
   } else if (options.tokenizer.empty() && model.gpt.vocab_size > tokenizer.size()) {
-    fail(ErrorCode::usage,
-         "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer gpt2:PATH, or bytes if it was "
-         "trained on bytes",
-         model.gpt.vocab_size, model.folder.string());
+    fail(
+        ErrorCode::usage,
+        "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer gpt2:PATH, or bytes if it was "
+        "trained on bytes",
+        model.gpt.vocab_size, model.folder.string());
   }
   if (model.gpt.vocab_size < tokenizer.size())
-    fail(ErrorCode::usage, "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
+    fail(ErrorCode::usage,
+         "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
          model.gpt.vocab_size, tokenizer.size());
   return tokenizer;
 }
@@ -124,7 +128,8 @@ struct Drawn {
 };
 
 Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokenizer, models::GptDecoder& decoder,
-                 const models::SamplingOptions& sampling, std::span<const std::int32_t> prompt, TextOutput& output) {
+                 const models::SamplingOptions& sampling, std::span<const std::int32_t> prompt,
+                 TextOutput& output) {
   const auto begin = Clock::now();
   models::Generator generator(decoder, sampling, prompt);
   Drawn drawn{.prompt_seconds = seconds_since(begin)};
@@ -167,10 +172,9 @@ void generate(const GenerateOptions& options) {
     all.before_slide = std::max(all.before_slide, one.before_slide);
   }
   if (all.before_slide > 0)
-    fmt::print(stderr,
-               "after {} tokens the context of {} was full: from there on only the last {} to {} tokens count\n",
-               all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2,
-               model.decoder->context());
+    fmt::print(
+        stderr, "after {} tokens the context of {} was full: from there on only the last {} to {} tokens count\n",
+        all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2, model.decoder->context());
   fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
              1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
              all.tokens / std::max(all.seconds, 1e-9));
@@ -182,13 +186,13 @@ int main(int argc, char** argv) {
   try {
     const GenerateOptions options = apps::parse_generate_options(argc, argv);
     if (options.help || options.version) {
-      fmt::print("{}\n", options.help ? apps::generate_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+      fmt::print("{}\n", options.help ? apps::generate_help() : apps::version_text(program));
       return EXIT_SUCCESS;
     }
     generate(options);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    apps::say_error(program, error.what());
     return EXIT_FAILURE;
   }
 }

@@ -15,7 +15,7 @@ struct FailedTogether {
 };
 
 /// Runs `work` on all ranks and waits for all. If it threw anywhere, all throw FailedTogether, the lowest
-/// such rank with its error.
+/// such rank with its error. Throws Error, its own first, where the others do not come.
 template <typename Work>
 void together(runtime::MpiSession& session, Work&& work) {
   std::optional<Error> error;
@@ -27,7 +27,13 @@ void together(runtime::MpiSession& session, Work&& work) {
     error = Error(ErrorCode::internal, caught.what());
   }
   constexpr long long nobody = std::numeric_limits<int>::max();
-  const long long first = session.smallest(error ? session.rank() : nobody);
+  long long first = nobody;
+  try {
+    first = session.smallest(error ? session.rank() : nobody);
+  } catch (const Error&) {
+    if (error) throw *error;  // more than that the others do not come
+    throw;
+  }
   if (first == nobody) return;
   throw FailedTogether{first == session.rank() ? error : std::nullopt};
 }

@@ -1,4 +1,6 @@
 // ranvier-tokenize: text files to token files for ranvier-train, llm.c or Megatron.
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
 
 #include <unistd.h>
@@ -66,12 +68,12 @@ int main(int argc, char** argv) {
   try {
     const apps::TokenizeOptions options = apps::parse_tokenize_options(argc, argv);
     if (options.help || options.version)
-      fmt::print("{}\n", options.help ? apps::tokenize_help() : fmt::format("{} {}", program, RANVIER_VERSION));
+      fmt::print("{}\n", options.help ? apps::tokenize_help() : apps::version_text(program));
     else
       run(options);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: error: {}\n", program, error.what());
+    apps::say_error(program, error.what());
     return EXIT_FAILURE;
   }
 }

@@ -36,11 +36,12 @@ OptionTable declare(TokenizeOptions& options) {
   OptionTable table;
   table.concern("Text");
   table.rest(options.inputs);
-  table.add({"input-format", "NAME",
-             "auto, text (any bytes, each file a document), jsonl (a JSON object a line); gzip and zstd are undone",
-             runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
-                                                                           {"text", models::TokenFormat::text},
-                                                                           {"jsonl", models::TokenFormat::jsonl}})});
+  table.add(
+      {"input-format", "NAME",
+       "auto, text (any bytes, each file a document), jsonl (a JSON object a line); gzip and zstd are undone",
+       runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
+                                                                     {"text", models::TokenFormat::text},
+                                                                     {"jsonl", models::TokenFormat::jsonl}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
              runtime::text(options.reading.json_field)});
   table.add({"tokenizer", "NAME",
@@ -92,7 +93,8 @@ std::string tokenize_help() {
   TokenizeOptions options;
   return declare(options).help(
       "usage: ranvier-tokenize FILE|FOLDER... --tokenizer gpt2:PATH --output FILE [OPTION...]\n\n"
-      "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the order\n"
+      "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the "
+      "order\n"
       "given; of folders, their text files in the order of their paths. Both may be compressed (gzip, zstd). An\n"
       "interrupted run goes on where it was when started again.");
 }

@@ -36,7 +36,10 @@ std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
 class Documents {
  public:
   Documents(const TokenizeOptions& options, std::int32_t end_of_text, models::TokenOutput& output)
-      : where_(options.end_of_text), end_of_text_(end_of_text), output_(output), open_(output.document_tokens() > 0) {}
+      : where_(options.end_of_text),
+        end_of_text_(end_of_text),
+        output_(output),
+        open_(output.document_tokens() > 0) {}
 
   void begin() {
     if (open_) end(where_ != EndOfText::none);
@@ -78,11 +81,12 @@ TokenizeInput find_input(const TokenizeOptions& options) {
     for (models::DataFile& file : files.files) {
       const std::string name = file.path.string();
       if (models::has_tokens(file.format)) fail(ErrorCode::data, "{}: tokens already: give text", name);
-      if (::stat(name.c_str(), &status) != 0) fail(ErrorCode::io, "{}: cannot be read: {}", name, std::strerror(errno));
+      if (::stat(name.c_str(), &status) != 0)
+        fail(ErrorCode::io, "{}: cannot be read: {}", name, std::strerror(errno));
       const auto bytes = static_cast<std::uint64_t>(status.st_size);
       found.bytes += bytes;
-      found.files.push_back({std::move(file), bytes,
-                             status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
+      found.files.push_back(
+          {std::move(file), bytes, status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
     }
   }
   if (found.files.empty())
@@ -135,8 +139,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
       output.checkpoint({i, reader.offset()});
       unsaved = 0;
     }
-    if (survey.strange() > 0)
-      result.remarks.push_back(models::remark_on(survey, file.path));
+    if (survey.strange() > 0) result.remarks.push_back(models::remark_on(survey, file.path));
     before += bytes;
   }
   documents.finish();

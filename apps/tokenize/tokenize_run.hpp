@@ -15,7 +15,7 @@ namespace ranvier::apps {
 struct TokenizeInput {
   struct File {
     models::DataFile data;
-    std::uint64_t bytes = 0;     ///< as it lies there
+    std::uint64_t bytes = 0;  ///< as it lies there
     std::int64_t modified = 0;
   };
   std::vector<File> files;

@@ -1,6 +1,8 @@
 #include "apps/train/launch.hpp"
 
 #include "apps/program/agreement.hpp"
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/run.hpp"
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ranvier::apps {
@@ -42,24 +45,26 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
     }
   }
   together(session, [&] {
-    fail(ErrorCode::usage, "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and the same --config",
+    fail(ErrorCode::usage,
+         "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and "
+         "the "
+         "same --config",
          difference);
   });
 }
 
-void say_error(const char* program, const std::string& what) {
-  runtime::say_on_stderr(fmt::format("{}: error: {}\n", program, what));
-}
-
-/// Prints what ended this rank's run and ends all others.
-[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, const std::exception& error) {
+/// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
+/// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
+/// ever.
+[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options,
+                          const std::exception& error) {
   using namespace std::chrono_literals;
   const auto* known = dynamic_cast<const Error*>(&error);
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
     return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
   };
-  // Several ranks may see the same failure, or share a disk that fails. Each rank waits longer than the one before it
-  // could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
+  // Several ranks may see the same failure, or share a disk that fails. Each rank waits longer than the one before
+  // it could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
   const bool about_peers = is_one_of({ErrorCode::numeric, ErrorCode::transport});
   if (about_peers || is_one_of({ErrorCode::io, ErrorCode::data})) {
     const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
@@ -73,16 +78,18 @@ void say_error(const char* program, const std::string& what) {
 
 int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
   const runtime::StandardOutput output;
+  // These outlive the report of an error: handlers of exceptions come before destructors of what is declared here.
   std::optional<MpiSession> session;
   TrainOptions options;
+  std::optional<Run> run;
   try {
     session.emplace(argc, argv);
     together(*session, [&] { options = parse_train_options(argc, argv, session->ranks()); });
     compare_options(*session, options);
     if (options.run.request == Request::help || options.run.request == Request::version) {
-      if (session->rank() == 0) {
-        fmt::print("{}\n", options.run.request == Request::help ? train_help() : fmt::format("{} {}", program, RANVIER_VERSION));
-      }
+      if (session->rank() == 0)
+        fmt::print("{}\n", options.run.request == Request::help ? train_help()
+                                                                : version_text(program, runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     // Reading weights may take one rank much longer than another.
@@ -97,7 +104,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
     compare_files(*session, files);
-    const bool fits = Run(*session, options, std::move(job)).execute();
+    run.emplace(*session, options, std::move(job));
+    const bool fits = run->execute();
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())
       runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));

@@ -1,7 +1,7 @@
 // ranvier-train: trains a GPT on a file of text or tokens.
-#include "apps/train/kernels/attention_choice.hpp"
-#include "apps/train/files/initial_weights.hpp"
 #include "apps/train/files/data_report.hpp"
+#include "apps/train/files/initial_weights.hpp"
+#include "apps/train/kernels/attention_choice.hpp"
 #include "apps/train/launch.hpp"
 #include "models/gpt.hpp"
 #include "models/text/bpe_files.hpp"
@@ -31,9 +31,27 @@ double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleS
   return static_cast<double>(text.size()) / static_cast<double>(tokens.size());
 }
 
+/// Of a run that reads none.
+class NoSamples final : public models::SampleSource {
+ public:
+  explicit NoSamples(int length) : length_(length) {}
+
+  [[nodiscard]] std::int64_t samples() const override { return 0; }
+  [[nodiscard]] std::size_t input_bytes() const override {
+    return static_cast<std::size_t>(length_) * sizeof(std::int32_t);
+  }
+  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return length_; }
+  void read_inputs(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
+  void read_targets(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
+
+ private:
+  int length_;
+};
+
 apps::Job make_job(const apps::TrainOptions& options) {
   models::GptOptions gpt = options.model.gpt;
-  gpt.precision = options.precision.types;
+  gpt.precision = options.trainer.precision;
   gpt.attention = apps::attention_kernels(options);
   gpt.fast_attention_backward = options.device.fast_attention_backward;
   const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
@@ -44,10 +62,11 @@ apps::Job make_job(const apps::TrainOptions& options) {
   if (!options.data.gpt2.empty()) {
     job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
     if (job.tokenizer->size() > gpt.vocab_size)
-      fail(ErrorCode::usage,
-           "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
-           "with a larger --vocab-size",
-           options.data.gpt2, job.tokenizer->size(), gpt.vocab_size);
+      fail(
+          ErrorCode::usage,
+          "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
+          "with a larger --vocab-size",
+          options.data.gpt2, job.tokenizer->size(), gpt.vocab_size);
   } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
     job.tokenizer = std::make_shared<const models::Tokenizer>();
   }
@@ -55,6 +74,10 @@ apps::Job make_job(const apps::TrainOptions& options) {
     job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
   if (options.data.data.empty()) {
     if (options.run.request == apps::Request::dry_run) return job;
+    if (options.data.eval_only && job.choices) {  // its questions are all that is read
+      job.source = std::make_unique<NoSamples>(gpt.sequence_length);
+      return job;
+    }
     fail(ErrorCode::usage,
          "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
   }
@@ -69,7 +92,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                .vocab_size = gpt.vocab_size,
                                .validation_split = options.data.validation_split,
                                .validates_all = options.data.eval_only && options.data.validation_split == 0};
-  if (options.data.shuffle) text.shuffle_seed = options.run.seed;
+  if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);
   } else {

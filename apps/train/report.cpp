@@ -1,7 +1,7 @@
 #include "apps/train/report.hpp"
 
 #include "actors/watch/reporter.hpp"
-#include "runtime/process_memory.hpp"
+#include "apps/train/options/tier_flags.hpp"
 
 #include <fmt/format.h>
 
@@ -41,14 +41,15 @@ std::string stage_columns(const models::Architecture& architecture, const actors
 }
 
 /// Whether steps wait for an answer of all ranks, and what that costs.
-std::string answer_line(const TrainOptions& options, const std::vector<actors::RankPlan>& stages) {
+std::string answer_line(const actors::TrainerOptions& options, const std::vector<actors::RankPlan>& stages) {
   std::size_t chunks = 0;
   for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
   if (stages.front().optimizer_options.every_step_counts) {
     return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank\n", chunks);
   }
-  const bool clips = options.optimizer.clip > 0;
-  std::string waits = fmt::format("{}: steps wait for the norm of all gradients", clips ? "clipping" : "loss scaling");
+  const bool clips = options.clip > 0;
+  std::string waits =
+      fmt::format("{}: steps wait for the norm of all gradients", clips ? "clipping" : "loss scaling");
   if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
@@ -69,14 +70,16 @@ std::string answer_line(const TrainOptions& options, const std::vector<actors::R
                                         offload::to_string(options.tiers.optimizer));
   const std::string name = clips ? "clipping" : "loss scaling";
   if (options.tiers.commit == actors::Commit::flip) {
-    return fmt::format("{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
-                       "--optimizer-commit wait needs none, and steps after the norm of all gradients\n",
-                       name, spare, clips ? "nothing is clipped" : "nothing overflows");
+    return fmt::format(
+        "{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
+        "--optimizer-commit wait needs none, and steps after the norm of all gradients\n",
+        name, spare, clips ? "nothing is clipped" : "nothing overflows");
   }
   waits += most == 0 ? std::string("; no memory is needed for that")
                      : fmt::format(", with up to {} of states fetched meanwhile", runtime::format_bytes(most));
   if (!stages.front().states->separate_master()) return waits + '\n';
-  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that\n", waits, spare);
+  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that\n", waits,
+                     spare);
 }
 
 /// What was left to do once all ranks knew that a step counts.
@@ -93,21 +96,22 @@ std::string after_answers(const std::vector<RankTotals>& ranks, actors::Commit c
   }
   const auto& answers = ranks.front().answers;
   if (answers.steps == 0) return {};
-  std::string text =
-      fmt::format("after the norm of all gradients a step took up to {:.1f} ms on average, beside the next step's passes\n",
-                  1e3 * slowest);
+  std::string text = fmt::format(
+      "after the norm of all gradients a step took up to {:.1f} ms on average, beside the next step's passes\n",
+      1e3 * slowest);
   if (commit == actors::Commit::flip) {
-    text += fmt::format("of {} steps {} flipped, with {:.0f}% of their buckets stepped ahead; {} were clipped and stepped "
-                        "again, {} skipped\n",
-                        answers.steps, answers.flipped,
-                        buckets > 0 ? 100 * static_cast<double>(ahead) / static_cast<double>(buckets) : 0.0,
-                        answers.again, answers.skipped);
+    text += fmt::format(
+        "of {} steps {} flipped, with {:.0f}% of their buckets stepped ahead; {} were clipped and stepped "
+        "again, {} skipped\n",
+        answers.steps, answers.flipped,
+        buckets > 0 ? 100 * static_cast<double>(ahead) / static_cast<double>(buckets) : 0.0, answers.again,
+        answers.skipped);
   }
   return text;
 }
 
 /// What --bucket-size comes to: the units' own sizes may say less, and the granule of their pieces more.
-std::string bucket_line(const TrainOptions& options, const std::vector<actors::RankPlan>& stages) {
+std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& stages) {
   std::size_t elements = 0, pieces = 0;
   bool used = false;
   for (const actors::RankPlan& stage : stages) {
@@ -119,11 +123,11 @@ std::string bucket_line(const TrainOptions& options, const std::vector<actors::R
       pieces = unit.cut.pieces(unit.optimizer);
     }
   }
-  const bool more = elements > static_cast<std::size_t>(options.tiers.bucket_elements);
+  const bool more = elements > asked;
   if (!used && !more) return {};
   return fmt::format("buckets: up to {} elements of what a rank steps{}\n", elements,
-                     more ? fmt::format(", rounded up from --bucket-size {} to {} of each of its {} piece{}",
-                                        options.tiers.bucket_elements, elements / pieces, pieces, pieces > 1 ? "s" : "")
+                     more ? fmt::format(", rounded up from --bucket-size {} to {} of each of its {} piece{}", asked,
+                                        elements / pieces, pieces, pieces > 1 ? "s" : "")
                           : std::string());
 }
 
@@ -145,13 +149,15 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   for (const std::string& note : options.notes) text += '\n' + note;
   double all = 0;
   for (const auto& layer : architecture.layers) all += layer->flops_per_sample(architecture.positions);
-  text += fmt::format("\n\n{}: {} parameters in {} layers, {} model FLOP per token\n", architecture.name,
-                      actors::format_count(static_cast<double>(architecture.parameters())), architecture.layers.size(),
-                      actors::format_count(architecture.flops_per_sample() / architecture.positions));
-  const auto& shape = options.grid.shape;
+  text +=
+      fmt::format("\n\n{}: {} parameters in {} layers, {} model FLOP per token\n", architecture.name,
+                  actors::format_count(static_cast<double>(architecture.parameters())), architecture.layers.size(),
+                  actors::format_count(architecture.flops_per_sample() / architecture.positions));
+  const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
-  text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage", "layers",
-                      "cost", "slots", "ac", "parameters", "gradients", "optimizer", "activations", "other", "per rank");
+  text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage",
+                      "layers", "cost", "slots", "ac", "parameters", "gradients", "optimizer", "activations",
+                      "other", "per rank");
   for (std::size_t s = 0; s < stages.size();) {
     // Neighbours that differ in nothing but their layers share a line.
     const std::string columns = stage_columns(architecture, stages[s], all);
@@ -161,16 +167,17 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                         layer_names(architecture, {stages[s].layers.begin, stages[last].layers.end}), columns);
     s = last + 1;
   }
-  text += '\n' + answer_line(options, stages);
+  text += '\n' + answer_line(options.trainer, stages);
+  const actors::TierOptions& tiers = options.trainer.tiers;
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
-                                    {actors::TierKind::nvme, "files in " + options.tiers.nvme}}) {
+                                    {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
       text += fmt::format("\noff the device: up to {} a rank in {}\n", runtime::format_bytes(most), where);
     }
   }
-  return text + bucket_line(options, stages);
+  return text + bucket_line(tiers.bucket_elements, stages);
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
@@ -180,29 +187,12 @@ std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
 }
 
-RankTotals totals_of(actors::Rank& rank, double seconds) {
-  using runtime::SpanKind;
-  const runtime::Trace& trace = rank.context().trace;
-  const runtime::MemoryPlan& memory = rank.plan().memory;
-  return {.seconds = seconds,
-          .forward = trace.seconds(SpanKind::forward),
-          .backward = trace.seconds(SpanKind::backward),
-          .optimizer = trace.seconds(SpanKind::optimizer),
-          .wait = trace.seconds(SpanKind::wait),
-          .gather = trace.seconds(SpanKind::gather),
-          .reduce = trace.seconds(SpanKind::reduce),
-          .send = trace.seconds(SpanKind::send),
-          .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
-                           memory.bytes(MemorySpace::host),
-          .peak_resident_bytes = runtime::peak_resident_bytes(),
-          .answers = rank.answers()};
-}
-
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
-  std::string text = fmt::format("share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
-                                 "{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", "rank", "stage",
-                                 "row", "forward", "backward", "optimizer", "waited", "sending", "gathering", "reducing", "planned",
-                                 "resident");
+  std::string text = fmt::format(
+      "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
+      "{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n",
+      "rank", "stage", "row", "forward", "backward", "optimizer", "waited", "sending", "gathering", "reducing",
+      "planned", "resident");
   double computed = 0, total = 0;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -211,9 +201,10 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     const auto percent = [&](double seconds) {
       return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
     };
-    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r, position.stage, position.row,
-                        percent(rank.forward), percent(rank.backward), percent(rank.optimizer), percent(rank.wait),
-                        percent(rank.send), percent(rank.gather), percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
+    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
+                        position.stage, position.row, percent(rank.forward), percent(rank.backward),
+                        percent(rank.optimizer), percent(rank.wait), percent(rank.send), percent(rank.gather),
+                        percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
                         runtime::format_bytes(rank.peak_resident_bytes));
     computed += rank.forward + rank.backward;
     total += rank.seconds;

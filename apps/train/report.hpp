@@ -1,8 +1,9 @@
 // The tables that a run shows at its start and its end.
 #pragma once
 
-#include "actors/rank/rank.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "apps/train/options/train_options.hpp"
+#include "apps/train/totals.hpp"
 #include "models/architecture.hpp"
 
 #include <string>
@@ -17,14 +18,6 @@ namespace ranvier::apps {
 /// Every item of the memory of the stage that needs the most.
 [[nodiscard]] std::string largest_memory_table(const std::vector<actors::RankPlan>& stages);
 
-/// What a run took of one rank.
-struct RankTotals {
-  double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0, send = 0;
-  std::size_t planned_bytes = 0;
-  std::size_t peak_resident_bytes = 0;  ///< so far, MPI, libraries and mapped data included
-  actors::Optimizer::Answers answers;
-};
-[[nodiscard]] RankTotals totals_of(actors::Rank& rank, double seconds);
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

@@ -21,9 +21,9 @@ class StepClock {
   void done(std::int64_t step, Clock::time_point now = Clock::now());
 
   struct Expectation {
-    std::int64_t step = 1;                 ///< that is under way
-    double seconds = 0;                    ///< since it began
-    std::optional<double> usual_seconds;   ///< the median of the last steps; none: none was done
+    std::int64_t step = 1;                ///< that is under way
+    double seconds = 0;                   ///< since it began
+    std::optional<double> usual_seconds;  ///< the median of the last steps; none: none was done
   };
   [[nodiscard]] Expectation expectation(Clock::time_point now = Clock::now()) const;
 

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array heard = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 constexpr runtime::Tag notice_tag{runtime::Channel::control, 64};  // after the watchdog's and NCCL's
-constexpr char last_word = 0;  // in the pipe, where numbers of signals are
+constexpr char last_word = 0;                                      // in the pipe, where numbers of signals are
 
 /// Where the handler writes: a handler knows nothing but what is global.
 std::atomic<int> signal_pipe{-1};
@@ -56,8 +56,8 @@ const char* launcher_remark(int signal) {
 
 struct StopSignals::Shared {
   std::atomic<bool> alive{true};
-  std::vector<std::int32_t> notices;   // by rank: where its signal arrives
-  std::int32_t notice = 0;             // that this rank sends
+  std::vector<std::int32_t> notices;  // by rank: where its signal arrives
+  std::int32_t notice = 0;            // that this rank sends
   std::array<int, 2> pipe{-1, -1};
   std::array<struct sigaction, heard.size()> before{};
 };

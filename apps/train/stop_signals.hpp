@@ -2,9 +2,9 @@
 // acknowledged at once, by one rank. A second one ends the process at once, with what it was waiting for. SIGUSR2 stops
 // nothing: each rank that gets it says what all of its parts do and wait for.
 //
-// A thread of its own takes them, so that they are heard when the event loop stands still. Whoever stops a job often
-// sends more than one signal to a process (a scheduler to mpirun and to its ranks): those that come within a second of
-// the first one are the same request.
+// A thread of its own takes them, so that they are heard when the event loop stands still. Whoever stops a job
+// often sends more than one signal to a process (a scheduler to mpirun and to its ranks): those that come within a
+// second of the first one are the same request.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -34,7 +34,8 @@ class StopSignals {
     std::function<void(int status)> end;               ///< any thread; ends the process
   };
 
-  /// One at a time; before, signals do what they did and afterwards again. Loop and transport outlive it. Loop thread.
+  /// One at a time; before, signals do what they did and afterwards again. Loop and transport outlive it. Loop
+  /// thread.
   StopSignals(runtime::EventLoop& loop, runtime::Transport& transport, Options options);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

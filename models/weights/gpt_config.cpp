@@ -1,5 +1,6 @@
 #include "models/weights/gpt_config.hpp"
 
+#include "models/gpt_sizes.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
 #include "runtime/memory_map.hpp"
@@ -220,9 +221,8 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
   GptOptions& options = result.sizes;
   for (const Size& size : sizes) options.*size.field = config.size(size.key);
   for (const char* key : dropout_keys) result.dropout[key] = config.rate(key);
-  if (options.hidden % options.heads != 0)
-    fail(ErrorCode::data, "{}: 'n_embd' {} does not divide by 'n_head' {}", path.string(), options.hidden,
-         options.heads);
+  if (const auto problem = size_problem(options, {.hidden = "'n_embd'", .heads = "'n_head'"}))
+    fail(ErrorCode::data, "{}: {}", path.string(), *problem);
   config.require(
       "activation_function",
       [](const auto& value) {
@@ -307,11 +307,11 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
          "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json "
          "beside it: give --heads",
          file);
-  if (options.hidden % *heads != 0)
+  options.heads = *heads;
+  if (size_problem(options))
     fail(ErrorCode::usage,
          "--heads {} does not divide the {} channels of {}: give the heads that it was trained with", *heads,
          options.hidden, file);
-  options.heads = *heads;
   return stored;
 }
 

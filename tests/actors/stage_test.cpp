@@ -55,6 +55,18 @@ TEST_CASE("a stage knows its ends and its units") {
   CHECK(front.stage->layers() + back.stage->layers() == architecture.layers.size());
 }
 
+TEST_CASE("layers of another precision than the job's are refused: their memory is planned for the job's") {
+  models::GptOptions gpt = tests::small_gpt(4);
+  gpt.precision = {runtime::DType::f32, runtime::DType::f32};
+  const auto architecture = models::make_gpt(gpt);
+  const tests::RandomTokens tokens(8, 37);
+  auto options = tests::small_run();
+  options.precision = {runtime::DType::bf16, runtime::DType::f32};
+  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+                       doctest::Contains("were made for fp32 with gradients in fp32, and the job is planned for bf16"),
+                       Error);
+}
+
 TEST_CASE("a batch that the rows cannot share evenly is refused") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);

@@ -128,7 +128,8 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
   };
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
   check_links_refused("{intra", {"is not JSON"});
-  check_links_refused(R"({"inter_node": )" + link + "}", {"lacks the class 'intra_node'", "ranvier-bench --write-links"});
+  check_links_refused(R"({"inter_node": )" + link + "}",
+                      {"lacks the class 'intra_node'", "ranvier-bench --write-links"});
   const std::string inside = folder.write("inside.json", R"({"intra_node": )" + link + "}").string();
   check_refused(2, {"--links", inside, "--node-size", "1"}, {"--links " + inside, "lacks the class 'inter_node'"});
   check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
@@ -290,7 +291,8 @@ TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before trai
 
 TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is written") {
   const std::string log = file("log"), before = read_file(text);
-  check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"}, {"--metrics " + log, "--trace"});
+  check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"},
+                {"--metrics " + log, "--trace"});
   CHECK_FALSE(std::filesystem::exists(log));
   check_refused(2, {"--metrics", text}, {"--metrics " + text, "--data " + text});
   CHECK(read_file(text) == before);

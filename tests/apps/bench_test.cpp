@@ -111,7 +111,8 @@ TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by na
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "all-gather of 64MiB was left out: --seconds 0.1 are over"));
   // On a busy machine the time may be over before the first operation, too.
-  const bool first_left_out = contains(outcome.output, "reduce-scatter of 64MiB was left out: --seconds 0.1 are over");
+  const bool first_left_out =
+      contains(outcome.output, "reduce-scatter of 64MiB was left out: --seconds 0.1 are over");
   CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
 }
 

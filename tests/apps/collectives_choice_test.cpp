@@ -15,7 +15,8 @@ namespace {
 
 TrainOptions on_gpus(int stages, int rows) {
   TrainOptions options;
-  options.grid = {stages * rows, {stages, rows}};
+  options.ranks = stages * rows;
+  options.trainer.grid = {stages, rows};
   options.device.device = DeviceChoice::cuda;
   return options;
 }
@@ -100,7 +101,7 @@ TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same
   CHECK(!choice.nccl);
   CHECK(choice.line.find("since --p2p direct with --g-inter 2 lets MPI reach the GPUs while NCCL is at work") !=
         std::string::npos);
-  options.grid.shape = {1, 4};  // no messages between stages
+  options.trainer.grid = {1, 4};  // no messages between stages
   CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
 }
 

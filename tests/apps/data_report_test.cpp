@@ -14,15 +14,16 @@ namespace {
 
 apps::TrainOptions options_of(std::int64_t steps, int batch, int length) {
   apps::TrainOptions options;
-  options.run.steps = steps;
-  options.batch.batch_size = batch;
+  options.trainer.steps = steps;
+  options.trainer.batch_size = batch;
   options.model.gpt.sequence_length = length;
   return options;
 }
 
 }  // namespace
 
-TEST_CASE("before training people are told what there is, the epochs that steps make of it, and what was left out") {
+TEST_CASE(
+    "before training people are told what there is, the epochs that steps make of it, and what was left out") {
   const TemporaryFolder folder;
   folder.write("d/a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
   folder.write("d/b.txt", std::string(12'000, 'b') + "\xff");
@@ -30,10 +31,12 @@ TEST_CASE("before training people are told what there is, the epochs that steps 
   const auto path = (folder.path() / "d").string();
   const auto data = models::open_text_data({.path = path, .sequence_length = 10, .validation_split = 0.1});
   CHECK(data_report(data, options_of(1500, 4, 10)) ==
-        "data: 2 files, 3 documents, 12k tokens; 1,080 samples of 10 an epoch, 1,500 steps × 4 samples are 5.56 epochs\n"
+        "data: 2 files, 3 documents, 12k tokens; 1,080 samples of 10 an epoch, 1,500 steps × 4 samples are 5.56 "
+        "epochs\n"
         "kept for validation: 119 samples\n"
-        "left out of " + path + ": 1 file: c.png (an image (PNG))\n" +
-        path + "/b.txt: 1 of the 12001 bytes looked at belong to no UTF-8 text, the first at offset 12000");
+        "left out of " +
+            path + ": 1 file: c.png (an image (PNG))\n" + path +
+            "/b.txt: 1 of the 12001 bytes looked at belong to no UTF-8 text, the first at offset 12000");
 }
 
 TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the samples") {
@@ -43,8 +46,11 @@ TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the sa
   const models::TextDataOptions mixture{.mixture = {{a, 1}, {b, 3}}, .sequence_length = 10};
   CHECK(data_report(models::open_text_data(mixture), options_of(10, 4, 10)) ==
         "data: 2 files, 2 documents, 1.1k tokens; 110 samples of 10 an epoch, 10 steps × 4 samples:\n"
-        "  25% of " + a + ": 1 file, 1 document, 101 tokens; 10 samples, 1 epoch\n"
-        "  75% of " + b + ": 1 file, 1 document, 1k tokens; 100 samples, 0.3 epochs");
+        "  25% of " +
+            a +
+            ": 1 file, 1 document, 101 tokens; 10 samples, 1 epoch\n"
+            "  75% of " +
+            b + ": 1 file, 1 document, 1k tokens; 100 samples, 0.3 epochs");
   auto options = options_of(10, 4, 10);
   options.data.eval_only = true;
   CHECK(data_report(models::open_text_data({.path = a, .sequence_length = 10, .validates_all = true}), options) ==

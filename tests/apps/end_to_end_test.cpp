@@ -75,13 +75,16 @@ TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, 
     const Result expected = train(4, grid);
     check_same(expected, 4, join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000"}));
     check_same(expected, 4, join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000"}));
-    check_same(expected, 4, join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000",
-                                        "--optimizer-step", "host", "--chunk-buckets", "1"}));
-    check_same(expected, 4, join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000", "--optimizer-step",
-                                        "host", "--chunk-buckets", "all"}));
+    check_same(expected, 4,
+               join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000", "--optimizer-step",
+                           "host", "--chunk-buckets", "1"}));
+    check_same(expected, 4,
+               join(grid, {"--optimizer-tier", "host", "--bucket-size", "5000", "--optimizer-step", "host",
+                           "--chunk-buckets", "all"}));
     if (more[1] == "bf16" && more[2] != "--clip") {
-      check_same(expected, 4, join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000",
-                                          "--optimizer-step", "host", "--optimizer-commit", "flip"}));
+      check_same(expected, 4,
+                 join(grid, {"--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "3000",
+                             "--optimizer-step", "host", "--optimizer-commit", "flip"}));
     }
     CHECK(std::filesystem::is_empty(disk));
     const Outcome told = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk, "--steps", "1"}), 60s);
@@ -92,13 +95,15 @@ TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, 
 TEST_CASE_FIXTURE(Fixture, "where parameters live leaves every bit alone, read ahead or not, gathered or pulled") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
-  for (const Flags& grid : {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
-                            Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
-                            Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3"}}) {
+  for (const Flags& grid :
+       {Flags{"--shard", "ddp"}, Flags{"--g-data", "4", "--shard", "zero3", "--precision", "bf16"},
+        Flags{"--g-data", "4", "--shard", "zero++", "--group-size", "2"},
+        Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3"}}) {
     const int ranks = grid[0] == "--shard" ? 1 : 4;
     const Result expected = train(ranks, grid);
     for (const auto* prefetch : {"0", "2"}) {
-      const Flags more = join(grid, {"--prefetch", prefetch, "--bucket-size", prefetch[0] == '0' ? "4000" : "1000000"});
+      const Flags more =
+          join(grid, {"--prefetch", prefetch, "--bucket-size", prefetch[0] == '0' ? "4000" : "1000000"});
       check_same(expected, ranks, join(more, {"--parameter-tier", "host"}));
       check_same(expected, ranks, join(more, {"--parameter-tier", "nvme", "--nvme", disk}));
       CHECK(std::filesystem::is_empty(disk));
@@ -120,16 +125,17 @@ TEST_CASE_FIXTURE(Fixture, "whatever leaves the device by name leaves every bit 
 TEST_CASE_FIXTURE(Fixture, "where gradients are accumulated leaves every bit alone, with clipping and without") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
-  for (const Flags& grid : {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
-                            Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
+  for (const Flags& grid :
+       {Flags{"--microbatch-size", "2"}, Flags{"--g-data", "4", "--shard", "zero2", "--clip", "0.1"},
+        Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero1", "--precision", "bf16"}}) {
     const int ranks = grid[0] == "--microbatch-size" ? 1 : 4;
     const Result expected = train(ranks, grid);
     for (const auto* bucket : {"3000", "1000000"}) {
       const Flags more = join(grid, {"--bucket-size", bucket});
       check_same(expected, ranks, join(more, {"--gradient-tier", "host"}));
       check_same(expected, ranks,
-                 join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk, "--nvme-checksums",
-                             "on"}));
+                 join(more, {"--gradient-tier", "nvme", "--optimizer-tier", "nvme", "--nvme", disk,
+                             "--nvme-checksums", "on"}));
       CHECK(std::filesystem::is_empty(disk));
     }
   }
@@ -224,8 +230,9 @@ TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every
     check_same(expected, 4, join(tiled, {"--g-inter", "2", "--recompute", "1", "--policy", "1f1b"}));
     const std::string disk = file("disk");
     std::filesystem::create_directory(disk);
-    check_same(expected, 4, join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme",
-                                         "--nvme", disk, "--bucket-size", "1000"}));
+    check_same(expected, 4,
+               join(tiled, {"--g-inter", "2", "--parameter-tier", "nvme", "--optimizer-tier", "nvme", "--nvme",
+                            disk, "--bucket-size", "1000"}));
   }
 }
 
@@ -258,7 +265,8 @@ TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back wit
     ends_well(tiles_first ? 1 : 4,
               join(tiles_first ? still : join(tiles, still), {"--init-from", trained, "--save", kept}));
     same_tensors();
-    const Result whole = train(1, {"--init-from", trained}), tiled = train(1, {"--init-from", trained, "--tile", "2"});
+    const Result whole = train(1, {"--init-from", trained}),
+                 tiled = train(1, {"--init-from", trained, "--tile", "2"});
     for (std::size_t step = 0; step < 4; ++step) {
       const double loss = std::stod(whole.losses[step]);
       CHECK(std::abs(loss - std::stod(tiled.losses[step])) < 1e-6 * loss);
@@ -305,8 +313,8 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flags would help, and ends with 1") {
-  const Outcome outcome = run(
-      1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"}, 20s);
+  const Outcome outcome =
+      run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"}, 20s);
   INFO(outcome.output);
   CHECK(outcome.status == 1);
   CHECK(outcome.output.find("does not fit") != std::string::npos);
@@ -338,9 +346,10 @@ TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
-  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"), again = file("again.jsonl");
-  const Outcome outcome = run(4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save",
-                                                  weights}), 20s);
+  const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"),
+                    again = file("again.jsonl");
+  const Outcome outcome = run(
+      4, small_run(text, {"--g-inter", "2", "--eval-every", "1", "--metrics", metrics, "--save", weights}), 20s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("data: 1 file, 1 document, ") != std::string::npos);
@@ -349,8 +358,8 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
-  const Flags flags{"--init-from", weights,     "--validation-split", "0.1", "--batch-size", "9", "--microbatch-size",
-                    "2",           "--metrics", again,                "--eval-only"};
+  const Flags flags{"--init-from",       weights, "--validation-split", "0.1", "--batch-size", "9",
+                    "--microbatch-size", "2",     "--metrics",          again, "--eval-only"};
   const Outcome alone = run(3, small_run(text, flags), 20s);
   INFO(alone.output);
   CHECK(alone.status == 0);
@@ -363,13 +372,17 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
 
 TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains, which changes no bit") {
   const Result quiet = train(2, {"--g-inter", "2"});
-  const std::string questions = folder.write("questions.bin", choice_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0},
-                                                                           {{32}, {{97}, {255}, {0, 1}}, 1}})).string();
+  const std::string questions =
+      folder
+          .write("questions.bin",
+                 choice_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0}, {{32}, {{97}, {255}, {0, 1}}, 1}}))
+          .string();
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
   std::filesystem::remove(metrics);
   const Outcome outcome =
-      run(2, small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
-                              "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
+      run(2,
+          small_run(text, {"--g-inter", "2", "--metrics", metrics, "--save", weights, "--hellaswag", questions,
+                           "--sample-every", "3", "--sample-prompt", "\"node\" ", "--sample-tokens", "4"}),
           20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
@@ -384,18 +397,32 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   CHECK(lines[2].find("hellaswag_accuracy") == std::string::npos);
   CHECK(lines[3].find(R"("hellaswag_accuracy":)") != std::string::npos);
   CHECK(lines[3].find(R"("sample":"\"node\" )") != std::string::npos);
+
+  // The questions alone, without data.
+  const std::string again = file("again.jsonl");
+  const Outcome alone =
+      run(2, {"--init-from", weights, "--heads", "2", "--hellaswag", questions, "--eval-only", "--metrics", again},
+          20s);
+  INFO(alone.output);
+  REQUIRE(alone.status == 0);
+  CHECK(alone.output.find("validation loss") == std::string::npos);
+  const auto accuracy = metric(again, "hellaswag_accuracy");
+  REQUIRE(accuracy.size() == 1);
+  CHECK(lines[3].find("\"hellaswag_accuracy\":" + accuracy[0]) != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by the byte and texts are written") {
   const SmallTokenizer small;
   std::vector<std::uint16_t> tokens;
   for (int i = 0; i < 800; ++i) {
-    for (const std::int32_t token : small.encoded("the world ")) tokens.push_back(static_cast<std::uint16_t>(token));
+    for (const std::int32_t token : small.encoded("the world "))
+      tokens.push_back(static_cast<std::uint16_t>(token));
   }
   const std::string data = folder.write("tokens.bin", token_file(tokens)).string();
   const std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
-  const Outcome outcome = run(2, small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4",
-                                                  "--sample-every", "4", "--sample-prompt", "the world"}),
+  const Outcome outcome = run(2,
+                              small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4",
+                                               "--sample-every", "4", "--sample-prompt", "the world"}),
                               20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
@@ -405,8 +432,8 @@ TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by 
 
 TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   const std::string trace = file("trace.json");
-  const Outcome outcome =
-      run(4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}), 20s);
+  const Outcome outcome = run(
+      4, small_run(text, {"--g-inter", "2", "--trace", trace, "--eval-every", "2", "--sample-every", "4"}), 20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   const std::string events = read_file(trace);

@@ -1,5 +1,5 @@
-// Disks that fill up, break or lie, under whole jobs: each ends the job with one message that says where, and nothing
-// wrong is ever saved. Real faults; those that need a disk of their own run where it can be mounted.
+// Disks that fill up, break or lie, under whole jobs: each ends the job with one message that says where, and
+// nothing wrong is ever saved. Real faults; those that need a disk of their own run where it can be mounted.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,8 @@ std::vector<fs::path> state_files(const fs::path& disk) {
   std::vector<fs::path> files;
   std::error_code gone;
   for (const auto& folder : fs::directory_iterator(disk, gone)) {
-    if (folder.path().filename().string().starts_with("ranvier-offload.")) files.push_back(folder.path() / "states");
+    if (folder.path().filename().string().starts_with("ranvier-offload."))
+      files.push_back(folder.path() / "states");
   }
   return files;
 }
@@ -44,8 +45,8 @@ struct Fixture : SmallText {
 
   /// Two ranks whose files are read and written in every step, for longer than any test waits.
   [[nodiscard]] Flags long_run(const std::string& disk, const Flags& more = {}) const {
-    Flags flags{"--steps", "1000000", "--metrics", metrics, "--save", weights, "--g-inter", "2", "--hidden", "128",
-                "--optimizer-tier", "nvme", "--nvme", disk, "--bucket-size", "20000"};
+    Flags flags{"--steps",  "1000000", "--metrics",        metrics, "--save", weights, "--g-inter",     "2",
+                "--hidden", "128",     "--optimizer-tier", "nvme",  "--nvme", disk,    "--bucket-size", "20000"};
     flags.insert(flags.end(), more.begin(), more.end());
     return small_run(text, flags);
   }
@@ -97,8 +98,9 @@ class SmallDisk {
     std::ofstream(image_).put('\0');
     fs::resize_file(image_, bytes);
     fs::create_directory(path_);
-    const std::string command = "{ mkfs.ext2 -q -F -m 0 -b 4096 " + image_.string() + " && mount -o loop,errors=continue " +
-                                image_.string() + " " + path_.string() + "; } >/dev/null 2>&1";
+    const std::string command = "{ mkfs.ext2 -q -F -m 0 -b 4096 " + image_.string() +
+                                " && mount -o loop,errors=continue " + image_.string() + " " + path_.string() +
+                                "; } >/dev/null 2>&1";
     mounted_ = ::geteuid() == 0 && std::system(command.c_str()) == 0;
   }
   ~SmallDisk() {
@@ -122,7 +124,8 @@ void say_skipped() {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at the start, with what is needed and what is free") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a disk that is too small is refused at the start, with what is needed and what is free") {
   const std::string disk = make_disk();
   // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of as many as no disk holds.
   const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
@@ -131,9 +134,10 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at the start, wi
     return;
   }
   std::ofstream(weights) << "saved before";
-  check_ended(run(1, small_run(text, {"--save", weights, "--hidden", "1024", "--sequence-length", "1024", "--layers", "4",
-                                      "--batch-size", std::to_string(microbatches), "--policy", "gpipe", "--recompute",
-                                      "1", "--activation-tier", "nvme", "--nvme", disk}),
+  check_ended(run(1,
+                  small_run(text, {"--save", weights, "--hidden", "1024", "--sequence-length", "1024", "--layers",
+                                   "4", "--batch-size", std::to_string(microbatches), "--policy", "gpipe",
+                                   "--recompute", "1", "--activation-tier", "nvme", "--nvme", disk}),
                   60s),
               {disk, "rank 0 needs", "are free", "--nvme"});
   CHECK(fs::is_empty(disk));
@@ -168,28 +172,31 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
 TEST_CASE_FIXTURE(Fixture, "a file that somebody shortens under a job ends it with file and offset") {
   const std::string disk = make_disk();
   // A write behind the new end makes the file long again, with a hole in it, so one time may not be noticed.
-  check_breaks(long_run(disk), {"/states: cannot read", "bytes at offset", "the file ends there"},
-               [&] {
-                 const auto files = state_files(disk);
-                 std::error_code gone;
-                 if (!files.empty()) fs::resize_file(files.back(), 4096, gone);
-               },
-               true);
+  check_breaks(
+      long_run(disk), {"/states: cannot read", "bytes at offset", "the file ends there"},
+      [&] {
+        const auto files = state_files(disk);
+        std::error_code gone;
+        if (!files.empty()) fs::resize_file(files.back(), 4096, gone);
+      },
+      true);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file that is damaged between steps ends the job with file and offset, where checksums are on") {
+TEST_CASE_FIXTURE(
+    Fixture, "a file that is damaged between steps ends the job with file and offset, where checksums are on") {
   const std::string disk = make_disk();
   const Flags flags = long_run(disk, {"--nvme-checksums", "on"});
   // What the job writes may cover the damage before it is read: it is done until noticed.
-  check_breaks(flags, {"/states: the 4096 bytes at offset", "are not what was written there"},
-               [&] {
-                 for (const fs::path& states : state_files(disk)) {
-                   std::error_code gone;
-                   const auto bytes = fs::file_size(states, gone);
-                   if (!gone) overwrite(states, bytes / 3, '!');
-                 }
-               },
-               true);
+  check_breaks(
+      flags, {"/states: the 4096 bytes at offset", "are not what was written there"},
+      [&] {
+        for (const fs::path& states : state_files(disk)) {
+          std::error_code gone;
+          const auto bytes = fs::file_size(states, gone);
+          if (!gone) overwrite(states, bytes / 3, '!');
+        }
+      },
+      true);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the job with file and offset") {
@@ -197,8 +204,8 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   if (!disk.mounted()) return say_skipped();
   // Nothing could be reserved, and forward passes go on writing when somebody else takes the rest.
   std::ofstream(weights) << "saved before";
-  Job job(1, small_run(text, {"--save", weights, "--hidden", "256", "--sequence-length", "256", "--batch-size", "40",
-                              "--policy", "gpipe", "--recompute", "1", "--activation-tier", "nvme", "--nvme",
+  Job job(1, small_run(text, {"--save", weights, "--hidden", "256", "--sequence-length", "256", "--batch-size",
+                              "40", "--policy", "gpipe", "--recompute", "1", "--activation-tier", "nvme", "--nvme",
                               disk.path()}));
   const auto written_bytes = [&] {
     std::uintmax_t bytes = 0;
@@ -218,14 +225,16 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its lines are counted, weights are saved") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a log that cannot be written costs no training: its lines are counted, weights are saved") {
   const Outcome outcome =
       run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(fs::exists(weights));
-  for (const auto* words : {"--metrics /dev/full: No space left on device: lines are lost from here on",
-                            "4 lines of --metrics /dev/full were not written", "--trace /dev/full was not written"}) {
+  for (const auto* words :
+       {"--metrics /dev/full: No space left on device: lines are lost from here on",
+        "4 lines of --metrics /dev/full were not written", "--trace /dev/full was not written"}) {
     INFO(words);
     CHECK(outcome.output.find(words) != std::string::npos);
   }
@@ -233,7 +242,8 @@ TEST_CASE_FIXTURE(Fixture, "a log that cannot be written costs no training: its 
 
 TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and where it is closed") {
   std::string command = RANVIER_PROGRAM;
-  for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights})) command += " '" + flag + "'";
+  for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights}))
+    command += " '" + flag + "'";
   std::FILE* const output = ::popen((command + " 2>" + file("errors")).c_str(), "r");  // far more than a pipe holds
   REQUIRE(output != nullptr);
   for (int i = 0; i < 6000 && !fs::exists(weights); ++i) std::this_thread::sleep_for(10ms);
@@ -244,7 +254,8 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and
   CHECK(errors.find(" of the standard output were not written: Broken pipe") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
+TEST_CASE_FIXTURE(Fixture,
+                  "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
   const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return say_skipped();
   for (const bool room : {true, false}) {

@@ -1,5 +1,6 @@
 #include "apps/train/plan/fit.hpp"
 
+#include "apps/train/plan/job_plan.hpp"
 #include "models/gpt.hpp"
 
 #include <doctest/doctest.h>
@@ -80,6 +81,30 @@ TEST_CASE("where no flag is enough alone, several are tried together, and what n
   const Verdict never = job.in({.device_bytes = 4096});
   CHECK(says(never, "still does not fit"));
   CHECK(says(never, "--g-inter"));
+}
+
+TEST_CASE("weights that --save writes need their disk, beside states in files where they share it") {
+  Job job({1, 2});
+  constexpr std::size_t MiB = 1 << 20;
+  const Verdict fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
+  CHECK(fits.fits);
+  CHECK(says(fits, "weights of --save"));
+  const Verdict full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
+  CHECK_FALSE(full.fits);
+  CHECK(says(full, "make room for 2.0 MiB more where --save writes, or save on another disk"));
+  CHECK_FALSE(says(full, "would fit"));  // no flag makes weights smaller
+  CHECK(says(job.in({.saved_bytes = 5 * MiB}), "(what there is is not known)"));
+
+  job.options.tiers.optimizer = actors::TierKind::nvme;
+  const std::size_t files =
+      2 * apps::plan_stages(job.architecture, job.sample, job.options)[0].memory.bytes(MemorySpace::nvme);
+  REQUIRE(files > 0);
+  CHECK(job.in({.disk_bytes = files, .save_bytes = files, .saved_bytes = files}).fits);
+  CHECK_FALSE(
+      job.in({.disk_bytes = files, .save_bytes = 2 * files - 1, .saved_bytes = files, .saves_beside_states = true})
+          .fits);
+  CHECK(job.in({.disk_bytes = files, .save_bytes = 2 * files, .saved_bytes = files, .saves_beside_states = true})
+            .fits);
 }
 
 TEST_CASE("host memory and disks count as devices do, summed over the ranks of a node") {

@@ -28,13 +28,15 @@ struct Fixture : SmallText {
     REQUIRE(outcome.status == 0);
   }
 
-  [[nodiscard]] Generated generate(const std::string& flags) const { return run_generator(RANVIER_GENERATOR, flags, folder); }
+  [[nodiscard]] Generated generate(const std::string& flags) const {
+    return run_generator(RANVIER_GENERATOR, flags, folder);
+  }
 
   std::string model = file("model");
 };
 
-/// A model of a BPE's tokens in a folder with its tokenizer. It was not trained: it draws all tokens alike, or one far
-/// more than others.
+/// A model of a BPE's tokens in a folder with its tokenizer. It was not trained: it draws all tokens alike, or one
+/// far more than others.
 struct OfWords {
   OfWords() {
     folder.write("model/tokenizer.json", small.tokenizer_json());
@@ -45,8 +47,8 @@ struct OfWords {
   void write_model(const std::string& name, std::optional<std::int32_t> likeliest,
                    ranvier::runtime::DType dtype = ranvier::runtime::DType::f32, int files = 1) const {
     using namespace ranvier;
-    const models::GptOptions options{.layers = 1, .hidden = 16, .heads = 2, .vocab_size = small.end_of_text() + 4,
-                                     .sequence_length = 64};
+    const models::GptOptions options{
+        .layers = 1, .hidden = 16, .heads = 2, .vocab_size = small.end_of_text() + 4, .sequence_length = 64};
     std::filesystem::create_directories(folder.path() / name);
     folder.write(name + "/config.json", models::gpt_config_json(options));
     const auto units = models::make_gpt(options).units();
@@ -81,7 +83,9 @@ struct OfWords {
   }
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder.path() / name).string(); }
-  [[nodiscard]] Generated generate(const std::string& flags) const { return run_generator(RANVIER_GENERATOR, flags, folder); }
+  [[nodiscard]] Generated generate(const std::string& flags) const {
+    return run_generator(RANVIER_GENERATOR, flags, folder);
+  }
 
   TemporaryFolder folder;
   SmallTokenizer small;
@@ -109,7 +113,8 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(OfWords, "the tokenizer beside the weights is the model's, and several texts of it are drawn") {
-  const std::string flags = "--weights " + path("model") + " --temperature 1 --top-k 0 --tokens 30 --prompt 'the 中 '";
+  const std::string flags =
+      "--weights " + path("model") + " --temperature 1 --top-k 0 --tokens 30 --prompt 'the 中 '";
   const Generated two = generate(flags + " --num-samples 2 --threads 1");
   INFO(two.report);
   REQUIRE(two.status == 0);

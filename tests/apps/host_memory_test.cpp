@@ -18,7 +18,7 @@ constexpr std::size_t MiB = 1 << 20;
 
 struct Fixture {
   runtime::MemoryPlan plan;
-  apps::TrainOptions options;
+  actors::TrainerOptions options;
   runtime::MemoryLimit limit{15 * MiB, "the machine has so much"};
 
   Fixture() {
@@ -33,7 +33,7 @@ struct Fixture {
 
 TEST_CASE_FIXTURE(Fixture, "a cpu device computes in its machine's memory, a GPU in its own") {
   CHECK(host_bytes(options, plan) == 13 * MiB);
-  options.device.device = apps::DeviceChoice::cuda;
+  options.gpu.emplace();
   CHECK(host_bytes(options, plan) == 9 * MiB);
 }
 
@@ -42,12 +42,13 @@ TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused: the rea
   const Error error = error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); });
   CHECK(error.code() == ErrorCode::memory);
   const std::string text = error.what();
-  CHECK(text.starts_with("the 2 ranks of this machine would take 26.0 MiB of its memory, and 15.0 MiB may be taken: "
-                         "the machine has so much\nkind "));
+  CHECK(
+      text.starts_with("the 2 ranks of this machine would take 26.0 MiB of its memory, and 15.0 MiB may be taken: "
+                       "the machine has so much\nkind "));
   CHECK(text.find("total") < text.find("most of it is for optimizer states, 8.0 MiB of this rank; what helps: "));
   CHECK(says(error, "--optimizer-tier nvme"));
   CHECK_FALSE(text.find("--shard") != std::string::npos);  // one row
   CHECK_FALSE(text.find("--optimizer-tier host") != std::string::npos);
-  options.grid.shape.g_data = 2;
+  options.grid.g_data = 2;
   CHECK(says(error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); }), "--shard zero1"));
 }

@@ -74,7 +74,8 @@ TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current ste
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a run that stands still ends by a second signal or its timeout, with what it waited for") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a run that stands still ends by a second signal or its timeout, with what it waited for") {
   const Environment hangs{{"RANVIER_FAULT", "0:3:hang"}};
   const auto flags = [&](const char* timeout) {
     return small_run(text, {"--steps", "1000000", "--metrics", metrics, "--timeout", timeout});
@@ -135,14 +136,17 @@ TEST_CASE_FIXTURE(Fixture, "a rank that stops answering is named by its neighbou
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a peer that is lost in a collective is named with the operation, its unit and the step") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a peer that is lost in a collective is named with the operation, its unit and the step") {
   struct Case {
     const char* shard;
     const char* operation;
   };
-  for (const Case& one : {Case{"zero3", "gather of the parameters of wte"}, Case{"zero1", "reduction of the gradients of"}}) {
-    const Outcome outcome = run(4, small_run(text, {"--steps", "100", "--g-data", "4", "--timeout", "2", "--shard", one.shard}),
-                                40s, {{"RANVIER_FAULT", "2:3:hang"}});
+  for (const Case& one :
+       {Case{"zero3", "gather of the parameters of wte"}, Case{"zero1", "reduction of the gradients of"}}) {
+    const Outcome outcome =
+        run(4, small_run(text, {"--steps", "100", "--g-data", "4", "--timeout", "2", "--shard", one.shard}), 40s,
+            {{"RANVIER_FAULT", "2:3:hang"}});
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status != 0);

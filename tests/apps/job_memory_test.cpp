@@ -112,8 +112,8 @@ TEST_CASE("what computing on a GPU takes beside the plan's arrays is planned wit
     // Two slots of 2 · 128 bytes of inputs or targets, each in a page.
     CHECK(direct_pinned == pinned + 2 * 4096);
     CHECK(staged_device == direct_device);
-    // Two slots of 2 · 32 · 64 numbers, there and back; tied gradients of 4 · 100 · 64 bytes, four at a time there and
-    // back; of the column and of the group four chunks of 1 MiB each way.
+    // Two slots of 2 · 32 · 64 numbers, there and back; tied gradients of 4 · 100 · 64 bytes, four at a time there
+    // and back; of the column and of the group four chunks of 1 MiB each way.
     CHECK(staged_pinned == direct_pinned + 4 * 2 * 32 * 64 * sizeof(float) + 8 * 32768 + (16 << 20));
   }
 }

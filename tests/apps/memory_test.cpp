@@ -13,8 +13,9 @@ namespace {
 
 constexpr double MiB = 1024 * 1024;
 
-/// What a rank holds besides its plan: MPI, oneDNN and the C++ library (18 MiB of mapped code), MPI's and Ranvier's own
-/// heap (4 to 6 MiB), per thread the code that oneDNN generates and the blocks that a product copies (1 to 3 MiB).
+/// What a rank holds besides its plan: MPI, oneDNN and the C++ library (18 MiB of mapped code), MPI's and Ranvier's
+/// own heap (4 to 6 MiB), per thread the code that oneDNN generates and the blocks that a product copies (1 to 3
+/// MiB).
 constexpr double beside_plan_bytes = 40 * MiB;
 
 struct Rank {
@@ -81,15 +82,20 @@ TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 hold little more memory each than
 
 TEST_CASE_FIXTURE(Fixture, "four ranks that share states out hold little more memory each than their plans say") {
   for (const char* shard : {"zero3", "mics"}) {
-    check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "64", "--batch-size", "8", "--g-data",
-                        "4", "--node-size", "2", "--shard", shard, "--precision", "bf16", "--steps", "3", "--save",
-                        (folder.path() / "weights.safetensors").string()});
+    check_near_plan(4,
+                    {"--hidden",          "384", "--heads",      "6",
+                     "--sequence-length", "64",  "--batch-size", "8",
+                     "--g-data",          "4",   "--node-size",  "2",
+                     "--shard",           shard, "--precision",  "bf16",
+                     "--steps",           "3",   "--save",       (folder.path() / "weights.safetensors").string()});
   }
 }
 
 TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
-  const Flags flags{"--hidden", "64", "--g-inter", "2", "--dropout", "0.1", "--validation-split", "0.1",
-                    "--eval-every", "10", "--metrics", (folder.path() / "metrics.jsonl").string(), "--steps"};
+  const Flags flags{"--hidden",     "64",  "--g-inter",          "2",
+                    "--dropout",    "0.1", "--validation-split", "0.1",
+                    "--eval-every", "10",  "--metrics",          (folder.path() / "metrics.jsonl").string(),
+                    "--steps"};
   const auto train_for = [&](const char* steps) {
     Flags all = flags;
     all.emplace_back(steps);
@@ -97,7 +103,8 @@ TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
   };
   const auto few = train_for("20"), many = train_for("200");
   for (std::size_t r = 0; r < few.size(); ++r) {
-    MESSAGE((few[r].resident_bytes / MiB) << " MiB after 20 steps, " << (many[r].resident_bytes / MiB) << " MiB after 200");
+    MESSAGE((few[r].resident_bytes / MiB)
+            << " MiB after 20 steps, " << (many[r].resident_bytes / MiB) << " MiB after 200");
     CHECK(many[r].resident_bytes <= few[r].resident_bytes + MiB);
   }
 }
@@ -111,18 +118,22 @@ Flags with(Flags flags, const Flags& more) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "ranks whose states live in host memory or in files hold little more memory than their plans say") {
+TEST_CASE_FIXTURE(
+    Fixture, "ranks whose states live in host memory or in files hold little more memory than their plans say") {
   const std::string disk = (folder.path() / "disk").string();
   std::filesystem::create_directory(disk);
-  const Flags sizes{"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8", "--steps", "2",
-                    "--bucket-size", "100000", "--recompute", "1", "--policy", "gpipe"};
+  const Flags sizes{"--hidden",     "384", "--heads",  "6",    "--sequence-length", "256",
+                    "--batch-size", "8",   "--steps",  "2",    "--bucket-size",     "100000",
+                    "--recompute",  "1",   "--policy", "gpipe"};
   for (const std::string kind : {"host", "nvme"}) {
     const Flags where = kind == "nvme" ? Flags{"--nvme", disk, "--nvme-checksums", "on"} : Flags{};
     const Flags all = with({"--optimizer-tier", kind, "--parameter-tier", kind, "--activation-tier", kind}, where);
     check_near_plan(1, with(with(sizes, {"--optimizer-tier", kind}), where));
-    check_near_plan(1, with(with(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
+    check_near_plan(
+        1, with(with(sizes, {"--activation-tier", kind, "--save", (folder.path() / "w").string()}), where));
     check_near_plan(1, with(sizes, all));
-    check_near_plan(4, with(with(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
+    check_near_plan(
+        4, with(with(sizes, {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--precision", "bf16"}), all));
   }
 }
 
@@ -131,15 +142,16 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
   std::filesystem::create_directory(disk);
   for (const std::string kind : {"host", "nvme"}) {
     const auto train_for = [&](const char* steps) {
-      Flags flags{"--steps", steps, "--g-inter", "2", "--layers", "2", "--bucket-size", "4000", "--recompute", "1",
-                  "--optimizer-tier", kind, "--parameter-tier", kind, "--gradient-tier", kind, "--activation-tier", kind};
+      Flags flags{"--steps",          steps,  "--g-inter",       "2",  "--layers",          "2",
+                  "--bucket-size",    "4000", "--recompute",     "1",  "--optimizer-tier",  kind,
+                  "--parameter-tier", kind,   "--gradient-tier", kind, "--activation-tier", kind};
       if (kind == "nvme") flags = with(flags, {"--nvme", disk, "--nvme-checksums", "on"});
       return train(2, flags);
     };
     const auto few = train_for("50"), many = train_for("1000");
     for (std::size_t r = 0; r < few.size(); ++r) {
-      MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, " << (many[r].resident_bytes / MiB)
-                   << " MiB after 1000");
+      MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, "
+                   << (many[r].resident_bytes / MiB) << " MiB after 1000");
       // Heaps and stacks reach their height in the first hundreds of steps; 4 KiB a step would be more than this.
       CHECK(many[r].resident_bytes <= few[r].resident_bytes + 3 * MiB);
     }

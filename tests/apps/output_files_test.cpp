@@ -131,7 +131,8 @@ TEST_CASE_FIXTURE(Fixture, "outputs get their folder, and what a killed save lef
   CHECK(fs::is_empty(file("new/model")));
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights that the disk has no room for are refused with what they take and what is free") {
+TEST_CASE_FIXTURE(Fixture,
+                  "weights that the disk has no room for are refused with what they take and what is free") {
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
   const Error error = error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });

@@ -13,13 +13,11 @@ namespace {
 /// What a start says about buckets on two rows, where a rank steps its half of every unit or all of it.
 std::string start(int bucket_elements, actors::TierKind states, const char* sharding) {
   apps::TrainOptions options;
-  options.grid = {2, {1, 2}};
+  options.ranks = 2;
   options.model.gpt = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
-  options.tiers.bucket_elements = bucket_elements;
-  options.tiers.optimizer = states;
-  actors::TrainerOptions trainer;
+  actors::TrainerOptions& trainer = options.trainer;
   trainer.batch_size = 2;
-  trainer.grid = options.grid.shape;
+  trainer.grid = {1, 2};
   trainer.sharding = collectives::parse_sharding(sharding);
   trainer.tiers.bucket_elements = static_cast<std::size_t>(bucket_elements);
   trainer.tiers.optimizer = states;
@@ -34,12 +32,16 @@ std::string start(int bucket_elements, actors::TierKind states, const char* shar
 TEST_CASE("a start says which buckets are used, and that some were asked to be smaller than they can be") {
   using enum actors::TierKind;
   // A block has 12 · 32² + 13 · 32 = 12704 parameters, padded to a multiple of 2 · 32.
-  CHECK(start(1 << 24, host, "ddp").find("buckets: up to 12736 elements of what a rank steps\n") != std::string::npos);
-  CHECK(start(1 << 24, host, "zero1").find("buckets: up to 6368 elements of what a rank steps\n") != std::string::npos);
+  CHECK(start(1 << 24, host, "ddp").find("buckets: up to 12736 elements of what a rank steps\n") !=
+        std::string::npos);
+  CHECK(start(1 << 24, host, "zero1").find("buckets: up to 6368 elements of what a rank steps\n") !=
+        std::string::npos);
   CHECK(start(3000, host, "ddp").find("buckets: up to 2048 elements of what a rank steps\n") != std::string::npos);
-  CHECK(start(3000, host, "zero1").find("buckets: up to 2560 elements of what a rank steps\n") != std::string::npos);
-  const char* rounded = "buckets: up to 1024 elements of what a rank steps, rounded up from --bucket-size 200 to 512 of "
-                        "each of its 2 pieces\n";
+  CHECK(start(3000, host, "zero1").find("buckets: up to 2560 elements of what a rank steps\n") !=
+        std::string::npos);
+  const char* rounded =
+      "buckets: up to 1024 elements of what a rank steps, rounded up from --bucket-size 200 to 512 of "
+      "each of its 2 pieces\n";
   for (const auto states : {device, host}) CHECK(start(200, states, "ddp").find(rounded) != std::string::npos);
   CHECK(start(200, host, "zero1").find("to 512 of each of its 1 piece\n") != std::string::npos);
   CHECK(start(1 << 24, device, "ddp").find("buckets:") == std::string::npos);

@@ -1,5 +1,6 @@
+#include "apps/train/plan/job_plan.hpp"
+#include "apps/train/plan/nodes.hpp"
 #include "apps/train/plan/shard_table.hpp"
-#include "apps/train/plan/sharding.hpp"
 
 #include "actors/states/sharded_unit.hpp"
 #include "models/gpt.hpp"
@@ -27,22 +28,9 @@ struct Table {
     arguments.insert(arguments.begin(), {"ranvier-train", "--dry-run"});
     options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
     architecture = models::make_gpt(options.model.gpt);
-    const ShardSetting setting = resolve_sharding(options, {});
-    actors::TrainerOptions trainer;
-    trainer.grid = options.grid.shape;
-    trainer.batch_size = options.batch.batch_size;
-    trainer.microbatch_size = options.batch.microbatch_size;
-    trainer.precision = options.precision.types;
-    trainer.sharding = options.shard.sharding;
-    trainer.algorithms = {options.shard.all_gather, options.shard.reduce_scatter, options.shard.all_reduce};
-    trainer.node_of = setting.node_of;
-    trainer.group_size = setting.group_size;
-    trainer.links = setting.links;
-    std::vector<actors::RankPlan> stages;
-    for (int stage = 0; stage < trainer.grid.g_inter; ++stage) {
-      stages.push_back(actors::plan_rank(architecture, {}, trainer, stage * trainer.grid.g_data));
-    }
-    text = shard_table(options, architecture, trainer, stages);
+    actors::TrainerOptions trainer = options.trainer;
+    trainer.node_of = nodes_of(options, {});
+    text = shard_table(architecture, trainer, plan_stages(architecture, {}, trainer), options.shard.links);
   }
 
   /// Cells of the line of that name, without the mark of the chosen one: the name, four of memory, three and three

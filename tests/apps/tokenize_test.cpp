@@ -1,9 +1,9 @@
 // ranvier-tokenize as a user starts it, and its options.
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
+#include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -60,7 +60,8 @@ struct Fixture {
   }
   /// Starts with a checkpoint every 64 KiB, and kills it after the first one.
   void interrupt(const std::vector<std::string>& arguments) const {
-    std::vector<std::string> all{RANVIER_TOKENIZE, "--checkpoint", "64KiB", "--threads", "1", "--tokenizer", tokenizer};
+    std::vector<std::string> all{RANVIER_TOKENIZE, "--checkpoint", "64KiB", "--threads", "1",
+                                 "--tokenizer",    tokenizer};
     all.insert(all.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
     for (std::string& one : all) pointers.push_back(one.data());
@@ -143,7 +144,8 @@ TEST_CASE_FIXTURE(Fixture, "no piece, thread or checkpoint changes a token") {
 }
 
 TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not, in as many files as there are") {
-  const std::string lines = "{\"text\": \"the world\"}\n\n{\"text\": \"\"}\n{\"id\": 1, \"text\": \"in the end\"}\n";
+  const std::string lines =
+      "{\"text\": \"the world\"}\n\n{\"text\": \"\"}\n{\"id\": 1, \"text\": \"in the end\"}\n";
   folder.write("a.jsonl", lines);
   folder.write("b.jsonl.gz", tests::gzipped(lines));
   folder.write("c.txt.zst", tests::zstd_packed("aaaa"));
@@ -198,7 +200,8 @@ TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or 
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("left out of d: 1 file: image.png (an image (PNG))\n") != std::string::npos);
-  CHECK(outcome.output.find("d/a.txt: 1 of the 11 bytes looked at belong to no UTF-8 text, the first at offset 10\n") !=
+  CHECK(outcome.output.find(
+            "d/a.txt: 1 of the 11 bytes looked at belong to no UTF-8 text, the first at offset 10\n") !=
         std::string::npos);
 }
 

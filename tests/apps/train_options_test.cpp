@@ -1,5 +1,6 @@
 #include "apps/train/options/train_options.hpp"
 
+#include "apps/train/plan/nodes.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -45,32 +46,32 @@ TEST_CASE("a data file alone makes a run: a small model of bytes, one row per ra
   CHECK(options.run.request == Request::train);
   CHECK(options.model.gpt.layers == 6);
   CHECK(options.model.gpt.vocab_size == 256);
-  CHECK(options.grid.shape.g_inter == 1);
-  CHECK(options.grid.shape.g_data == 4);
-  CHECK(options.batch.batch_size == 16);
-  CHECK(options.batch.microbatch_size == 4);
-  CHECK(options.batch.pipeline_limit == 1);
+  CHECK(options.trainer.grid.g_inter == 1);
+  CHECK(options.trainer.grid.g_data == 4);
+  CHECK(options.trainer.batch_size == 16);
+  CHECK(options.trainer.microbatch_size == 4);
+  CHECK(options.trainer.pipeline_limit == 1);
   CHECK(options.data.tokenizer == Tokenizer::bytes);
   CHECK(options.data.validation_split == 0);
-  CHECK(options.optimizer.warmup_steps == 50);
-  CHECK(options.optimizer.min_learning_rate == doctest::Approx(6e-5));
-  CHECK(options.precision.loss_scale == 1);
+  CHECK(options.trainer.learning_rate.warmup_steps == 50);
+  CHECK(options.trainer.learning_rate.least == doctest::Approx(6e-5));
+  CHECK(options.trainer.loss_scale.scale == 1);
 }
 
 TEST_CASE("the reference's AdamW is the default") {
-  const auto options = parse({"--data", "a"}).optimizer;
-  CHECK(options.beta1 == 0.9);
-  CHECK(options.beta2 == 0.95);
-  CHECK(options.epsilon == 1e-8);
-  CHECK(options.weight_decay == 0.1);
-  CHECK(options.clip == 1.0);
+  const actors::TrainerOptions trainer = parse({"--data", "a"}).trainer;
+  CHECK(trainer.adamw.beta1 == 0.9);
+  CHECK(trainer.adamw.beta2 == 0.95);
+  CHECK(trainer.adamw.epsilon == 1e-8);
+  CHECK(trainer.adamw.weight_decay == 0.1);
+  CHECK(trainer.clip == 1.0);
 }
 
 TEST_CASE("a name places all states, flags override it wherever they stand, and checkpoints need recomputation") {
   using enum actors::TierKind;
   const auto tiers = [](std::vector<const char*> more) {
     more.insert(more.end(), {"--data", "a"});
-    return parse(more).tiers;
+    return parse(more).trainer.tiers;
   };
   const auto infinity = tiers({"--offload", "infinity-nvme", "--nvme", "/tmp", "--recompute", "1"});
   CHECK(infinity.parameters == nvme);
@@ -114,9 +115,9 @@ TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
 }
 
 TEST_CASE("the grid follows from the ranks, and must match them") {
-  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).grid.shape.g_data == 3);
-  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).batch.batch_size == 18);
-  CHECK(parse({"--data", "a", "--g-inter", "4", "--g-data", "1"}).batch.pipeline_limit == 4);
+  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).trainer.grid.g_data == 3);
+  CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).trainer.batch_size == 18);
+  CHECK(parse({"--data", "a", "--g-inter", "4", "--g-data", "1"}).trainer.pipeline_limit == 4);
   refused({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
   refused({"--g-inter", "2", "--g-data", "3"}, "a grid of 6 ranks, but there are 4: start with mpirun -n 6");
   refused({"--g-inter", "0"}, "--g-inter: '0'");
@@ -126,27 +127,32 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
 TEST_CASE("a dry run may imagine its ranks and needs no data") {
   const auto options = parse({"--dry-run", "--world", "48", "--g-inter", "6"}, 1);
   CHECK(options.run.request == Request::dry_run);
-  CHECK(options.grid.ranks == 48);
-  CHECK(options.grid.shape.g_data == 8);
+  CHECK(options.ranks == 48);
+  CHECK(options.trainer.grid.g_data == 8);
   refused({"--world", "8"}, "add --dry-run");
 }
 
 TEST_CASE("every row holds everything unless --shard says otherwise, by a name or by letters") {
-  CHECK(parse({"--data", "a"}).shard.sharding == collectives::parse_sharding("ddp"));
-  CHECK(parse({"--data", "a", "--shard", "zero3"}).shard.sharding == collectives::parse_sharding("GGG"));
-  CHECK(parse({"--data", "a", "--shard", "igg"}).shard.sharding == collectives::parse_sharding("paro-igg"));
-  CHECK(parse({"--data", "a", "--shard", "zero++"}).shard.sharding.secondary_parameters);
+  CHECK(parse({"--data", "a"}).trainer.sharding == collectives::parse_sharding("ddp"));
+  CHECK(parse({"--data", "a", "--shard", "zero3"}).trainer.sharding == collectives::parse_sharding("GGG"));
+  CHECK(parse({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
+  CHECK(parse({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
   CHECK(resolved_map(parse({"--data", "a", "--shard", "INI"}))["shard"] == "INI");
   refused({"--shard", "zero4"}, "--shard zero4: take ddp, zero1");
   refused({"--shard", "IXG"}, "three letters of N (whole), I (in a group), G (global)");
 }
 
 TEST_CASE("a group is the rows on one node, or a divisor of them all") {
+  const auto group_of = [](std::vector<const char*> flags, std::vector<int> nodes) {
+    flags.insert(flags.end(), {"--data", "a"});
+    actors::TrainerOptions trainer = parse(flags, 6).trainer;
+    trainer.node_of = std::move(nodes);
+    return actors::column_shape(trainer).group_size;
+  };
   const std::vector<int> six_on_two{0, 0, 0, 1, 1, 1}, uneven{0, 0, 0, 0, 1, 1};
-  const auto automatic = parse({"--data", "a"}, 6).shard;
-  CHECK(group_size_of(automatic, six_on_two) == 3);
-  CHECK(group_size_of(automatic, uneven) == 2);
-  CHECK(group_size_of(parse({"--data", "a", "--group-size", "6"}, 6).shard, six_on_two) == 6);
+  CHECK(group_of({}, six_on_two) == 3);
+  CHECK(group_of({}, uneven) == 2);
+  CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
   refused({"--group-size", "3"},
           "--group-size 3 does not divide the 4 ranks of a column (--g-data): choose from 1, 2, 4");
   refused({"--group-size", "-1"}, "--group-size: '-1'");
@@ -163,16 +169,16 @@ TEST_CASE("ranks are on the nodes that MPI names, unless --node-size imagines so
 }
 
 TEST_CASE("algorithms are auto or one of their collective's") {
-  const auto automatic = parse({"--data", "a"}).shard;
-  CHECK(automatic.all_gather == "auto");
-  CHECK_FALSE(automatic.prefetch);
-  const auto shard = parse({"--data", "a", "--all-gather", "ho-ring", "--reduce-scatter", "hierarchical",
-                            "--all-reduce", "torus", "--prefetch", "0"})
-                         .shard;
-  CHECK(shard.all_gather == "ho-ring");
-  CHECK(shard.reduce_scatter == "hierarchical");
-  CHECK(shard.all_reduce == "torus");
-  CHECK(shard.prefetch == 0);
+  const auto automatic = parse({"--data", "a"});
+  CHECK(automatic.trainer.algorithms.all_gather == "auto");
+  CHECK_FALSE(automatic.shard.prefetch);
+  const auto named = parse({"--data", "a", "--all-gather", "ho-ring", "--reduce-scatter", "hierarchical",
+                            "--all-reduce", "torus", "--prefetch", "0"});
+  CHECK(named.trainer.algorithms.all_gather == "ho-ring");
+  CHECK(named.trainer.algorithms.reduce_scatter == "hierarchical");
+  CHECK(named.trainer.algorithms.all_reduce == "torus");
+  CHECK(named.shard.prefetch == 0);
+  CHECK(named.trainer.prefetch == 0);
   refused({"--all-gather", "torus"}, "one of auto, ring, recursive, hierarchical, h-ring, ho-ring");
   refused({"--all-reduce", "h-ring"}, "one of auto, ring, recursive, hierarchical, torus, ho-ring");
   refused({"--prefetch", "-1"}, "a number of units, 0 for none, or auto");
@@ -186,8 +192,7 @@ TEST_CASE("ranks that read other figures of links have another hash") {
         R"({{"latency_seconds": {}, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})", latency);
     folder.write("links.json", fmt::format(R"({{"intra_node": {}, "inter_node": {}}})", link, link));
     const auto options = parse({"--data", "a", "--links", path.c_str()});
-    REQUIRE(options.shard.measured);
-    CHECK(options.shard.measured->intra_node.bytes_per_second == 6e9);
+    CHECK(options.trainer.links.intra_node.bytes_per_second == 6e9);
     return options_hash(options);
   };
   CHECK(hash_with("1e-6") == hash_with("1e-6"));
@@ -199,22 +204,23 @@ TEST_CASE("ranks that read other figures of links have another hash") {
 
 TEST_CASE("the batch is divisible by the rows") {
   refused({"--batch-size", "6"}, "--batch-size 6 is not divisible by --g-data 4: choose a multiple, such as 8");
-  CHECK(parse({"--data", "a", "--batch-size", "8"}).batch.microbatch_size == 2);
-  CHECK(parse({"--data", "a", "--batch-size", "8", "--microbatch-size", "3"}).batch.microbatch_size == 2);
-  CHECK(parse({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).batch.microbatch_size == 3);
+  CHECK(parse({"--data", "a", "--batch-size", "8"}).trainer.microbatch_size == 2);
+  CHECK(parse({"--data", "a", "--batch-size", "8", "--microbatch-size", "3"}).trainer.microbatch_size == 2);
+  CHECK(parse({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).trainer.microbatch_size == 3);
 }
 
 TEST_CASE("words are read as what they name, and other words are refused") {
   const auto options = parse({"--data", "a", "--policy", "1f1b", "--recompute", "3", "--lr-decay", "linear",
                               "--shuffle", "off", "--device", "inline", "--device-memory", "512MiB"});
-  CHECK(options.batch.policy == PipelinePolicy::one_forward_one_backward);
-  CHECK(options.batch.recompute == Recompute{Recompute::Mode::every, 3});
-  CHECK(options.optimizer.decay == LearningRateDecay::linear);
+  CHECK(options.trainer.policy == actors::Policy::one_f_one_b);
+  CHECK(options.trainer.recompute == 3);
+  CHECK(options.trainer.learning_rate.decay == actors::LearningRateOptions::Decay::linear);
   CHECK_FALSE(options.data.shuffle);
   CHECK(options.device.device == DeviceChoice::inline_);
   CHECK(options.device.memory_bytes == std::size_t{512} << 20);
-  CHECK(parse({"--data", "a", "--recompute", "auto"}).batch.recompute.mode == Recompute::Mode::automatic);
-  CHECK(parse({"--data", "a", "--recompute", "off"}).batch.recompute == Recompute{});
+  CHECK(parse({"--data", "a", "--recompute", "auto"}).trainer.recompute_auto);
+  const auto off = parse({"--data", "a", "--recompute", "off"}).trainer;
+  CHECK((off.recompute == 0 && !off.recompute_auto));
 
   refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe");
   refused({"--recompute", "0"}, "a number of layers, auto or off");
@@ -241,7 +247,8 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
     CHECK(third.measures_products);
     CHECK_FALSE(parse({"--data", "a", "--device", "cuda", "--products", "first"}).device.measures_products);
     CHECK_FALSE(third.fast_attention_backward);
-    CHECK(parse({"--data", "a", "--device", "cuda", "--attention-backward", "fast"}).device.fast_attention_backward);
+    CHECK(
+        parse({"--data", "a", "--device", "cuda", "--attention-backward", "fast"}).device.fast_attention_backward);
     refused({"--device", "cuda:"}, "cuda or cuda:N");
     refused({"--device", "cuda:-1"}, "cuda or cuda:N");
     refused({"--device", "cuda0"}, "cuda or cuda:N");
@@ -287,18 +294,18 @@ TEST_CASE("rates outside their ranges are refused") {
 }
 
 TEST_CASE("precision, gradients and loss scale fit together") {
-  CHECK(parse({"--data", "a", "--precision", "fp16"}).precision.loss_scale == 65536);
+  CHECK(parse({"--data", "a", "--precision", "fp16"}).trainer.loss_scale.scale == 65536);
   const auto half = parse({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});
-  CHECK(half.precision.types.gradient == DType::bf16);
+  CHECK(half.trainer.precision.gradient == DType::bf16);
   CHECK(half.model.gpt.precision.compute == DType::bf16);
-  CHECK(parse({"--data", "a", "--precision", "bf16"}).precision.types.gradient == DType::f32);
+  CHECK(parse({"--data", "a", "--precision", "bf16"}).trainer.precision.gradient == DType::f32);
   refused({"--gradient-dtype", "half"}, "--precision bf16 or fp16");
   refused({"--loss-scale", "8"}, "no use in fp32");
 }
 
 TEST_CASE("validation has both a share of the data and a time") {
   CHECK(parse({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
-  CHECK(parse({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).data.eval_every == 30);
+  CHECK(parse({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).trainer.eval_every == 30);
   refused({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
   CHECK(parse({"--data", "a", "--eval-every", "10"}).data.eval_samples == 0);
   CHECK(parse({"--data", "a", "--eval-every", "10", "--eval-samples", "7"}).data.eval_samples == 7);
@@ -312,15 +319,14 @@ TEST_CASE("an evaluation alone needs weights, and what only training reads or wr
 }
 
 TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
-  const DataOptions alone = parse({"--data", "a", "--hellaswag", "q.bin", "--steps", "30"}).data;
-  CHECK(alone.eval_every == 30);
-  CHECK(alone.validation_split == 0);
-  const DataOptions both = parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "10"}).data;
-  CHECK(both.eval_every == 10);
-  CHECK(both.validation_split == 0.1);
-  CHECK(
-      parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"}).data.eval_every ==
-      9);
+  const auto alone = parse({"--data", "a", "--hellaswag", "q.bin", "--steps", "30"});
+  CHECK(alone.trainer.eval_every == 30);
+  CHECK(alone.data.validation_split == 0);
+  const auto both = parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "10"});
+  CHECK(both.trainer.eval_every == 10);
+  CHECK(both.data.validation_split == 0.1);
+  CHECK(parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"})
+            .trainer.eval_every == 9);
   refused({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
 }
 
@@ -377,7 +383,8 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
     arguments.insert(arguments.end(), {"--data", "text.txt"});
     return parse(arguments, ranks).notes;
   };
-  CHECK(notes({"--shard", "zero3", "--prefetch", "1", "--lr-decay", "linear", "--min-learning-rate", "1e-5"}).empty());
+  CHECK(notes({"--shard", "zero3", "--prefetch", "1", "--lr-decay", "linear", "--min-learning-rate", "1e-5"})
+            .empty());
   CHECK(notes({"--lr-decay", "constant", "--min-learning-rate", "1e-5"}) ==
         std::vector<std::string>{"note: --min-learning-rate 1e-05 has no effect with --lr-decay constant"});
   CHECK(notes({"--sample-prompt", "Once", "--sample-tokens", "9"}) ==

@@ -2,7 +2,6 @@
 
 #include "actors/watch/reporter.hpp"
 
-
 namespace ranvier::apps {
 
 namespace {
@@ -35,7 +34,7 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
     all.tokens += one.tokens;
   }
   const bool mixed = data.origins.size() > 1;
-  const double taken = static_cast<double>(options.run.steps) * options.batch.batch_size;
+  const double taken = static_cast<double>(options.trainer.steps) * options.trainer.batch_size;
   const auto epochs = [taken](const models::TextOrigin& origin) {
     const std::string number = fmt::format("{:.3g}", taken * origin.share / static_cast<double>(origin.samples));
     return number + (number == "1" ? " epoch" : " epochs");
@@ -47,7 +46,7 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
     report += fmt::format("{} {} to evaluate", counted(data.validation->samples(), "sample"), of_length);
   } else {
     report += fmt::format("{} {} an epoch, {} steps × {} samples{}", counted(data.training->samples(), "sample"),
-                          of_length, grouped(options.run.steps), grouped(options.batch.batch_size),
+                          of_length, grouped(options.trainer.steps), grouped(options.trainer.batch_size),
                           mixed ? ":" : " are " + epochs(data.origins.front()));
     if (mixed) {
       for (const models::TextOrigin& one : data.origins)

@@ -1,5 +1,5 @@
-// What people are told about the data before training: what there is, how many epochs the steps make of it, which files
-// a folder's walk left out, and what is odd about the others. Pure; any thread.
+// What people are told about the data before training: what there is, how many epochs the steps make of it, which
+// files a folder's walk left out, and what is odd about the others. Pure; any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

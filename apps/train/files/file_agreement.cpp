@@ -117,10 +117,10 @@ std::string listed(const std::vector<int>& ranks) {
     others.insert(ranks.begin(), ranks.end());
     if (++differing > most_named) continue;
     const bool same_size = sizes[static_cast<std::size_t>(ranks[0])] == sizes[0];
-    named.push_back(fmt::format("{} of {} ({})", files[i].string(), listed(ranks),
-                                same_size ? fmt::format("{} bytes as on rank 0, of other content", sizes[0])
-                                          : fmt::format("{} bytes, on rank 0 {}",
-                                                        sizes[static_cast<std::size_t>(ranks[0])], sizes[0])));
+    named.push_back(fmt::format(
+        "{} of {} ({})", files[i].string(), listed(ranks),
+        same_size ? fmt::format("{} bytes as on rank 0, of other content", sizes[0])
+                  : fmt::format("{} bytes, on rank 0 {}", sizes[static_cast<std::size_t>(ranks[0])], sizes[0])));
   }
   const auto counts = session.all(static_cast<long long>(files.size()));
   for (int rank = 0; rank < session.ranks(); ++rank)
@@ -147,7 +147,8 @@ std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job
     if (!fs::is_directory(tokenizer, ignored)) files.push_back(tokenizer);
     constexpr std::array names{"encoder.json", "vocab.bpe", "vocab.json", "merges.txt", "tokenizer.json"};
     std::vector<fs::path> found;
-    for (fs::directory_iterator entry(tokenizer, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    for (fs::directory_iterator entry(tokenizer, ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
       const std::string name = entry->path().filename().string();
       if (name.ends_with(".tiktoken") || std::find(names.begin(), names.end(), name) != names.end())
         found.push_back(entry->path());

@@ -33,12 +33,6 @@ fs::path place_of(const fs::path& path) {
   return unknown ? path : place;
 }
 
-bool is_device(const fs::path& path) {
-  std::error_code unknown;
-  const fs::file_status status = fs::status(path, unknown);
-  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
-}
-
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code unknown;
   return place_of(a) == place_of(b) || fs::equivalent(a, b, unknown);
@@ -62,7 +56,8 @@ std::vector<Named> outputs_of(const RunOptions& run) {
 }
 
 /// Files of a tokenizer, of which its folder has some.
-constexpr const char* tokenizer_files[] = {"encoder.json", "vocab.bpe", "vocab.json", "merges.txt", "tokenizer.json"};
+constexpr const char* tokenizer_files[] = {"encoder.json", "vocab.bpe", "vocab.json", "merges.txt",
+                                           "tokenizer.json"};
 
 std::vector<Named> inputs_of(const TrainOptions& options) {
   std::vector<Named> inputs;
@@ -138,7 +133,7 @@ void check_save(const std::string& save) {
 /// What tells a later run's steps from those before them.
 std::string run_line(const TrainOptions& options) {
   std::string line = fmt::format(R"({{"run":{{"began":"{:%Y-%m-%dT%H:%M:%SZ}","steps":{},"seed":{})",
-                                 fmt::gmtime(std::time(nullptr)), options.run.steps, options.run.seed);
+                                 fmt::gmtime(std::time(nullptr)), options.trainer.steps, options.trainer.seed);
   if (!options.run.init_from.empty())
     line += ",\"init_from\":" + boost::json::serialize(boost::json::string_view(options.run.init_from));
   return line + "}}\n";
@@ -162,13 +157,13 @@ void check_outputs(const TrainOptions& options) {
   const std::vector<Named> outputs = outputs_of(options.run);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Named& output = outputs[i];
-    if (is_device(output.path)) continue;
+    if (runtime::is_device(output.path)) continue;
     for (std::size_t j = 0; j < i; ++j) {
       const Named& other = outputs[j];
       if (output.flag == other.flag) continue;
       if (same_file(output.path, other.path))
-        fail(ErrorCode::usage, "{} and {} would both write {}: give each a path of its own", other.flag, output.flag,
-             place_of(output.path).string());
+        fail(ErrorCode::usage, "{} and {} would both write {}: give each a path of its own", other.flag,
+             output.flag, place_of(output.path).string());
       if (lies_in(other.path, output.path) || lies_in(output.path, other.path))
         fail(ErrorCode::usage, "{} and {} need one path as a file and as a folder: give each a path of its own",
              other.flag, output.flag);
@@ -194,13 +189,14 @@ void prepare_outputs(const TrainOptions& options) {
 
 void check_space(const std::string& save, std::size_t bytes) {
   const fs::path path = weights_path(save);
-  if (is_device(path)) return;
+  if (runtime::is_device(path)) return;
   const std::size_t free = runtime::free_bytes_beside(path);
   if (bytes <= free) return;
   std::error_code unknown;
   const std::string beside = fs::exists(path, unknown) ? ", beside the ones that they replace," : "";
   fail(ErrorCode::io,
-       "--save {}: the weights take {} at the end{} and {} are free in {}: make room for {} more, or save on another "
+       "--save {}: the weights take {} at the end{} and {} are free in {}: make room for {} more, or save on "
+       "another "
        "disk",
        save, runtime::format_bytes(bytes), beside, runtime::format_bytes(free),
        place_of(path).parent_path().string(), runtime::format_bytes(bytes - free));

@@ -1,5 +1,5 @@
-// What a run writes, seen before anything is written: no two outputs in one place, none over what the run reads, all
-// of them where they can be made and with the space that they take. Rank 0.
+// What a run writes, seen before anything is written: no two outputs in one place, none over what the run reads,
+// all of them where they can be made and with the space that they take. Rank 0.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -16,25 +16,25 @@ namespace ranvier::apps {
 /// The file that --save means: a path without an extension, or of a folder, means that folder's model.safetensors.
 [[nodiscard]] std::filesystem::path weights_path(const std::string& save);
 
-/// Where the model's config.json goes; none: nowhere, since beside weights of another name it could be taken for that
-/// of other weights.
+/// Where the model's config.json goes; none: nowhere, since beside weights of another name it could be taken for
+/// that of other weights.
 [[nodiscard]] std::optional<std::filesystem::path> config_path(const std::string& save);
 
 /// Throws ErrorCode::usage, naming both flags, where an output would fall on another, on an input (--overwrite lets
-/// --save replace the weights of --init-from), or into a folder of data that the next run would read; also where --save
-/// means what cannot be meant. Links, hard ones too, are followed.
+/// --save replace the weights of --init-from), or into a folder of data that the next run would read; also where
+/// --save means what cannot be meant. Links, hard ones too, are followed.
 void check_outputs(const TrainOptions& options);
 
-/// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless every
-/// output can be made.
+/// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless
+/// every output can be made.
 void prepare_outputs(const TrainOptions& options);
 
 /// Throws ErrorCode::io, with what is needed and what is free, unless `bytes` of weights fit beside what is there.
 void check_space(const std::string& save, std::size_t bytes);
 
 /// Opens --metrics: after the steps of earlier runs, which a line tells from those of this one, or anew with
-/// --overwrite. Throws ErrorCode::usage for a file of something else, ErrorCode::io for one that cannot be opened. Null
-/// where nobody asks for metrics.
+/// --overwrite. Throws ErrorCode::usage for a file of something else, ErrorCode::io for one that cannot be opened.
+/// Null where nobody asks for metrics.
 [[nodiscard]] std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options);
 
 }  // namespace ranvier::apps

@@ -28,8 +28,7 @@ SavedWeights::SavedWeights(std::string save, std::vector<models::TensorToStore> 
 }
 
 void SavedWeights::put(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values) {
-  or_say_what_is_lost(
-      [&] { models::write_unit(*writer_, unit, begin, begin + values.size(), values.data()); });
+  or_say_what_is_lost([&] { models::write_unit(*writer_, unit, begin, begin + values.size(), values.data()); });
 }
 
 template <typename Write>
@@ -38,7 +37,8 @@ void SavedWeights::or_say_what_is_lost(const Write& write) {
     write();
   } catch (const Error& error) {
     fail(error.code(),
-         "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a --timeout "
+         "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a "
+         "--timeout "
          "that leaves time to make some",
          error.what(), runtime::format_bytes(bytes_));
   }

@@ -1,5 +1,6 @@
-// The weights that --save asks for, as they are written at the end of a run, when nothing else has them: where a disk
-// is full or a folder is gone, they wait for somebody to mend it, and say so. One thread at a time, which may block.
+// The weights that --save asks for, as they are written at the end of a run, when nothing else has them: where a
+// disk is full or a folder is gone, they wait for somebody to mend it, and say so. One thread at a time, which may
+// block.
 #pragma once
 
 #include "models/layer.hpp"
@@ -21,8 +22,10 @@ class SavedWeights {
   /// Small files that go beside weights whose folder is the model's: names and contents.
   using Beside = std::map<std::string, std::string>;
 
-  /// `patience` is how long each wait for space may last. Throws ErrorCode::io if the file cannot be made within it.
-  SavedWeights(std::string save, std::vector<models::TensorToStore> tensors, Beside beside, runtime::Duration patience);
+  /// `patience` is how long each wait for space may last. Throws ErrorCode::io if the file cannot be made within
+  /// it.
+  SavedWeights(std::string save, std::vector<models::TensorToStore> tensors, Beside beside,
+               runtime::Duration patience);
 
   /// Elements [begin, begin + values.size()) of a unit; throws ErrorCode::io likewise.
   void put(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values);

@@ -12,7 +12,7 @@ namespace {
 
 AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
   const bool on_gpu = options.device.device == DeviceChoice::cuda;
-  const bool half = options.precision.types.compute != runtime::DType::f32;
+  const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const models::GptOptions& gpt = options.model.gpt;
   const int channels = gpt.hidden / gpt.heads;
   const bool suits = models::library_attention_suits({.channels = channels, .kernels = AttentionKernels::cudnn},
@@ -20,12 +20,15 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   if (options.device.attention == AttentionKernels::cudnn) {
     constexpr const char* rather = "or --attention auto";
     if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn is for GPUs: give --device cuda, {}", rather);
-    if (!half) fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32: give --precision bf16, {}", rather);
+    if (!half)
+      fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32: give --precision bf16, {}", rather);
     if (gpt.dropout != 0)
-      fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}", rather);
+      fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}",
+           rather);
     if (!suits)
       fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple of 8, "
+           "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple "
+           "of 8, "
            "and 128 at most, {}",
            channels, rather);
     if (!library_is_built)

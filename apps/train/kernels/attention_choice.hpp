@@ -1,4 +1,5 @@
-// Whose kernels compute attention on GPUs, as far as the options say; models/ops/attention_choice.hpp. Pure; any thread.
+// Whose kernels compute attention on GPUs, as far as the options say; models/ops/attention_choice.hpp. Pure; any
+// thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -15,9 +15,9 @@ namespace {
 constexpr int first_version_with_shared_gpus = 23000;
 
 /// Two ranks of a column on one GPU.
-std::optional<std::pair<int, int>> sharers(const GridOptions& grid, const std::vector<std::int64_t>& gpus) {
-  const runtime::Grid ranks(grid.shape, grid.ranks);
-  for (int stage = 0; stage < grid.shape.g_inter; ++stage) {
+std::optional<std::pair<int, int>> sharers(const runtime::GridShape& grid, const std::vector<std::int64_t>& gpus) {
+  const runtime::Grid ranks(grid, grid.ranks());
+  for (int stage = 0; stage < grid.g_inter; ++stage) {
     const std::vector<int> column = ranks.column(stage);
     for (std::size_t first = 0; first < column.size(); ++first) {
       for (std::size_t second = first + 1; second < column.size(); ++second) {
@@ -36,18 +36,17 @@ struct Obstacle {
 };
 
 /// Messages between stages are under way while a column's collectives are.
-bool stages_send_beside_collectives(const GridOptions& grid) {
-  return grid.shape.g_inter > 1 && grid.shape.g_data > 1;
-}
+bool stages_send_beside_collectives(const runtime::GridShape& grid) { return grid.g_inter > 1 && grid.g_data > 1; }
 
 /// As far as flags tell.
 std::optional<Obstacle> obstacle(const TrainOptions& options) {
-  if (!stages_send_beside_collectives(options.grid) || options.device.point_to_point != PointToPoint::direct)
+  if (!stages_send_beside_collectives(options.trainer.grid) ||
+      options.device.point_to_point != PointToPoint::direct)
     return {};
   return Obstacle{
       fmt::format("--p2p direct with --g-inter {} lets MPI reach the GPUs while NCCL is at work, and the two "
                   "may wait for each other for ever",
-                  options.grid.shape.g_inter),
+                  options.trainer.grid.g_inter),
       "use --p2p staged"};
 }
 
@@ -57,7 +56,7 @@ std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituatio
                     "install the same NCCL everywhere"};
   }
   if (auto in_flags = obstacle(options)) return in_flags;
-  const auto pair = sharers(options.grid, situation.gpus);
+  const auto pair = sharers(options.trainer.grid, situation.gpus);
   if (pair && *situation.version < first_version_with_shared_gpus) {
     return Obstacle{fmt::format("ranks {} and {} share a GPU, which NCCL {} refuses", pair->first, pair->second,
                                 collectives::nccl_version_text(*situation.version)),
@@ -84,7 +83,7 @@ void check_collectives(const TrainOptions& options) {
 }
 
 CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSituation& situation) {
-  if (options.device.device != DeviceChoice::cuda || options.grid.shape.g_data == 1) return {};
+  if (options.device.device != DeviceChoice::cuda || options.trainer.grid.g_data == 1) return {};
   if (!may_use_nccl(options)) return {false, "collectives: plans over messages"};
   const auto found = obstacle(options, situation);
   if (!found) return {true, "collectives: NCCL " + collectives::nccl_version_text(*situation.version)};
@@ -93,12 +92,12 @@ CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSitu
 }
 
 bool may_use_nccl(const TrainOptions& options) {
-  return options.device.device == DeviceChoice::cuda && options.grid.shape.g_data > 1 &&
+  return options.device.device == DeviceChoice::cuda && options.trainer.grid.g_data > 1 &&
          options.device.collectives != CollectiveCarrier::plans;
 }
 
 bool nccl_needs_staging(const TrainOptions& options, bool nccl) {
-  return nccl && stages_send_beside_collectives(options.grid);
+  return nccl && stages_send_beside_collectives(options.trainer.grid);
 }
 
 std::string nccl_memory_line(std::size_t taken_bytes) {

@@ -61,10 +61,11 @@ bool adopt_attention(const runtime::MpiSession& session, const TrainOptions& opt
   if (!obstacle.empty())
     fail(ErrorCode::device, "--attention cudnn on rank {}: {}; or --attention auto", session.rank(), obstacle);
   if (!can)
-    fail(ErrorCode::device,
-         "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
-         "or --attention auto",
-         session.rank(), models::attention_description(stream));
+    fail(
+        ErrorCode::device,
+        "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
+        "or --attention auto",
+        session.rank(), models::attention_description(stream));
   return true;
 }
 
@@ -87,7 +88,7 @@ std::string attention_line(runtime::StreamView stream, const models::ChosenKerne
 void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, runtime::Device& device,
                     const std::function<void(runtime::StreamView)>& run_layers) {
   if constexpr (runtime::with_cuda) {
-    if (options.device.device != DeviceChoice::cuda || options.precision.types.compute == runtime::DType::f32)
+    if (options.device.device != DeviceChoice::cuda || options.trainer.precision.compute == runtime::DType::f32)
       return;
     const models::KernelQuestion question{.products = options.device.measures_products,
                                           .attention = attention_kernels(options),

@@ -7,9 +7,9 @@
 
 namespace ranvier::apps {
 
-/// The best of several short turns of a large matrix product, which all ranks take at the same time, since those that
-/// share a machine share what it computes. Turns in different phases of a start see more than one of a machine's moods:
-/// clock rates, neighbours, ranks that still load.
+/// The best of several short turns of a large matrix product, which all ranks take at the same time, since those
+/// that share a machine share what it computes. Turns in different phases of a start see more than one of a
+/// machine's moods: clock rates, neighbours, ranks that still load.
 class PeakFlops {
  public:
   /// A few turns more. All ranks call it; blocks, and gives back all memory that it took but the stream's own.

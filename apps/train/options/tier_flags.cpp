@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 namespace {
@@ -13,13 +15,14 @@ namespace {
 using runtime::choice;
 using runtime::OptionBinding;
 using runtime::OptionTable;
-using runtime::text;
 using runtime::toggle;
 using runtime::whole;
 
+using actors::TierOptions;
+
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
-OptionBinding number_or_all(int& field) {
+OptionBinding number_or_all(std::size_t& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             if (given == "all") {
               field = 0;
@@ -53,20 +56,22 @@ std::span<const Offload> offloads() {
       Offload{.name = "none"},
       Offload{.name = "myelin", .optimizer = host},
       Offload{.name = "zero-offload", .gradients = host, .optimizer = host},
-      Offload{.name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
-      Offload{.name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
+      Offload{
+          .name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
+      Offload{
+          .name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
   };
   return all;
 }
 
 /// Sets all tiers, so it has to be read before those that override them.
-OptionBinding offload(TierOptions& field) {
-  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
+OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
+  return {.read = [&field, &chosen](const std::string& name) -> std::optional<std::string> {
             std::string names;
             for (const Offload& known : offloads()) {
               names += (names.empty() ? "" : ", ") + std::string(known.name);
               if (known.name != name) continue;
-              field.offload = name;
+              chosen = name;
               field.parameters = known.parameters;
               field.gradients = known.gradients;
               field.optimizer = known.optimizer;
@@ -75,18 +80,31 @@ OptionBinding offload(TierOptions& field) {
             }
             return "one of " + names;
           },
-          .write = [&field] { return field.offload; }};
+          .write = [&chosen] { return chosen; }};
+}
+
+OptionBinding directories(std::vector<std::filesystem::path>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.clear();
+            for (std::size_t begin = 0; begin < given.size();) {
+              const std::size_t end = std::min(given.find(',', begin), given.size());
+              if (end > begin) field.emplace_back(given.substr(begin, end - begin));
+              begin = end + 1;
+            }
+            return {};
+          },
+          .write = [&field] { return paths_text(field); }};
 }
 
 }  // namespace
 
-void declare_tiers(OptionTable& table, TierOptions& tiers) {
+void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
   table.concern("Memory tiers");
   table.add(
       {"offload", "NAME",
        "which states leave the device: none, myelin, zero-offload, infinity-cpu, infinity-nvme; the flags below "
        "say otherwise for one of them",
-       offload(tiers)});
+       all_tiers(tiers, offload)});
   table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme", tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
              tier(tiers.parameters)});
@@ -96,24 +114,27 @@ void declare_tiers(OptionTable& table, TierOptions& tiers) {
   table.add({"activation-tier", "NAME",
              "where activation checkpoints (--recompute) live between passes: device, host or nvme",
              tier(tiers.activations)});
-  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk", text(tiers.nvme)});
+  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk",
+             directories(tiers.files.directories)});
   table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
-             toggle(tiers.checksums)});
-  table.add({"bucket-size", "N",
-             "elements of a unit's optimizer states that pass through the device at a time; at least 512 of each piece",
-             whole(tiers.bucket_elements, 1, most)});
+             toggle(tiers.files.checksums)});
+  table.add(
+      {"bucket-size", "N",
+       "elements of a unit's optimizer states that pass through the device at a time; at least 512 of each piece",
+       whole(tiers.bucket_elements, 1, most)});
   table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
              number_or_all(tiers.chunk_buckets)});
   table.add({"optimizer-step", "NAME", "where AdamW computes on states that live off the device: device or host",
              choice<actors::StepPlace>(
                  tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
-  table.add({"optimizer-commit", "NAME",
-             "states off the device, where clipping or loss scaling wants an answer of all ranks: wait for it, or flip "
-             "to spare copies that were stepped before it",
-             choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
+  table.add(
+      {"optimizer-commit", "NAME",
+       "states off the device, where clipping or loss scaling wants an answer of all ranks: wait for it, or flip "
+       "to spare copies that were stepped before it",
+       choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 
-void resolve_tiers(TierOptions& tiers, bool checkpoints, const OptionTable& table) {
+void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoints, const OptionTable& table) {
   if (!checkpoints && !table.given("activation-tier")) tiers.activations = actors::TierKind::device;
   bool files = false;
   for (const auto& [flag, kind] : {std::pair{"parameter", tiers.parameters},
@@ -122,25 +143,25 @@ void resolve_tiers(TierOptions& tiers, bool checkpoints, const OptionTable& tabl
                                    {"activation", tiers.activations}}) {
     if (kind != actors::TierKind::nvme) continue;
     files = true;
-    if (nvme_directories(tiers).empty())
-      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
-           table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag)
-                                                     : "--offload " + tiers.offload);
+    if (tiers.files.directories.empty())
+      fail(
+          ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
+          table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag) : "--offload " + offload);
   }
   if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
     fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
-  if (!files && !tiers.nvme.empty())
-    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme", tiers.nvme);
+  if (!files && !tiers.files.directories.empty())
+    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme",
+         paths_text(tiers.files.directories));
 }
 
-std::vector<std::filesystem::path> nvme_directories(const TierOptions& options) {
-  std::vector<std::filesystem::path> directories;
-  for (std::size_t begin = 0; begin < options.nvme.size();) {
-    const std::size_t end = std::min(options.nvme.find(',', begin), options.nvme.size());
-    if (end > begin) directories.emplace_back(options.nvme.substr(begin, end - begin));
-    begin = end + 1;
+std::string paths_text(std::span<const std::filesystem::path> paths) {
+  std::string text;
+  for (const auto& path : paths) {
+    if (!text.empty()) text += ',';
+    text += path.string();
   }
-  return directories;
+  return text;
 }
 
 }  // namespace ranvier::apps

@@ -7,34 +7,21 @@
 #include "runtime/options.hpp"
 
 #include <filesystem>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace ranvier::apps {
 
-/// Where states live; see actors/states/tier_options.hpp.
-struct TierOptions {
-  std::string offload = "none";  ///< a name for where all of them live, but for what was said of some
-  actors::TierKind optimizer = actors::TierKind::device;
-  actors::TierKind parameters = actors::TierKind::device;
-  actors::TierKind gradients = actors::TierKind::device;
-  actors::TierKind activations = actors::TierKind::device;
-  std::string nvme;                        ///< directories with commas between them; empty: none
-  bool checksums = false;                  ///< of what is read back from there
-  int bucket_elements = 16 * 1024 * 1024;  ///< most of a bucket
-  int chunk_buckets = 2;                   ///< of a reduction; 0: all
-  actors::StepPlace step = actors::StepPlace::device;
-  actors::Commit commit = actors::Commit::wait;
-};
-
-/// Adds the concern "Memory tiers", bound to `tiers`, which outlives the table.
-void declare_tiers(runtime::OptionTable& table, TierOptions& tiers);
+/// Adds the concern "Memory tiers", bound to `tiers` and to `offload`, the name for where all states live. Both
+/// outlive the table.
+void declare_tiers(runtime::OptionTable& table, actors::TierOptions& tiers, std::string& offload);
 
 /// `checkpoints`: layers are recomputed, so that there are some; without, --offload places none. Throws
 /// ErrorCode::usage where a tier lacks what it needs, or something given has no use.
-void resolve_tiers(TierOptions& tiers, bool checkpoints, const runtime::OptionTable& table);
+void resolve_tiers(actors::TierOptions& tiers, const std::string& offload, bool checkpoints,
+                   const runtime::OptionTable& table);
 
-/// The directories of --nvme.
-[[nodiscard]] std::vector<std::filesystem::path> nvme_directories(const TierOptions& options);
+/// As --nvme names them: with commas between them.
+[[nodiscard]] std::string paths_text(std::span<const std::filesystem::path> paths);
 
 }  // namespace ranvier::apps

@@ -1,10 +1,13 @@
 #include "apps/train/options/train_options.hpp"
 
-#include "apps/train/kernels/collectives_choice.hpp"
-#include "apps/train/files/initial_weights.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
+#include "apps/train/files/initial_weights.hpp"
+#include "apps/train/kernels/collectives_choice.hpp"
+#include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
+#include "collectives/links.hpp"
+#include "models/gpt_sizes.hpp"
 #include "models/text/mixed_source.hpp"
 #include "runtime/cuda_build.hpp"
 
@@ -16,6 +19,8 @@
 namespace ranvier::apps {
 namespace {
 
+using actors::Policy;
+using Decay = actors::LearningRateOptions::Decay;
 using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
@@ -73,25 +78,19 @@ OptionBinding model(ModelOptions& field) {
           .write = [&field] { return field.name; }};
 }
 
-OptionBinding recompute(Recompute& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int interval = 0;
-            if (given == "off") {
-              field = {};
-            } else if (given == "auto") {
-              field = {Recompute::Mode::automatic, 0};
-            } else if (!whole(interval, 1, most).read(given)) {
-              field = {Recompute::Mode::every, interval};
-            } else {
+OptionBinding recompute(int& interval, bool& automatic) {
+  return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
+            int layers = 0;
+            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
               return "a number of layers, auto or off";
-            }
+            interval = layers;
+            automatic = given == "auto";
             return {};
           },
           .write =
-              [&field] {
-                if (field.mode == Recompute::Mode::off) return std::string("off");
-                if (field.mode == Recompute::Mode::automatic) return std::string("auto");
-                return fmt::format("{}", field.interval);
+              [&interval, &automatic] {
+                if (automatic) return std::string("auto");
+                return interval == 0 ? std::string("off") : fmt::format("{}", interval);
               }};
 }
 
@@ -159,9 +158,10 @@ OptionBinding prefetch(std::optional<int>& field) {
 }
 
 OptionTable declare(Asked& asked) {
-  auto& [model_options, grid, shard, batch, data, optimizer, precision, device_options, tiers, run, notes] =
-      asked.options;
+  auto& [ranks, model_options, trainer, offload, shard, data, device_options, run, notes] = asked.options;
   auto& gpt = model_options.gpt;
+  auto& adamw = trainer.adamw;
+  auto& rate = trainer.learning_rate;
   OptionTable table;
 
   table.concern("Model");
@@ -176,25 +176,25 @@ OptionTable declare(Asked& asked) {
   table.add({"dropout", "RATE", "share of values dropped in training", real(gpt.dropout, 0, 1, true)});
 
   table.concern("Grid");
-  table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(grid.shape.g_inter, 1, most)});
+  table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
   table.add({"g-data", "N", "data-parallel rows; g-inter times g-data is the number of ranks",
-             whole(grid.shape.g_data, 0, most), "ranks / g-inter"});
+             whole(trainer.grid.g_data, 0, most), "ranks / g-inter"});
 
   using collectives::Collective;
   table.concern("Sharding");
   table.add({"shard", "NAME",
              "how rows share parameters, gradients and optimizer states out: " + shard_names() +
                  ", or a letter for each: N (whole), I (in a group), G (over all rows)",
-             sharding(shard.sharding)});
+             sharding(trainer.sharding)});
   table.add({"group-size", "N", "rows that hold one copy where the letter is I; divides --g-data",
-             whole(shard.group_size, 0, most), "the rows on one node"});
+             whole(trainer.group_size, 0, most), "the rows on one node"});
   table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", whole(shard.node_size, 0, most),
              "0, or 8 with --world, all of them if fewer"});
   table.add(
       {"links", "FILE", "measured latency and bandwidth of links, as JSON, for auto below", text(shard.links)});
-  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &shard.all_gather},
-                                          {Collective::reduce_scatter, &shard.reduce_scatter},
-                                          {Collective::all_reduce, &shard.all_reduce}}) {
+  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
+                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
+                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
     table.add({to_string(collective), "NAME", "auto: the fastest on these links" + algorithm_names(collective),
                algorithm(*field, collective)});
   }
@@ -204,108 +204,112 @@ OptionTable declare(Asked& asked) {
              prefetch(shard.prefetch)});
   table.add({"reuse", "on|off",
              "keep gathered units until their place is needed; off: gather for every use, as papers count",
-             toggle(shard.reuse)});
+             toggle(trainer.reuse)});
 
   table.concern("Batch");
   table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",
-             whole(batch.batch_size, 1, most), "16, or the next multiple of g-data"});
+             whole(trainer.batch_size, 1, most), "16, or the next multiple of g-data"});
   table.add({"microbatch-size", "N", "samples that travel through the pipeline together",
-             whole(batch.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
+             whole(trainer.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
   table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages, all under gpipe",
-             whole(batch.pipeline_limit, 0, most), "g-inter"});
+             whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME", "what a stage does next: message-driven, 1f1b or gpipe",
-             choice<PipelinePolicy>(batch.policy, {{"message-driven", PipelinePolicy::message_driven},
-                                                   {"1f1b", PipelinePolicy::one_forward_one_backward},
-                                                   {"gpipe", PipelinePolicy::gpipe}})});
+             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
+                                             {"1f1b", Policy::one_f_one_b},
+                                             {"gpipe", Policy::gpipe}})});
   table.add({"recompute", "N",
              "keep one activation for every N layers and compute the others again; auto: the "
              "N with the least memory; off",
-             recompute(batch.recompute)});
+             recompute(trainer.recompute, trainer.recompute_auto)});
 
   table.concern("Data");
-  table.add({"data", "PATH",
-             "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
-             "several: PATH:WEIGHT,PATH:WEIGHT",
-             text(data.data)});
-  table.add({"tokenizer", "NAME",
-             "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
-             "file); none: the data are tokens already",
-             tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
-  table.add({"token-format", "NAME",
-             "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
-             "header, as nanoGPT's), megatron (.bin and .idx)",
-             choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
-                                               {"text", TokenFormat::text},
-                                               {"jsonl", TokenFormat::jsonl},
-                                               {"llmc", TokenFormat::llmc},
-                                               {"uint16", TokenFormat::uint16},
-                                               {"megatron", TokenFormat::megatron}})});
+  table.add(
+      {"data", "PATH",
+       "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
+       "several: PATH:WEIGHT,PATH:WEIGHT",
+       text(data.data)});
+  table.add(
+      {"tokenizer", "NAME",
+       "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
+       "file); none: the data are tokens already",
+       tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
+  table.add(
+      {"token-format", "NAME",
+       "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
+       "header, as nanoGPT's), megatron (.bin and .idx)",
+       choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
+                                         {"text", TokenFormat::text},
+                                         {"jsonl", TokenFormat::jsonl},
+                                         {"llmc", TokenFormat::llmc},
+                                         {"uint16", TokenFormat::uint16},
+                                         {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(data.eval_every, 0),
+  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(trainer.eval_every, 0),
              "0, or at the end with --validation-split or --hellaswag"});
   table.add({"eval-samples", "N", "validate on the first N samples of the validation part; 0: on all",
              whole(data.eval_samples, 0)});
-  table.add({"eval-only", "",
-             "evaluate the weights of --init-from and end: on all data, or on the end that --validation-split keeps",
-             switch_on(data.eval_only)});
+  table.add(
+      {"eval-only", "",
+       "evaluate the weights of --init-from and end: on all data, or on the end that --validation-split keeps",
+       switch_on(data.eval_only)});
   table.add({"hellaswag", "FILE", "questions with several answers, as llm.c has them, to answer when validating",
              text(data.hellaswag)});
   table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
-             whole(data.sample_every, 0)});
+             whole(trainer.sample.every, 0)});
   table.add({"sample-prompt", "TEXT", "how that text begins", text(data.sample_prompt),
              "the end of a text before, or of bytes a new line"});
-  table.add({"sample-tokens", "N", "tokens to draw for it", whole(data.sample_tokens, 1, most)});
+  table.add({"sample-tokens", "N", "tokens to draw for it", whole(trainer.sample.tokens, 1, most)});
 
   table.concern("Optimizer");
-  table.add({"steps", "N", "steps to train", whole(run.steps, 1)});
-  table.add({"learning-rate", "RATE", "the highest", real(optimizer.learning_rate, 0)});
-  table.add({"warmup-steps", "N", "steps that the learning rate rises", whole(optimizer.warmup_steps, 0),
+  table.add({"steps", "N", "steps to train", whole(trainer.steps, 1)});
+  table.add({"learning-rate", "RATE", "the highest", real(rate.peak, 0)});
+  table.add({"warmup-steps", "N", "steps that the learning rate rises", whole(rate.warmup_steps, 0),
              "a tenth of the steps, at most 100"});
   table.add({"lr-decay", "NAME", "how it falls after that: cosine, linear or constant",
-             choice<LearningRateDecay>(optimizer.decay, {{"cosine", LearningRateDecay::cosine},
-                                                         {"linear", LearningRateDecay::linear},
-                                                         {"constant", LearningRateDecay::constant}})});
-  table.add({"min-learning-rate", "RATE", "what it falls to", real(optimizer.min_learning_rate, 0),
-             "a tenth of --learning-rate"});
-  table.add({"beta1", "B", "AdamW", real(optimizer.beta1, 0, 1, true)});
-  table.add({"beta2", "B", "AdamW", real(optimizer.beta2, 0, 1, true)});
-  table.add({"epsilon", "E", "AdamW", real(optimizer.epsilon, 1e-30)});
-  table.add({"weight-decay", "RATE", "of matrices and embeddings", real(optimizer.weight_decay, 0)});
-  table.add({"clip", "NORM", "largest norm of the whole gradient; 0: any", real(optimizer.clip, 0)});
-  table.add({"seed", "N", "of weights, dropout and sample order", whole(run.seed, 0)});
+             choice<Decay>(rate.decay,
+                           {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})});
+  table.add({"min-learning-rate", "RATE", "what it falls to", real(rate.least, 0), "a tenth of --learning-rate"});
+  table.add({"beta1", "B", "AdamW", real(adamw.beta1, 0, 1, true)});
+  table.add({"beta2", "B", "AdamW", real(adamw.beta2, 0, 1, true)});
+  table.add({"epsilon", "E", "AdamW", real(adamw.epsilon, 1e-30)});
+  table.add({"weight-decay", "RATE", "of matrices and embeddings", real(adamw.weight_decay, 0)});
+  table.add({"clip", "NORM", "largest norm of the whole gradient; 0: any", real(trainer.clip, 0)});
+  table.add({"seed", "N", "of weights, dropout and sample order", whole(trainer.seed, 0)});
 
   table.concern("Precision");
   table.add({"precision", "TYPE", "of activations, messages and working weights: fp32, bf16 or fp16",
              choice<runtime::DType>(
-                 precision.types.compute,
+                 trainer.precision.compute,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}})});
   table.add({"gradient-dtype", "TYPE", "fp32, or half: that of --precision",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
-  table.add(
-      {"loss-scale", "X", "the first loss scale of fp16", real(precision.loss_scale, 1), "65536 for fp16, else 1"});
+  table.add({"loss-scale", "X", "the first loss scale of fp16", real(trainer.loss_scale.scale, 1),
+             "65536 for fp16, else 1"});
 
   table.concern("Device");
   table.add({"device", "NAME",
              "cpu; inline computes on the calling thread; cuda: this rank's GPU, in turn, or cuda:N for all",
              device_flag(device_options.device, device_options.gpu)});
   table.add({"p2p", "WAY",
-             "messages from and to a GPU's memory: staged through pinned memory, direct (MPI does it), auto: what MPI can",
+             "messages from and to a GPU's memory: staged through pinned memory, direct (MPI does it), auto: what "
+             "MPI can",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
-  table.add(
-      {"collectives", "WAY",
-       "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an algorithm named "
-       "above NCCL runs too, by its sends and receives",
-       choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
-                                                              {"nccl", CollectiveCarrier::nccl},
-                                                              {"plans", CollectiveCarrier::plans}})});
+  table.add({"collectives", "WAY",
+             "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an "
+             "algorithm named "
+             "above NCCL runs too, by its sends and receives",
+             choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
+                                                                    {"nccl", CollectiveCarrier::nccl},
+                                                                    {"plans", CollectiveCarrier::plans}})});
   table.add(
       {"products", "WAY",
-       "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, as "
+       "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, "
+       "as "
        "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
        choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add(
@@ -313,18 +317,20 @@ OptionTable declare(Asked& asked) {
        "remembers what --products measured and --attention auto found, so that later runs keep their bits and do "
        "not measure again; made where it is not there, added to where it is",
        text(device_options.products_file)});
-  table.add({"attention", "WAY",
-             "who computes attention on a GPU in half precision without dropout: ranvier, cudnn (where it has a kernel), "
-             "auto: the faster one of each pass, if --products are measured",
-             choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
-                                                                         {"cudnn", models::AttentionKernels::cudnn},
-                                                                         {"ranvier", models::AttentionKernels::own}})});
+  table.add(
+      {"attention", "WAY",
+       "who computes attention on a GPU in half precision without dropout: ranvier, cudnn (where it has a kernel), "
+       "auto: the faster one of each pass, if --products are measured",
+       choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
+                                                                   {"cudnn", models::AttentionKernels::cudnn},
+                                                                   {"ranvier", models::AttentionKernels::own}})});
   table.add({"attention-backward", "WAY",
              "of cuDNN: deterministic keeps bits from run to run, fast does not and takes less memory",
              choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
-  table.add({"cuda-graphs", "WHETHER",
-             "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
-             choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
+  table.add(
+      {"cuda-graphs", "WHETHER",
+       "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
+       choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
   table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
              "what the machine has", true});
   table.add({"threads",
@@ -334,9 +340,8 @@ OptionTable declare(Asked& asked) {
              {},
              true});
 
-  declare_tiers(table, tiers);
-  table.add({"tile", "N",
-             "tiles of each large matrix, gathered and released one after another; divides --hidden",
+  declare_tiers(table, trainer.tiers, offload);
+  table.add({"tile", "N", "tiles of each large matrix, gathered and released one after another; divides --hidden",
              whole(gpt.tile, 1, most)});
 
   table.concern("Run");
@@ -349,8 +354,8 @@ OptionTable declare(Asked& asked) {
   table.add({"save", "PATH",
              "where to write the weights at the end; into a folder, with the model's config.json and tokenizer",
              text(run.save)});
-  table.add({"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs",
-             text(run.metrics)});
+  table.add(
+      {"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs", text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
   table.add({"overwrite", "", "begin --metrics anew, and let --save replace the weights of --init-from",
              switch_on(run.overwrite)});
@@ -367,23 +372,26 @@ OptionTable declare(Asked& asked) {
 Asked defaults() {
   Asked asked;
   asked.options.model.gpt = own_sizes();
-  asked.options.grid.shape.g_data = 0;
-  asked.options.batch.pipeline_limit = 0;
+  actors::TrainerOptions& trainer = asked.options.trainer;
+  trainer.grid.g_data = 0;
+  trainer.steps = 500;
+  trainer.seed = 1234;
+  trainer.learning_rate.decay = Decay::cosine;
   return asked;
 }
 
-void resolve_grid(GridOptions& grid, const OptionTable& table) {
-  auto& [g_inter, g_data] = grid.shape;
+void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table) {
+  auto& [g_inter, g_data] = grid;
   if (g_data == 0) {
-    if (grid.ranks % g_inter != 0)
+    if (ranks % g_inter != 0)
       fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}: start a multiple of {} ranks",
-           g_inter, grid.ranks, g_inter);
-    g_data = grid.ranks / g_inter;
+           g_inter, ranks, g_inter);
+    g_data = ranks / g_inter;
   }
-  if (std::int64_t{g_inter} * g_data == grid.ranks) return;
+  if (std::int64_t{g_inter} * g_data == ranks) return;
   const auto wanted = std::int64_t{g_inter} * g_data;
   fail(ErrorCode::usage, "--g-inter {} x --g-data {} is a grid of {} ranks, but there {}: {}", g_inter, g_data,
-       wanted, grid.ranks == 1 ? "is 1" : fmt::format("are {}", grid.ranks),
+       wanted, ranks == 1 ? "is 1" : fmt::format("are {}", ranks),
        table.given("world") ? fmt::format("give --world {}", wanted)
                             : fmt::format("start with mpirun -n {}, or change the grid", wanted));
 }
@@ -396,66 +404,68 @@ std::vector<int> divisors(int whole) {
   return all;
 }
 
-void resolve_shard(ShardOptions& shard, const GridOptions& grid, bool imagined) {
-  const int rows = grid.shape.g_data;
-  if (shard.group_size > 0 && rows % shard.group_size != 0)
+void resolve_shard(TrainOptions& options, bool imagined) {
+  auto& trainer = options.trainer;
+  auto& shard = options.shard;
+  const int rows = trainer.grid.g_data;
+  if (trainer.group_size > 0 && rows % trainer.group_size != 0)
     fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column (--g-data): choose from {}",
-         shard.group_size, rows, fmt::join(divisors(rows), ", "));
-  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, grid.ranks);
-  if (!shard.links.empty()) shard.measured = collectives::read_links(shard.links);
-}
-
-/// The greatest divisor of `whole` that is not above `wanted`.
-int divisor_near(int wanted, int whole) {
-  int divisor = std::min(wanted, whole);
-  while (whole % divisor != 0) --divisor;
-  return divisor;
+         trainer.group_size, rows, fmt::join(divisors(rows), ", "));
+  if (shard.prefetch) trainer.prefetch = *shard.prefetch;
+  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
+  if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
 }
 
 /// As many heads as divide the channels into 64 or more each.
-int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
+int default_heads(int hidden) { return models::divisor_near(std::max(1, hidden / 64), hidden); }
 
-void check_model(const ModelOptions& model, const GridOptions& grid) {
-  const auto& gpt = model.gpt;
-  if (gpt.hidden % gpt.heads != 0)
-    fail(ErrorCode::usage, "--heads {} does not divide --hidden {}: choose a divisor such as {}", gpt.heads,
-         gpt.hidden, divisor_near(gpt.heads, gpt.hidden));
-  if (gpt.hidden % gpt.tile != 0)
-    fail(ErrorCode::usage, "--tile {} does not divide --hidden {}: choose a divisor such as {}", gpt.tile, gpt.hidden,
-         divisor_near(gpt.tile, gpt.hidden));
-  if (grid.shape.g_inter > gpt.layers)
+void check_model(const models::GptOptions& gpt, const runtime::GridShape& grid) {
+  constexpr models::GptSizeNames flags{.layers = "--layers",
+                                       .hidden = "--hidden",
+                                       .heads = "--heads",
+                                       .vocab_size = "--vocab-size",
+                                       .sequence_length = "--sequence-length",
+                                       .tile = "--tile",
+                                       .dropout = "--dropout"};
+  if (const auto problem = models::size_problem(gpt, flags)) fail(ErrorCode::usage, "{}", *problem);
+  if (grid.g_inter > gpt.layers)
     fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
-         grid.shape.g_inter, gpt.layers);
+         grid.g_inter, gpt.layers);
 }
 
-void resolve_batch(BatchOptions& batch, const runtime::GridShape& grid, const OptionTable& table) {
-  if (!table.given("batch-size"))
-    batch.batch_size = (default_batch_size + grid.g_data - 1) / grid.g_data * grid.g_data;
-  if (batch.batch_size % grid.g_data != 0)
+void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
+  const auto& [g_inter, g_data] = trainer.grid;
+  if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  if (trainer.batch_size % g_data != 0)
     fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}: choose a multiple, such as {}",
-         batch.batch_size, grid.g_data, (batch.batch_size / grid.g_data + 1) * std::int64_t{grid.g_data});
-  if (!table.given("microbatch-size")) batch.microbatch_size = default_microbatch_size;
-  batch.microbatch_size = std::min(batch.microbatch_size, batch.batch_size / grid.g_data);
-  if (batch.pipeline_limit == 0) {
-    const int row = batch.batch_size / grid.g_data;
-    const bool all = batch.policy == PipelinePolicy::gpipe;
-    batch.pipeline_limit = all ? (row + batch.microbatch_size - 1) / batch.microbatch_size : grid.g_inter;
+         trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
+  const int row = trainer.batch_size / g_data;
+  if (!table.given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
+  trainer.microbatch_size = std::min(trainer.microbatch_size, row);
+  if (trainer.pipeline_limit == 0) {
+    const bool all = trainer.policy == Policy::gpipe;
+    trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
   }
 }
 
 /// What only training would read or write is a misunderstanding.
-void check_eval_only(const DataOptions& data, const RunOptions& run) {
+void check_eval_only(const TrainOptions& options) {
+  const RunOptions& run = options.run;
   if (run.init_from.empty())
     fail(ErrorCode::usage, "--eval-only evaluates weights, and none are named: give --init-from PATH");
   if (!run.save.empty())
-    fail(ErrorCode::usage, "--save {} with --eval-only would write the weights of --init-from {} again: leave it out",
-         run.save, run.init_from);
-  if (data.sample_every > 0)
-    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out",
-         data.sample_every);
+    fail(ErrorCode::usage,
+         "--save {} with --eval-only would write the weights of --init-from {} again: leave it out", run.save,
+         run.init_from);
+  if (const std::int64_t every = options.trainer.sample.every; every > 0)
+    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", every);
 }
 
-void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run, const OptionTable& table) {
+void resolve_data(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  ModelOptions& model = options.model;
+  std::int64_t& eval_every = options.trainer.eval_every;
+  const std::int64_t at_the_end = options.trainer.steps;
   const auto paths = models::parse_weighted_paths(data.data);
   const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
     return models::holds_tokens(one.path, data.format);
@@ -468,56 +478,60 @@ void resolve_data(DataOptions& data, ModelOptions& model, const RunOptions& run,
   const bool own = model.name == "gpt" && !table.given("vocab-size");
   if (own && data.tokenizer != Tokenizer::bytes) model.gpt.vocab_size = 50257;
 
-  if (data.eval_only) return check_eval_only(data, run);
+  if (data.eval_only) return check_eval_only(options);
   const bool asks = !data.hellaswag.empty();
-  if (asks && !table.given("eval-every")) data.eval_every = run.steps;
-  if (asks && data.eval_every == 0)
+  if (asks && !table.given("eval-every")) eval_every = at_the_end;
+  if (asks && eval_every == 0)
     fail(ErrorCode::usage,
-         "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out", data.hellaswag);
+         "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out",
+         data.hellaswag);
   const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
-  if (data.eval_every > 0 && data.validation_split == 0 && !only_answers) {
+  if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (table.given("validation-split"))
       fail(ErrorCode::usage,
            "--eval-every {} with --validation-split 0 has nothing to evaluate: give a share, "
            "such as 0.1",
-           data.eval_every);
+           eval_every);
     data.validation_split = 0.1;
   }
-  if (data.validation_split > 0 && !table.given("eval-every")) data.eval_every = run.steps;
+  if (data.validation_split > 0 && !table.given("eval-every")) eval_every = at_the_end;
   if (data.eval_samples > 0 && data.validation_split == 0)
     fail(ErrorCode::usage,
          "--eval-samples {} of nothing: no data are kept for validation: give --validation-split, such as 0.1",
          data.eval_samples);
 }
 
-void resolve_optimizer(OptimizerOptions& optimizer, std::int64_t steps, const OptionTable& table) {
-  if (!table.given("warmup-steps")) optimizer.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
-  if (!table.given("min-learning-rate")) optimizer.min_learning_rate = optimizer.learning_rate / 10;
-  if (optimizer.min_learning_rate > optimizer.learning_rate)
-    fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it",
-         optimizer.min_learning_rate, optimizer.learning_rate);
+void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const OptionTable& table) {
+  rate.steps = steps;
+  if (!table.given("warmup-steps")) rate.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
+  if (!table.given("min-learning-rate")) rate.least = rate.peak / 10;
+  if (rate.least > rate.peak)
+    fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it", rate.least, rate.peak);
 }
 
-void resolve_precision(PrecisionOptions& precision, const Asked& asked, const OptionTable& table) {
-  const auto compute = precision.types.compute;
-  const bool fp16 = compute == runtime::DType::f16;
-  if (asked.half_gradients && compute == runtime::DType::f32)
+void resolve_precision(TrainOptions& options, bool half_gradients, const OptionTable& table) {
+  models::Precision& precision = options.trainer.precision;
+  actors::LossScale& loss_scale = options.trainer.loss_scale;
+  const bool fp16 = precision.compute == runtime::DType::f16;
+  if (half_gradients && precision.compute == runtime::DType::f32)
     fail(ErrorCode::usage, "--gradient-dtype half needs half precision: give --precision bf16 or fp16");
-  precision.types.gradient = asked.half_gradients ? compute : runtime::DType::f32;
-  if (!table.given("loss-scale")) precision.loss_scale = fp16 ? 65536 : 1;
-  if (!fp16 && precision.loss_scale != 1)
+  precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
+  if (!table.given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
+  if (!fp16 && loss_scale.scale != 1)
     fail(ErrorCode::usage, "--loss-scale {} has no use in {}: leave it out, or give --precision fp16",
-         precision.loss_scale, to_string(compute));
+         loss_scale.scale, to_string(precision.compute));
+  loss_scale.dynamic = fp16;
+  options.model.gpt.precision = precision;
 }
 
 /// A file that would not be used is a misunderstanding: somebody counts on the bits that it keeps.
-void check_products(const DeviceOptions& device, const PrecisionOptions& precision) {
+void check_products(const DeviceOptions& device, const models::Precision& precision) {
   if (device.products_file.empty()) return;
   const auto refuse = [&](const char* why) {
     fail(ErrorCode::usage, "--products-file {} has no use {}, or leave it out", device.products_file, why);
   };
   if (device.device != DeviceChoice::cuda) refuse("off a GPU: give --device cuda");
-  if (precision.types.compute == runtime::DType::f32)
+  if (precision.compute == runtime::DType::f32)
     refuse("in fp32, which is never measured: give --precision bf16 or fp16");
   if (!device.measures_products) refuse("with --products first, which measures nothing: give --products measured");
 }
@@ -536,43 +550,27 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   if (asked.dry_run) options.run.request = Request::dry_run;
   if (asked.world > 0 && !asked.dry_run)
     fail(ErrorCode::usage, "--world {} imagines ranks and so cannot train: add --dry-run", asked.world);
-  options.grid.ranks = asked.world > 0 ? asked.world : ranks;
+  options.ranks = asked.world > 0 ? asked.world : ranks;
   if (options.run.timeout_seconds == 0)
     fail(ErrorCode::usage, "--timeout 0 would end every job at once: give seconds, such as 60");
 
-  resolve_grid(options.grid, table);
-  resolve_shard(options.shard, options.grid, asked.world > 0);
+  actors::TrainerOptions& trainer = options.trainer;
+  resolve_grid(trainer.grid, options.ranks, table);
+  resolve_shard(options, asked.world > 0);
   check_collectives(options);
   if (table.given("hidden") && !table.given("heads"))
     options.model.gpt.heads = default_heads(options.model.gpt.hidden);
-  resolve_batch(options.batch, options.grid.shape, table);
-  resolve_data(options.data, options.model, options.run, table);
+  resolve_batch(trainer, table);
+  resolve_data(options, table);
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
-  check_model(options.model, options.grid);
-  resolve_optimizer(options.optimizer, options.run.steps, table);
-  resolve_precision(options.precision, asked, table);
-  check_products(options.device, options.precision);
-  options.model.gpt.precision = options.precision.types;
-  resolve_tiers(options.tiers, options.batch.recompute.mode != Recompute::Mode::off, table);
+  check_model(options.model.gpt, trainer.grid);
+  resolve_learning_rate(trainer.learning_rate, trainer.steps, table);
+  resolve_precision(options, asked.half_gradients, table);
+  check_products(options.device, trainer.precision);
+  resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
   for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
   return options;
-}
-
-std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked) {
-  const int size = options.shard.node_size;
-  if (size == 0) {
-    expect(std::ssize(asked) == options.grid.ranks, "the nodes of {} ranks are known, and {} are needed",
-           asked.size(), options.grid.ranks);
-    return {asked.begin(), asked.end()};
-  }
-  std::vector<int> nodes;
-  for (int rank = 0; rank < options.grid.ranks; ++rank) nodes.push_back(rank / size);
-  return nodes;
-}
-
-int group_size_of(const ShardOptions& options, std::span<const int> node_of_row) {
-  return options.group_size > 0 ? options.group_size : collectives::common_node_size(node_of_row);
 }
 
 std::string train_help() {
@@ -585,16 +583,16 @@ std::string train_help() {
 std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   Asked asked;
   asked.options = options;
-  asked.world = options.grid.ranks;
-  asked.half_gradients = options.precision.types.gradient != runtime::DType::f32;
+  asked.world = options.ranks;
+  asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
   asked.dry_run = options.run.request == Request::dry_run;
   auto all = declare(asked).resolved();
   std::erase_if(all, [](const auto& option) { return option.name == "help" || option.name == "version"; });
-  if (options.shard.measured) {
+  if (!options.shard.links.empty()) {
     // A path may lead to other figures on another node, and ranks that read those would choose other plans.
     const auto links =
         std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
-    std::string figures = collectives::to_json(*options.shard.measured);
+    std::string figures = collectives::to_json(options.trainer.links);
     std::erase(figures, '\n');
     all.insert(links + 1, {links->concern, "links' figures", figures, false});
   }

@@ -1,21 +1,17 @@
-// What ranvier-train was asked to do: one struct per concern, filled from flags and a config file, checked as
-// far as that needs no data, with every default resolved. Every rank parses for itself; ranks compare
-// options_hash().
+// What ranvier-train was asked to do: what actors read, and one struct for each concern of the program, filled from
+// flags and a config file, checked as far as that needs no data, with every default resolved. Every rank parses for
+// itself; ranks compare options_hash().
 #pragma once
 
+#include "actors/rank/rank_plan.hpp"
 #include "apps/program/device_flag.hpp"
-#include "apps/train/options/tier_flags.hpp"
-#include "collectives/links.hpp"
-#include "collectives/shard.hpp"
 #include "models/gpt.hpp"
 #include "models/text/token_file.hpp"
-#include "runtime/grid.hpp"
 #include "runtime/options.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,44 +19,14 @@ namespace ranvier::apps {
 
 struct ModelOptions {
   std::string name = "gpt";  ///< a preset, or "gpt" for sizes of one's own
-  models::GptOptions gpt;    ///< its precision comes from PrecisionOptions
+  models::GptOptions gpt;    ///< of the trainer's precision
 };
 
-struct GridOptions {
-  int ranks = 1;  ///< of the job, or of the one that --world imagines
-  runtime::GridShape shape;
-};
-
-/// How the ranks of a column share its states out, and what carries them. nodes_of() and group_size_of() resolve
-/// what depends on where the ranks are.
+/// What decides how states are shared out, beside what actors read; see plan/sharding.hpp.
 struct ShardOptions {
-  collectives::Sharding sharding;              ///< ddp
-  int group_size = 0;                          ///< ranks of a column that hold one copy; 0: those on one node
-  int node_size = 0;                           ///< rank r is on node r / node_size; 0: ask MPI, never with --world
-  std::string links;                           ///< path; empty: none
-  std::optional<collectives::Links> measured;  ///< what that file says
-  std::string all_gather = "auto", reduce_scatter = "auto", all_reduce = "auto";  ///< or an algorithm's name
-  bool reuse = true;            ///< units that are still there from their last use are not gathered again
-  std::optional<int> prefetch;  ///< units gathered ahead of their use; none: as many as memory allows
-};
-
-enum class PipelinePolicy { message_driven, one_forward_one_backward, gpipe };
-
-/// How many layers share one saved activation.
-struct Recompute {
-  enum class Mode { off, every, automatic };
-  Mode mode = Mode::off;
-  int interval = 0;  ///< with Mode::every, at least 1
-
-  friend bool operator==(const Recompute&, const Recompute&) = default;
-};
-
-struct BatchOptions {
-  int batch_size = 16;      ///< samples of a step, over all rows
-  int microbatch_size = 4;  ///< at most a row's share of the batch
-  int pipeline_limit = 1;   ///< microbatches in flight per pipeline
-  PipelinePolicy policy = PipelinePolicy::message_driven;
-  Recompute recompute;
+  int node_size = 0;            ///< rank r is on node r / node_size; 0: ask MPI, never with --world
+  std::string links;            ///< path of measured links; empty: none
+  std::optional<int> prefetch;  ///< layers gathered ahead; none: as many as memory allows
 };
 
 enum class Tokenizer { none, bytes, gpt2 };
@@ -72,33 +38,11 @@ struct DataOptions {
   models::TokenFormat format = models::TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
   bool shuffle = true;
-  double validation_split = 0;  ///< share of the tokens, at the end of the file
-  std::int64_t eval_every = 0;  ///< steps; 0: never
+  double validation_split = 0;    ///< share of the tokens, at the end of the file
   std::int64_t eval_samples = 0;  ///< of the validation part; 0: all
   bool eval_only = false;         ///< instead of training; of all data unless there is a validation split
-  std::string hellaswag;        ///< path; empty: none
-  std::int64_t sample_every = 0;  ///< steps; 0: never
+  std::string hellaswag;          ///< path; empty: none
   std::string sample_prompt;      ///< empty: the end of text, or a new line where there is no such token
-  int sample_tokens = 64;         ///< to draw
-};
-
-enum class LearningRateDecay { constant, linear, cosine };
-
-struct OptimizerOptions {
-  double learning_rate = 6e-4;
-  std::int64_t warmup_steps = 0;
-  LearningRateDecay decay = LearningRateDecay::cosine;
-  double min_learning_rate = 6e-5;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;
-  double clip = 1.0;  ///< largest global norm of the gradient; 0: not clipped
-};
-
-struct PrecisionOptions {
-  models::Precision types;
-  double loss_scale = 1;  ///< the first one; adapted in fp16 only
 };
 
 /// How messages between ranks leave and reach a GPU's memory.
@@ -117,11 +61,11 @@ enum class CollectiveCarrier {
 
 struct DeviceOptions {
   DeviceChoice device = DeviceChoice::cpu;
-  std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
+  std::optional<int> gpu;  ///< of cuda; none: the local rank's, in turn
   PointToPoint point_to_point = PointToPoint::automatic;
   CollectiveCarrier collectives = CollectiveCarrier::automatic;
-  bool measures_products = true;            ///< on a GPU; models/ops/product_choice.hpp
-  std::string products_file;                ///< remembers what was measured; empty: nothing does
+  bool measures_products = true;  ///< on a GPU; models/ops/product_choice.hpp
+  std::string products_file;      ///< remembers what was measured; empty: nothing does
   models::AttentionKernels attention = models::AttentionKernels::measured;  ///< as asked for; attention_choice.hpp
   bool fast_attention_backward = false;     ///< cuDNN's, whose bits differ from run to run
   bool cuda_graphs = true;                  ///< runtime/graph_cache_cuda.hpp
@@ -133,10 +77,8 @@ enum class Request { train, dry_run, help, version };
 
 struct RunOptions {
   Request request = Request::train;
-  std::int64_t steps = 500;
-  std::uint64_t seed = 1234;
   double timeout_seconds = 60;
-  std::string init_from;  ///< paths; empty: none
+  std::string init_from;        ///< paths; empty: none
   std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
   std::string save;
   std::string metrics;
@@ -146,15 +88,14 @@ struct RunOptions {
 };
 
 struct TrainOptions {
+  int ranks = 1;  ///< of the job, or of the one that --world imagines
   ModelOptions model;
-  GridOptions grid;
+  /// What actors read, as far as flags say it. Nodes, devices, data and prompt are added by plan_job().
+  actors::TrainerOptions trainer;
+  std::string offload = "none";  ///< a name for where all states live, but for what was said of some
   ShardOptions shard;
-  BatchOptions batch;
   DataOptions data;
-  OptimizerOptions optimizer;
-  PrecisionOptions precision;
   DeviceOptions device;
-  TierOptions tiers;
   RunOptions run;
   /// For the start to say: what was taken from elsewhere than flags, and which of them change nothing.
   std::vector<std::string> notes;
@@ -165,12 +106,6 @@ struct TrainOptions {
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks);
 
 [[nodiscard]] std::string train_help();
-
-/// The node of every rank: as --node-size says, or else as `asked` does, which is what MPI answered.
-[[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
-
-/// Ranks of a group, where the rows of the grid are on these nodes (collectives::common_rows).
-[[nodiscard]] int group_size_of(const ShardOptions& options, std::span<const int> node_of_row);
 
 /// Every option with the value that the run uses, in the order of the help text.
 [[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);

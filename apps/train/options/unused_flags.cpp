@@ -25,27 +25,30 @@ std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::strin
 }  // namespace
 
 std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table) {
-  const bool one_row = options.grid.shape.g_data == 1;
-  const bool whole = options.shard.sharding.parameters == collectives::Scope::none || one_row;
-  const auto& tiers = options.tiers;
+  const bool one_row = options.trainer.grid.g_data == 1;
+  const bool whole = options.trainer.sharding.parameters == collectives::Scope::none || one_row;
+  const auto& trainer = options.trainer;
+  const auto& tiers = trainer.tiers;
   const auto on_device = [](actors::TierKind kind) { return kind == actors::TierKind::device; };
   const bool all_on_device = on_device(tiers.parameters) && on_device(tiers.gradients) &&
                              on_device(tiers.optimizer) && on_device(tiers.activations);
   const bool gpu = options.device.device == DeviceChoice::cuda;
   const Rule rules[] = {
-      {options.optimizer.decay == LearningRateDecay::constant, {"min-learning-rate"}, "with --lr-decay constant"},
-      {options.data.sample_every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
+      {trainer.learning_rate.decay == actors::LearningRateOptions::Decay::constant,
+       {"min-learning-rate"},
+       "with --lr-decay constant"},
+      {trainer.sample.every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
       {one_row,
        {"shard", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
        "with one row, which shares nothing with others"},
       {whole && all_on_device,
        {"prefetch", "reuse"},
        "where every rank keeps all its parameters on the device, and none are gathered"},
-      {options.grid.shape.g_inter == 1 && options.batch.policy == PipelinePolicy::one_forward_one_backward,
+      {trainer.grid.g_inter == 1 && trainer.policy == actors::Policy::one_f_one_b,
        {"policy"},
        "with one stage, which computes in this order anyway"},
-      {tiers.nvme.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
-      {options.optimizer.clip == 0 && options.precision.types.compute != runtime::DType::f16 &&
+      {tiers.files.directories.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
+      {trainer.clip == 0 && trainer.precision.compute != runtime::DType::f16 &&
            tiers.commit == actors::Commit::flip,
        {"optimizer-commit"},
        "with --clip 0, since no step waits for an answer of all ranks"},
@@ -62,13 +65,13 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
     }
   }
   // Resolved otherwise: half of a rise that ends with the run is a rate that somebody did not ask for.
-  const auto warmup = options.optimizer.warmup_steps;
-  if (warmup > options.run.steps) {
-    notes.push_back(fmt::format(
-        "--warmup-steps {} goes beyond --steps {}: the learning rate rises to {:.3g}, not to {:.3g}", warmup,
-        options.run.steps,
-        options.optimizer.learning_rate * static_cast<double>(options.run.steps) / static_cast<double>(warmup),
-        options.optimizer.learning_rate));
+  const auto warmup = trainer.learning_rate.warmup_steps;
+  if (warmup > trainer.steps) {
+    notes.push_back(
+        fmt::format("--warmup-steps {} goes beyond --steps {}: the learning rate rises to {:.3g}, not to {:.3g}",
+                    warmup, trainer.steps,
+                    trainer.learning_rate.peak * static_cast<double>(trainer.steps) / static_cast<double>(warmup),
+                    trainer.learning_rate.peak));
   }
   return notes;
 }

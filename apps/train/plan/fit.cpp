@@ -1,12 +1,13 @@
 #include "apps/train/plan/fit.hpp"
 
+#include "apps/train/plan/job_plan.hpp"
+#include "apps/train/plan/remedies.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -56,12 +57,23 @@ Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, 
   return most;
 }
 
+/// On the disk of --save at the end: the weights, and states in files that are still there.
+std::size_t saved_bytes(const Needs& needs, const Room& room) {
+  return room.saved_bytes + (room.saves_beside_states ? needs.disk : 0);
+}
+
+Room without_saving(Room room) {
+  room.saved_bytes = 0;
+  room.save_bytes.reset();
+  return room;
+}
+
 bool fit(const Needs& needs, const Room& room) {
   const auto within = [](std::size_t needed, std::optional<std::size_t> there) {
     return !there || needed <= *there;
   };
   return within(needs.device, room.device_bytes) && within(needs.host, room.host_bytes) &&
-         within(needs.disk, room.disk_bytes);
+         within(needs.disk, room.disk_bytes) && within(saved_bytes(needs, room), room.save_bytes);
 }
 
 /// "gradients, 1.2 GiB": the kind with the most on the device.
@@ -77,48 +89,22 @@ std::string largest_part(const RankPlan& stage) {
   return fmt::format("{}, {}", to_string(largest), format_bytes(most));
 }
 
-/// What somebody could give instead; those that change less come first.
-struct Change {
-  std::string flag, value;
-  std::function<void(TrainerOptions&)> make;
-};
-
 /// As they would be given; a flag that came later stands for an earlier one of its name.
-std::string flags_of(std::span<const Change> changes) {
+std::string flags_of(std::span<const Remedy> changes) {
   std::string text;
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const auto rest = changes.subspan(i + 1);
-    const auto same = [&](const Change& later) { return later.flag == changes[i].flag; };
+    const auto same = [&](const Remedy& later) { return later.flag == changes[i].flag; };
     if (std::any_of(rest.begin(), rest.end(), same)) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : " ", changes[i].flag, changes[i].value);
   }
   return text;
 }
 
-std::vector<Change> changes_of(const TrainerOptions& options) {
-  std::vector<Change> changes;
-  const int row_samples = options.batch_size / options.grid.g_data;
-  if (!options.recompute_auto) {
-    changes.push_back({"--recompute", "auto", [](TrainerOptions& o) {
-                         o.recompute = 0;
-                         o.recompute_auto = true;
-                       }});
-  }
-  if (std::min(options.microbatch_size, row_samples) > 1)
-    changes.push_back({"--microbatch-size", "1", [](TrainerOptions& o) { o.microbatch_size = 1; }});
-  for (const char* name : {"zero1", "zero2", "zero3"}) {
-    const auto sharding = collectives::parse_sharding(name);
-    if (options.grid.g_data == 1 || options.sharding == sharding) continue;
-    changes.push_back({"--shard", name, [sharding](TrainerOptions& o) { o.sharding = sharding; }});
-  }
-  if (options.tiers.optimizer == TierKind::device)
-    changes.push_back({"--optimizer-tier", "host", [](TrainerOptions& o) { o.tiers.optimizer = TierKind::host; }});
-  if (options.tiers.parameters == TierKind::device || options.tiers.gradients == TierKind::device) {
-    changes.push_back({"--offload", "infinity-cpu", [](TrainerOptions& o) {
-                         o.tiers.optimizer = o.tiers.parameters = o.tiers.gradients = TierKind::host;
-                         if (o.recompute > 0 || o.recompute_auto) o.tiers.activations = TierKind::host;
-                       }});
-  }
+/// What can be tried by planning the job with it, and needs nothing that this machine may not have.
+std::vector<Remedy> changes_of(const TrainerOptions& options) {
+  std::vector<Remedy> changes = remedies_of(options);
+  std::erase_if(changes, [](const Remedy& remedy) { return !remedy.make || remedy.way == Remedy::Way::to_files; });
   return changes;
 }
 
@@ -154,9 +140,9 @@ std::string advice(const TrainerOptions& options, const Trial& trial, const Room
     return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
                        format_bytes(needs.host));
   };
-  const std::vector<Change> changes = changes_of(options);
+  const std::vector<Remedy> changes = changes_of(options);
   std::string alone;
-  for (const Change& change : changes) {
+  for (const Remedy& change : changes) {
     TrainerOptions changed = options;
     change.make(changed);
     const auto needs = trial.needs(changed);
@@ -165,9 +151,9 @@ std::string advice(const TrainerOptions& options, const Trial& trial, const Room
   if (!alone.empty()) return "it would fit with any of these (planned with each):\n" + alone;
   // None is enough alone: one more after the other, as long as each makes it smaller.
   TrainerOptions changed = options;
-  std::vector<Change> made;
+  std::vector<Remedy> made;
   std::optional<Needs> least = trial.needs(options);
-  for (const Change& change : changes) {
+  for (const Remedy& change : changes) {
     TrainerOptions next = changed;
     change.make(next);
     const auto needs = trial.needs(next);
@@ -184,14 +170,6 @@ std::string advice(const TrainerOptions& options, const Trial& trial, const Room
 }
 
 }  // namespace
-
-std::vector<RankPlan> plan_stages(const models::Architecture& architecture, const models::SampleBytes& sample,
-                                  const TrainerOptions& options) {
-  std::vector<RankPlan> stages;
-  for (int stage = 0; stage < options.grid.g_inter; ++stage)
-    stages.push_back(actors::plan_rank(architecture, sample, options, stage * options.grid.g_data));
-  return stages;
-}
 
 Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
                 const TrainerOptions& options, std::span<const RankPlan> stages, const Room& room) {
@@ -210,11 +188,19 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
   line(room.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host, room.host_bytes,
        "(what it has is not known)");
   if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "(what there is is not known)");
+  if (room.saved_bytes > 0)
+    line(room.saves_beside_states && needs.disk > 0 ? "files of a node and --save" : "weights of --save",
+         saved_bytes(needs, room), room.save_bytes, "(what there is is not known)");
   result.text +=
       fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
   if (result.fits) return result;
+  if (room.save_bytes && saved_bytes(needs, room) > *room.save_bytes)
+    result.text += fmt::format("make room for {} more where --save writes, or save on another disk\n",
+                               format_bytes(saved_bytes(needs, room) - *room.save_bytes));
+  const Room states = without_saving(room);  // no flag makes weights smaller
+  if (fit(needs, states)) return result;
   result.text += architecture.layers.size() <= most_layers
-                     ? advice(options, Trial(architecture, sample, room), room)
+                     ? advice(options, Trial(architecture, sample, states), states)
                      : fmt::format("what would help: {}\n", rather);
   return result;
 }

@@ -1,64 +1,33 @@
 #include "apps/train/plan/host_memory.hpp"
 
+#include "apps/program/agreement.hpp"
+#include "apps/train/plan/remedies.hpp"
+
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 namespace ranvier::apps {
 namespace {
 
-using collectives::Scope;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
-bool computes_in_host_memory(const TrainOptions& options) { return options.device.device != DeviceChoice::cuda; }
-
-std::size_t host_bytes(const TrainOptions& options, const runtime::MemoryPlan& plan, MemoryKind kind) {
+std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan, MemoryKind kind) {
   std::size_t bytes = plan.bytes(MemorySpace::pinned, kind) + plan.bytes(MemorySpace::host, kind);
-  if (computes_in_host_memory(options)) bytes += plan.bytes(MemorySpace::device, kind);
+  if (!options.gpu) bytes += plan.bytes(MemorySpace::device, kind);
   return bytes;
 }
 
-/// What makes this kind smaller and is not done yet. Host memory is all that a cpu device has: what would go from one
-/// to the other is no remedy.
-std::vector<std::string> remedies(const TrainOptions& options, MemoryKind kind) {
+/// What makes this kind smaller. Host memory is all that a cpu device has: what would go from one to the other is
+/// no remedy.
+std::vector<std::string> advice(const actors::TrainerOptions& options, MemoryKind kind) {
   std::vector<std::string> all;
-  const auto add = [&all](bool possible, const char* remedy) {
-    if (possible) all.emplace_back(remedy);
-  };
-  const bool rows = options.grid.shape.g_data > 1;
-  const bool full = options.precision.types.compute == runtime::DType::f32;
-  const collectives::Sharding& shard = options.shard.sharding;
-  const TierOptions& tiers = options.tiers;
-  const auto off = [](actors::TierKind tier) { return tier == actors::TierKind::nvme; };
-  switch (kind) {
-    case MemoryKind::parameters:
-      add(!off(tiers.parameters), "--parameter-tier nvme with --nvme DIR");
-      add(rows && shard.parameters == Scope::none, "--shard zero3");
-      add(full, "--precision bf16");
-      break;
-    case MemoryKind::gradients:
-      add(!off(tiers.gradients), "--gradient-tier nvme with --nvme DIR");
-      add(rows && shard.gradients == Scope::none, "--shard zero2");
-      add(!full && options.precision.types.gradient == runtime::DType::f32, "--gradient-dtype half");
-      break;
-    case MemoryKind::optimizer:
-      add(!off(tiers.optimizer), "--optimizer-tier nvme with --nvme DIR");
-      add(rows && shard.optimizer == Scope::none, "--shard zero1");
-      break;
-    case MemoryKind::activations:
-      add(options.batch.microbatch_size > 1, "a smaller --microbatch-size");
-      add(options.batch.recompute.mode == Recompute::Mode::off, "--recompute auto");
-      add(options.batch.pipeline_limit > 1, "a smaller --pipeline-limit");
-      add(full, "--precision bf16");
-      break;
-    case MemoryKind::messages:
-    case MemoryKind::workspace:
-      add(options.batch.microbatch_size > 1, "a smaller --microbatch-size");
-      add(options.shard.prefetch.value_or(1) > 0, "--prefetch 0");
-      add(kind == MemoryKind::workspace && options.device.threads != 1, "fewer --threads");
-      break;
+  for (const Remedy& remedy : remedies_of(options)) {
+    const bool helps = std::find(remedy.kinds.begin(), remedy.kinds.end(), kind) != remedy.kinds.end();
+    if (helps && remedy.way != Remedy::Way::to_host) all.push_back(remedy.words);
   }
   all.emplace_back("a smaller model");
   all.emplace_back("more machines");
@@ -67,14 +36,14 @@ std::vector<std::string> remedies(const TrainOptions& options, MemoryKind kind) 
 
 }  // namespace
 
-std::size_t host_bytes(const TrainOptions& options, const runtime::MemoryPlan& plan) {
-  std::size_t bytes = plan.bytes(MemorySpace::pinned) + plan.bytes(MemorySpace::host);
-  if (computes_in_host_memory(options)) bytes += plan.bytes(MemorySpace::device);
+std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan) {
+  std::size_t bytes = 0;
+  for (int k = 0; k < runtime::memory_kinds; ++k) bytes += host_bytes(options, plan, static_cast<MemoryKind>(k));
   return bytes;
 }
 
-void check_host_memory(const TrainOptions& options, const runtime::MemoryPlan& plan, std::size_t needed_bytes,
-                       int ranks, const runtime::MemoryLimit& limit) {
+void check_host_memory(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan,
+                       std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit) {
   if (needed_bytes <= limit.bytes) return;
   auto largest = MemoryKind::parameters;
   for (int k = 0; k < runtime::memory_kinds; ++k) {
@@ -87,7 +56,20 @@ void check_host_memory(const TrainOptions& options, const runtime::MemoryPlan& p
        ranks == 1 ? std::string("rank") : fmt::format("{} ranks", ranks), runtime::format_bytes(needed_bytes),
        runtime::format_bytes(limit.bytes), limit.reason, plan.table(),
        largest == MemoryKind::optimizer ? "optimizer states" : to_string(largest),
-       runtime::format_bytes(host_bytes(options, plan, largest)), fmt::join(remedies(options, largest), ", "));
+       runtime::format_bytes(host_bytes(options, plan, largest)), fmt::join(advice(options, largest), ", "));
+}
+
+void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
+                       const runtime::MemoryPlan& plan) {
+  const std::vector<long long> all = session.all(static_cast<long long>(host_bytes(options, plan)));
+  const std::vector<int>& nodes = session.nodes();
+  std::size_t needed = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (nodes[rank] == nodes[static_cast<std::size_t>(session.rank())])
+      needed += static_cast<std::size_t>(all[rank]);
+  }
+  together(session,
+           [&] { check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit()); });
 }
 
 }  // namespace ranvier::apps

@@ -1,7 +1,7 @@
 #include "apps/train/plan/shard_table.hpp"
 
-#include "actors/rank/rank_plan.hpp"
 #include "actors/exchange/volume.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "runtime/arena.hpp"
 
 #include <fmt/format.h>
@@ -87,9 +87,8 @@ class Column {
   }
 
   void add_to(Cost& cost, const Sharding& sharding) {
-    const auto states =
-        actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
-                            trainer_->tiers.parameters);
+    const auto states = actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_,
+                                            trainer_->precision, trainer_->tiers.parameters);
     if (states.total() > cost.states.total()) cost.states = states;
     const Volume column = counter_.count(moves_, sharding);
     for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
@@ -133,8 +132,8 @@ std::string line(const std::string& name, bool chosen, const Cost& cost) {
 
 }  // namespace
 
-std::string shard_table(const TrainOptions& options, const models::Architecture& architecture,
-                        const actors::TrainerOptions& trainer, std::span<const actors::RankPlan> stages) {
+std::string shard_table(const models::Architecture& architecture, const actors::TrainerOptions& trainer,
+                        std::span<const actors::RankPlan> stages, const std::string& measured_links) {
   const Sharding& chosen = trainer.sharding;
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const int rows = trainer.grid.g_data;
@@ -164,7 +163,7 @@ std::string shard_table(const TrainOptions& options, const models::Architecture&
   text += fmt::format("  {}\n", algorithm_text(stages[0]));
   text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
                       link_text(trainer.links.inter_node),
-                      options.shard.measured ? options.shard.links : "assumed; --links gives measured ones");
+                      measured_links.empty() ? "assumed; --links gives measured ones" : measured_links);
   text += fmt::format("{:<10}{:^45}{:^31}{:^31}{:>10}{:>11}\n", "", "held by a rank",
                       "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
   text += fmt::format("{:<10}{:>11}{:>11}{:>11}{:>11} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n",

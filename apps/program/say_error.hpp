@@ -1,0 +1,17 @@
+// How a program says what ended it. Any thread.
+#pragma once
+
+#include "runtime/log_file.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace ranvier::apps {
+
+/// "ranvier-train: error: …" on stderr, written when this returns.
+inline void say_error(std::string_view program, std::string_view what) {
+  runtime::say_on_stderr(fmt::format("{}: error: {}\n", program, what));
+}
+
+}  // namespace ranvier::apps

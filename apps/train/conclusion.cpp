@@ -1,0 +1,78 @@
+#include "apps/train/conclusion.hpp"
+
+#include "apps/train/files/output_files.hpp"
+#include "apps/train/report.hpp"
+#include "runtime/log_file.hpp"
+
+#include <cstdio>
+#include <string>
+
+namespace ranvier::apps {
+
+namespace {
+
+void say_training(const RankRun& run, const actors::TrainerOptions& options, Training& training) {
+  const actors::Reporter& reporter = *training.reporter();
+  fmt::print("\n{}", end_table(training.totals(), options));
+  const double steps = static_cast<double>(reporter.steps());
+  const double tokens = steps * options.batch_size * static_cast<double>(run.job.source->losses_per_sample());
+  const double seconds = training.seconds();
+  fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
+             training.rank().trainer().stopped_early() ? "stopped after" : "trained", steps, actors::format_count(tokens),
+             actors::format_duration(seconds), actors::format_count(tokens / seconds),
+             1e3 * reporter.median_step_seconds());
+  if (const std::string raises = actors::describe_raises(reporter.ceiling()); !raises.empty())
+    fmt::print("{}\n", raises);
+  fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
+}
+
+void say_gpu(Training& training, const NcclConnection& nccl) {
+  // More than as it connected: some buffers wait for the first collective that needs them.
+  if (nccl.chosen()) fmt::print("{}\n", nccl_memory_line(nccl.taken_bytes()));
+  if (const runtime::Repeats repeats = training.rank().context().compute.stream().repeats(); repeats.kept > 0) {
+    fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", repeats.kept,
+               repeats.replayed, repeats.replayed + repeats.queued);
+  } else if (!repeats.refused.empty()) {
+    fmt::print("no CUDA graphs on rank 0, since {}\n", repeats.refused);
+  }
+  if (const std::size_t bytes = training.staging_bytes(); bytes > 0)
+    fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(bytes));
+}
+
+}  // namespace
+
+void say_files(const RankRun& run, const actors::Rank& rank) {
+  const long long cleared = run.session.sum(rank.context().tiers.cleared());
+  const std::string tier = rank.context().tiers.description();
+  if (!run.speaks() || tier.empty()) return;
+  fmt::print("files: {}\n", tier);
+  if (cleared > 0)
+    fmt::print("cleared there: {} folder{} that dead jobs had left\n", cleared, cleared > 1 ? "s" : "");
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
+              const NcclConnection& nccl) {
+  const RunOptions& asked = run.options.run;
+  if (options.steps == 0) {
+    fmt::print("evaluated in {}\n", actors::format_duration(training.seconds()));
+    if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
+    return;
+  }
+  say_training(run, options, training);
+  say_gpu(training, nccl);
+  const std::string& lost_trace = training.lost_trace();
+  if (!asked.save.empty()) fmt::print("weights: {}\n", weights_path(asked.save).string());
+  if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
+  if (!asked.trace.empty() && lost_trace.empty())
+    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", asked.trace);
+  std::fflush(stdout);
+  if (const std::string lost = training.reporter()->lost_metrics(); !lost.empty())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
+  if (!lost_trace.empty())
+    runtime::say_on_stderr(
+        fmt::format("ranvier: warning: --trace {} was not written: {}\n", asked.trace, lost_trace));
+}
+
+}  // namespace ranvier::apps

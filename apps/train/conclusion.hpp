@@ -1,0 +1,19 @@
+// What a run tells people beside its steps: where its files are before it, what it did after it. Loop thread only,
+// while the loop does not run.
+#pragma once
+
+#include "apps/train/nccl_connection.hpp"
+#include "apps/train/rank_run.hpp"
+#include "apps/train/training.hpp"
+
+namespace ranvier::apps {
+
+/// All ranks call it: where states live in files, and what dead jobs had left there.
+void say_files(const RankRun& run, const actors::Rank& rank);
+
+/// On rank 0, after the training: its tables and its sums, where its outputs are, and warnings on stderr for those
+/// that were lost.
+void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
+              const NcclConnection& nccl);
+
+}  // namespace ranvier::apps

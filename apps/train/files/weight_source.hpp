@@ -1,0 +1,15 @@
+// The weights that a run begins with.
+#pragma once
+
+#include "actors/rank/trainer.hpp"
+#include "apps/train/options/train_options.hpp"
+#include "models/architecture.hpp"
+
+namespace ranvier::apps {
+
+/// Those of --init-from, which are checked to be all that the architecture needs, or what --seed initialises.
+/// Throws ErrorCode::data and ErrorCode::usage as models::check_weights() and models::find_weights() do.
+[[nodiscard]] actors::WeightSource first_weights(const TrainOptions& options,
+                                                 const models::Architecture& architecture);
+
+}  // namespace ranvier::apps

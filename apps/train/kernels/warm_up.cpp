@@ -1,0 +1,28 @@
+#include "apps/train/kernels/warm_up.hpp"
+
+#include "apps/program/agreement.hpp"
+#include "models/run_layers.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace ranvier::apps {
+
+void run_layers(const RankRun& run, const actors::TrainerOptions& trainer, runtime::StreamView stream) {
+  // The largest microbatch of a row and, where they do not divide it, the last.
+  const int row_samples = trainer.batch_size / trainer.grid.g_data;
+  const int largest = std::min(trainer.microbatch_size, row_samples);
+  std::vector<models::MicrobatchShape> shapes{{largest, run.job.architecture.positions, trainer.threads}};
+  if (row_samples % largest != 0) {
+    shapes.push_back(shapes.front());
+    shapes.back().samples = row_samples % largest;
+  }
+  models::run_each_layer(run.job.architecture, trainer.precision, run.job.sample, shapes, stream);
+}
+
+void load_kernels(const RankRun& run, const actors::TrainerOptions& trainer, runtime::Device& device) {
+  const auto stream = device.make_stream("loading", runtime::StreamWidth::whole);
+  together(run.session, [&] { run_layers(run, trainer, *stream); });
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,32 @@
+#include "apps/train/options/fault.hpp"
+
+#include "runtime/error.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::apps {
+
+std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
+  const char* text = std::getenv("RANVIER_FAULT");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  actors::TrainerOptions::Fault fault;
+  char kind[32] = "";
+  long long step = 0;
+  if (std::sscanf(text, "%d:%lld:%31s", &fault.rank, &step, kind) == 3) {
+    fault.step = step;
+    using Kind = actors::TrainerOptions::Fault::Kind;
+    for (const auto& [name, value] :
+         {std::pair{"throw", Kind::throws}, {"fp16-overflow", Kind::overflow}, {"hang", Kind::hangs}}) {
+      if (kind != std::string_view(name)) continue;
+      fault.kind = value;
+      return fault;
+    }
+  }
+  fail(ErrorCode::usage, "RANVIER_FAULT={}: write rank:step:throw, rank:step:fp16-overflow or rank:step:hang",
+       text);
+}
+
+}  // namespace ranvier::apps

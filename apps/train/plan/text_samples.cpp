@@ -1,0 +1,35 @@
+#include "apps/train/plan/text_samples.hpp"
+
+#include "runtime/error.hpp"
+
+#include <vector>
+
+namespace ranvier::apps {
+
+actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) {
+  actors::SampleOptions sample = options.trainer.sample;
+  if (sample.every == 0) return sample;
+  if (!job.tokenizer)
+    fail(ErrorCode::usage,
+         "--sample-every {} writes text, and no tokenizer says what tokens stand for: give --tokenizer gpt2:PATH, "
+         "or 0",
+         sample.every);
+  const models::Tokenizer& tokenizer = *job.tokenizer;
+  const std::string& prompt = options.data.sample_prompt;
+  sample.end_of_text = tokenizer.end_of_text();
+  sample.prompt = tokenizer.encode(prompt);
+  if (sample.prompt.empty())
+    sample.prompt = sample.end_of_text ? std::vector{*sample.end_of_text} : tokenizer.encode("\n");
+  const auto known = static_cast<std::int32_t>(job.architecture.layers.back()->vocabulary());
+  for (const std::int32_t token : sample.prompt) {
+    if (known > 0 && token >= known)
+      fail(ErrorCode::usage,
+           "--sample-prompt '{}' has token {}, and the model knows {}: raise --vocab-size, or begin otherwise",
+           prompt, token, known);
+  }
+  sample.sampling.seed = options.trainer.seed;
+  sample.sampling.tokens = tokenizer.size();
+  return sample;
+}
+
+}  // namespace ranvier::apps

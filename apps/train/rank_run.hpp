@@ -1,0 +1,35 @@
+// What every part of a run has in common on one rank. Plain references; what they refer to outlives the parts.
+#pragma once
+
+#include "apps/train/job.hpp"
+#include "apps/train/options/train_options.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/mpi_transport.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace ranvier::apps {
+
+struct RankRun {
+  runtime::MpiSession& session;
+  const TrainOptions& options;
+  const Job& job;
+  runtime::AsioLoop& loop;
+  runtime::MpiTransport& transport;
+
+  /// Whether this rank tells people what happens.
+  [[nodiscard]] bool speaks() const noexcept { return session.rank() == 0; }
+  [[nodiscard]] runtime::Duration timeout() const {
+    return std::chrono::duration_cast<runtime::Duration>(
+        std::chrono::duration<double>(options.run.timeout_seconds));
+  }
+};
+
+/// "rank 1 (stage 1, row 0)".
+[[nodiscard]] inline std::string describe_rank(const TrainOptions& options, int rank) {
+  const auto position = runtime::Grid(options.trainer.grid, options.ranks).position(rank);
+  return fmt::format("rank {} (stage {}, row {})", rank, position.stage, position.row);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,46 @@
+#include "apps/train/totals.hpp"
+
+#include "actors/exchange/gather.hpp"
+#include "runtime/process_memory.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace ranvier::apps {
+
+namespace {
+
+RankTotals totals_of(const actors::Rank& rank, double seconds) {
+  using runtime::MemorySpace;
+  using runtime::SpanKind;
+  const runtime::Trace& trace = rank.context().trace;
+  const runtime::MemoryPlan& memory = rank.plan().memory;
+  return {.seconds = seconds,
+          .forward = trace.seconds(SpanKind::forward),
+          .backward = trace.seconds(SpanKind::backward),
+          .optimizer = trace.seconds(SpanKind::optimizer),
+          .wait = trace.seconds(SpanKind::wait),
+          .gather = trace.seconds(SpanKind::gather),
+          .reduce = trace.seconds(SpanKind::reduce),
+          .send = trace.seconds(SpanKind::send),
+          .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
+                           memory.bytes(MemorySpace::host),
+          .peak_resident_bytes = runtime::peak_resident_bytes(),
+          .answers = rank.answers()};
+}
+
+}  // namespace
+
+void gather_totals(const RankRun& run, const actors::Rank& rank, double seconds,
+                   std::function<void(std::vector<RankTotals>)> done) {
+  const RankTotals mine = totals_of(rank, seconds);
+  actors::gather(run.transport, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
+                 [done = std::move(done)](std::vector<std::string> blocks) {
+                   std::vector<RankTotals> all(blocks.size());
+                   for (std::size_t rank = 0; rank < blocks.size(); ++rank)
+                     std::memcpy(&all[rank], blocks[rank].data(), sizeof all[rank]);
+                   done(std::move(all));
+                 });
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,78 @@
+// The training of one rank, from its actors to the end of the last save: what is built once everything is planned
+// and chosen, what watches it while the loop runs, and what it tells. Loop thread only.
+#pragma once
+
+#include "actors/rank/rank.hpp"
+#include "actors/watch/reporter.hpp"
+#include "apps/train/devices.hpp"
+#include "apps/train/file_writer.hpp"
+#include "apps/train/files/weight_saving.hpp"
+#include "apps/train/nccl_connection.hpp"
+#include "apps/train/plan/job_plan.hpp"
+#include "apps/train/step_clock.hpp"
+#include "apps/train/totals.hpp"
+#include "runtime/staged_transport.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+class Training {
+ public:
+  /// Allocates what this rank's plan says, and fills the parameters. All outlive it.
+  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl);
+  ~Training();
+
+  /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. `peak` is what the devices of all ranks
+  /// compute at most. Throws Error on the rank where something fails; until this object is destroyed, memory that
+  /// messages, files and devices may still use is there.
+  void execute(double peak);
+
+  [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }
+
+  // After execute().
+  /// Null but on rank 0.
+  [[nodiscard]] const actors::Reporter* reporter() const noexcept { return reporter_ ? &*reporter_ : nullptr; }
+  [[nodiscard]] const std::vector<RankTotals>& totals() const noexcept { return totals_; }
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }
+  /// Pinned memory that messages went by.
+  [[nodiscard]] std::size_t staging_bytes() const { return staged_ ? staged_->staging_bytes() : 0; }
+  /// Why --trace was not written; empty: it was, or nobody asked.
+  [[nodiscard]] const std::string& lost_trace() const noexcept { return lost_trace_; }
+
+ private:
+  void make_reporter();
+  [[nodiscard]] actors::TrainerHooks hooks();
+  /// On any thread: when the run will have ended if it is asked to now, and what it saves.
+  [[nodiscard]] std::string expected_end() const;
+  /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
+  void report(std::function<void()> what);
+  void trained();
+  void saved();
+  void collect_trace();
+
+  const RankRun& run_;
+  const JobPlan& plan_;
+  Devices& devices_;
+  NcclConnection& nccl_;
+  std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
+  std::optional<actors::Rank> rank_;
+  std::optional<actors::Reporter> reporter_;  // on rank 0
+  std::optional<WeightSaving> saving_;
+  FileWriter files_;                          // both end before what they write with
+  std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
+  StepClock step_clock_;
+  std::atomic<bool> over_ = false;  // all steps are trained
+  std::chrono::steady_clock::time_point started_;
+  double seconds_ = 0;
+  std::vector<RankTotals> totals_;
+  std::string lost_trace_;
+};
+
+}  // namespace ranvier::apps

@@ -1,0 +1,30 @@
+# Writes OUTPUT, of which nothing changes unless the facts do; run in every build by RanvierBuildFacts.cmake.
+cmake_minimum_required(VERSION 3.25)
+
+set(COMMIT "unknown")
+if(GIT)
+  # A folder of a release that lies in somebody's own checkout has no commit of its own.
+  execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --show-prefix
+                  OUTPUT_VARIABLE inside RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed AND inside STREQUAL "")
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env GIT_OPTIONAL_LOCKS=0
+                            ${GIT} -C ${SOURCE} describe --always --dirty --exclude=* --abbrev=12
+                    OUTPUT_VARIABLE described RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT failed AND NOT described STREQUAL "")
+      set(COMMIT "${described}")
+    endif()
+  endif()
+endif()
+
+file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
+#include "apps/program/build_facts.hpp"
+
+namespace ranvier::apps {
+
+const BuildFacts build_facts{.version = "@VERSION@",
+                             .commit = "@COMMIT@",
+                             .devices = "@DEVICES@",
+                             .libraries = "@LIBRARIES@"};
+
+}  // namespace ranvier::apps
+]])

@@ -1,0 +1,31 @@
+// What becomes of a measurement that fails.
+#include "apps/bench/bench_rank.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/mpi_session.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+
+TEST_CASE("what fails while a measurement's messages are under way is said before its memory is freed") {
+  struct Operand {
+    bool& freed;
+    ~Operand() { freed = true; }
+  };
+  bool freed = false, freed_when_said = true;
+  std::string said;
+  apps::BenchRank rank(test::mpi_session(), runtime::make_cpu_device({}), [&](const std::exception& error) {
+    said = error.what();
+    freed_when_said = freed;
+  });
+  const auto measure = [&] {
+    const Operand operand{freed};
+    static_cast<void>(rank.slowest_seconds([](auto) { fail(ErrorCode::internal, "failed on purpose"); }));
+  };
+  CHECK_THROWS_AS(measure(), Error);
+  CHECK(said.find("failed on purpose") != std::string::npos);
+  CHECK_FALSE(freed_when_said);
+}

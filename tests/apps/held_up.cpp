@@ -1,0 +1,44 @@
+// A training program whose samples are never given back: what owns them hangs when it is torn down, as a device, a
+// file or a library may. It trains the model that its flags name.
+#include "apps/train/launch.hpp"
+#include "runtime/log_file.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+
+namespace {
+
+using namespace ranvier;
+
+class HeldUp final : public models::SampleSource {
+ public:
+  explicit HeldUp(int length) : length_(static_cast<std::size_t>(length)) {}
+  ~HeldUp() override {
+    runtime::say_on_stderr("torn down\n");
+    while (true) ::pause();
+  }
+
+  std::int64_t samples() const override { return 64; }
+  std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return input_bytes(); }
+  std::int64_t losses_per_sample() const override { return static_cast<std::int64_t>(length_); }
+  void read_inputs(std::int64_t, int count, std::byte* to) const override {
+    std::memset(to, 0, static_cast<std::size_t>(count) * input_bytes());
+  }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override { read_inputs(first, count, to); }
+
+ private:
+  std::size_t length_;
+};
+
+apps::Job make_job(const apps::TrainOptions& options) {
+  apps::Job job{.architecture = models::make_gpt(options.model.gpt),
+                .source = std::make_unique<HeldUp>(options.model.gpt.sequence_length)};
+  job.sample = job.source->sample_bytes();
+  return job;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return apps::launch("ranvier-held-up", argc, argv, make_job); }

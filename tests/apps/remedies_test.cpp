@@ -1,0 +1,63 @@
+#include "apps/train/plan/remedies.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+using namespace ranvier;
+using actors::TierKind;
+using apps::Remedy;
+
+namespace {
+
+bool offers(const actors::TrainerOptions& options, const std::string& words) {
+  const auto all = apps::remedies_of(options);
+  return std::any_of(all.begin(), all.end(), [&](const Remedy& remedy) { return remedy.words == words; });
+}
+
+}  // namespace
+
+TEST_CASE("what a job does already is no remedy, nor what its grid or its precision does not allow") {
+  actors::TrainerOptions options;
+  options.batch_size = 8;
+  options.microbatch_size = 4;
+  for (const char* words :
+       {"--recompute auto", "a smaller --microbatch-size", "--optimizer-tier host", "--offload infinity-cpu",
+        "--optimizer-tier nvme with --nvme DIR", "--precision bf16"}) {
+    CAPTURE(words);
+    CHECK(offers(options, words));
+  }
+  CHECK_FALSE(offers(options, "--shard zero1"));  // one row
+  CHECK_FALSE(offers(options, "--gradient-dtype half"));
+  options.recompute_auto = true;
+  options.microbatch_size = 1;
+  options.tiers.optimizer = options.tiers.parameters = options.tiers.gradients = TierKind::nvme;
+  options.precision = {runtime::DType::bf16, runtime::DType::f32};
+  options.grid.g_data = 2;
+  for (const char* words :
+       {"--recompute auto", "a smaller --microbatch-size", "--optimizer-tier host", "--offload infinity-cpu",
+        "--optimizer-tier nvme with --nvme DIR", "--precision bf16"}) {
+    CAPTURE(words);
+    CHECK_FALSE(offers(options, words));
+  }
+  CHECK(offers(options, "--shard zero1"));
+  CHECK(offers(options, "--gradient-dtype half"));
+}
+
+TEST_CASE("a remedy that can be tried is no remedy any more once it is made") {
+  actors::TrainerOptions options;
+  options.grid.g_data = 4;
+  options.batch_size = 16;
+  options.microbatch_size = 4;
+  int tried = 0;
+  for (const Remedy& remedy : apps::remedies_of(options)) {
+    if (!remedy.make) continue;
+    CAPTURE(remedy.words);
+    actors::TrainerOptions changed = options;
+    remedy.make(changed);
+    CHECK_FALSE(offers(changed, remedy.words));
+    ++tried;
+  }
+  CHECK(tried == 7);
+}

@@ -1,0 +1,73 @@
+// What every program answers to --version, each in a process of its own.
+#include "runtime/cuda_build.hpp"
+
+#include <sys/wait.h>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Answer {
+  int status = -1;
+  std::vector<std::string> lines;
+};
+
+Answer ask(const std::string& program) {
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  Answer answer;
+  std::FILE* const output = popen((program + " --version").c_str(), "r");
+  REQUIRE(output != nullptr);
+  std::string text;
+  std::array<char, 1024> block;
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), output))
+    text.append(block.data(), count);
+  answer.status = pclose(output);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) answer.lines.push_back(line);
+  return answer;
+}
+
+}  // namespace
+
+TEST_CASE("every program names its version, commit, devices and libraries, and those with ranks their MPI") {
+  struct Program {
+    const char* name;
+    const char* path;
+    bool has_ranks;
+  };
+  const Program programs[] = {{"ranvier-train", RANVIER_TRAIN, true},
+                              {"ranvier-generate", RANVIER_GENERATE, false},
+                              {"ranvier-tokenize", RANVIER_TOKENIZE, false},
+                              {"ranvier-bench", RANVIER_BENCH, true},
+                              {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
+  for (const auto& [name, path, has_ranks] : programs) {
+    CAPTURE(name);
+    const Answer answer = ask(path);
+    CHECK(WIFEXITED(answer.status));
+    CHECK(WEXITSTATUS(answer.status) == 0);
+    REQUIRE(answer.lines.size() == 4);
+    CHECK(answer.lines[0] == std::string(name) + " " RANVIER_VERSION);
+    CHECK(std::regex_match(answer.lines[1], std::regex("commit: (unknown|[0-9a-f]{12,40}(-dirty)?)")));
+    CHECK(answer.lines[2].starts_with("devices: cpu"));
+    CHECK((answer.lines[2].find("cuda") != std::string::npos) == ranvier::runtime::with_cuda);
+    // Each library with its version, which CMake reads from headers of very different makes.
+    std::istringstream libraries(answer.lines[3].substr(std::string("libraries: ").size()));
+    std::string known;
+    for (std::string library; std::getline(libraries, library, ',');) {
+      CHECK_MESSAGE(std::regex_match(library, std::regex(" ?[A-Za-z0-9 ]+ v?[0-9]+(\\.[0-9a-z]+)+")), library);
+      known += library.substr(0, library.rfind(' ')) + ";";
+    }
+    for (const char* expected : {"Boost;", "fmt;", "oneDNN;", "liburing;", "PCRE2;", "zstd;", "zlib;"})
+      CHECK(known.find(expected) != std::string::npos);
+    CHECK((known.find("MPI") != std::string::npos) == has_ranks);
+  }
+}
