@@ -38,7 +38,7 @@ if(RANVIER_SANITIZE)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, ranvier::<room>. CUDA_SOURCES and
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, Ranvier::<room>. CUDA_SOURCES and
 # CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
 # CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
 function(ranvier_room room)
@@ -52,7 +52,7 @@ function(ranvier_room room)
     endif()
   endif()
   add_library(ranvier_${room} STATIC ${arg_SOURCES})
-  add_library(ranvier::${room} ALIAS ranvier_${room})
+  add_library(Ranvier::${room} ALIAS ranvier_${room})
   set_target_properties(ranvier_${room} PROPERTIES EXPORT_NAME ${room})
   target_link_libraries(ranvier_${room} PUBLIC $<BUILD_INTERFACE:ranvier_flags> ranvier_headers ${arg_LINK}
                                         PRIVATE ${arg_PRIVATE})
