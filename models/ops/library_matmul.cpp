@@ -118,7 +118,7 @@ class Library {
   }
 
  private:
-  /// oneDNN 3 takes one row for a column, and then cuts K where it does not for several rows.
+  /// oneDNN 3 takes one row for a column, and then cuts K into shorter pieces than for several rows.
   static constexpr bool lone_rows_differ = DNNL_VERSION_MAJOR >= 3;
 
   void run_whole(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {

@@ -22,7 +22,9 @@ mv first prefix  # nothing may remember where it was installed
 prefix=$work/prefix
 headers=$prefix/include/ranvier
 
-if grep -rF -e "$source" -e "$build" "$prefix/lib"*/cmake; then fail "the package names folders of the build"; fi
+if grep -rF -e "$source" -e "$build" --include='*.cmake' "$prefix"; then
+  fail "the package names folders of the build"
+fi
 if grep -rlE '__AVX|__ARM|__F16C' "$headers"; then
   fail "headers differ with the processor that they are compiled for"
 fi
@@ -41,9 +43,9 @@ cp -r "$prefix/share/ranvier/example-project" example
 
 train() {  # train STAGES
   "${MPIEXEC:-mpirun}" --oversubscribe --bind-to none -n "$1" built/shift-train --g-inter "$1" \
-    --data "$source/README.md" --layers 2 --hidden 32 --heads 2 --sequence-length 32 --batch-size 8 --microbatch-size 2 --pipeline-limit 2 \
-    --learning-rate 3e-3 --steps 40 --threads 1 --metrics "metrics-$1" --save "weights-$1.safetensors" >"log-$1" 2>&1 ||
-    { cat "log-$1"; fail "no training on $1 stages"; }
+    --data "$source/README.md" --layers 2 --hidden 32 --heads 2 --sequence-length 32 --batch-size 8 \
+    --microbatch-size 2 --pipeline-limit 2 --learning-rate 3e-3 --steps 40 --threads 1 --metrics "metrics-$1" \
+    --save "weights-$1.safetensors" >"log-$1" 2>&1 || { cat "log-$1"; fail "no training with --g-inter $1"; }
 }
 train 1
 train 2
