@@ -79,7 +79,7 @@ endfunction()
 function(ranvier_open_at_run_time target name definition)
   get_target_property(location ${target}_${name} IMPORTED_LOCATION)
   set_target_properties(${target} PROPERTIES
-    INTERFACE_LINK_LIBRARIES "ranvier_cuda;${CMAKE_DL_LIBS}"
+    INTERFACE_LINK_LIBRARIES ranvier_cuda
     INTERFACE_COMPILE_DEFINITIONS "${definition}=\"${location}\"")
 endfunction()
 
@@ -158,8 +158,7 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
     else()
       find_package(CUDAToolkit REQUIRED)
       ranvier_find_python_cuda()
-      add_library(ranvier_cuda INTERFACE)
-      target_link_libraries(ranvier_cuda INTERFACE CUDA::cudart_static)
+      ranvier_import_cuda()
       ranvier_vendor_library(ranvier_blas HEADER cublasLt.h LIBRARIES cublas cublasLt)
       ranvier_vendor_library(ranvier_nccl HEADER nccl.h LIBRARIES nccl)
       if(NOT TARGET ranvier_blas)

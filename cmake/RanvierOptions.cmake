@@ -3,6 +3,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # installed programs find libraries where the build found them
 
 # Compiling with -O2 and full debug information takes four times as long with sanitizers as this does.
 set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g1" CACHE STRING "Flags of the sanitizers' builds")

@@ -1,5 +1,18 @@
+# What code needs that includes Ranvier's headers, in the tree and outside.
+add_library(ranvier_headers INTERFACE)
+set_target_properties(ranvier_headers PROPERTIES EXPORT_NAME headers)
+target_compile_features(ranvier_headers INTERFACE cxx_std_20)
+target_compile_definitions(ranvier_headers INTERFACE RANVIER_WITH_CUDA=${RANVIER_WITH_CUDA}
+                           RANVIER_WITH_NCCL=${RANVIER_WITH_NCCL})
+target_link_libraries(ranvier_headers INTERFACE fmt::fmt Boost::headers)
+target_compile_options(ranvier_headers INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+# fmt 9 takes nvcc for a compiler without constexpr, and its check of format strings then fails.
+target_compile_definitions(ranvier_headers INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+
+# How the tree is compiled.
 add_library(ranvier_flags INTERFACE)
 target_include_directories(ranvier_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_link_libraries(ranvier_flags INTERFACE ranvier_headers)
 # The host's options reach nvcc's host compiler one by one; a C++ object and a CUDA object agree on them.
 function(ranvier_host_options)
   foreach(option IN LISTS ARGN)
@@ -10,18 +23,14 @@ endfunction()
 ranvier_host_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   if(RANVIER_NATIVE)
-    ranvier_host_options(-march=native)
+    set(ranvier_processor -march=native)
   else()
-    ranvier_host_options(-march=${RANVIER_ARCH})
+    set(ranvier_processor -march=${RANVIER_ARCH})
   endif()
 elseif(RANVIER_NATIVE)
-  ranvier_host_options(-mcpu=native)
+  set(ranvier_processor -mcpu=native)
 endif()
-target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-# fmt 9 takes nvcc for a compiler without constexpr, and its check of format strings then fails.
-target_compile_definitions(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
-target_compile_definitions(ranvier_flags INTERFACE RANVIER_WITH_CUDA=${RANVIER_WITH_CUDA}
-                           RANVIER_WITH_NCCL=${RANVIER_WITH_NCCL})
+ranvier_host_options(${ranvier_processor})
 if(RANVIER_SANITIZE)
   target_compile_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
@@ -29,20 +38,24 @@ if(RANVIER_SANITIZE)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, ranvier::<room>. CUDA_SOURCES and
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, Ranvier::<room>. CUDA_SOURCES and
 # CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
+# CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
 function(ranvier_room room)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE;CUDA_SOURCES;CUDA_PRIVATE" ${ARGN})
   if(RANVIER_WITH_CUDA)
     list(APPEND arg_SOURCES ${arg_CUDA_SOURCES})
+    list(TRANSFORM arg_CUDA_PRIVATE REPLACE "(.+)" "$<BUILD_INTERFACE:\\1>")
     list(APPEND arg_PRIVATE ${arg_CUDA_PRIVATE})
     if(arg_CUDA_SOURCES)
       list(APPEND arg_PRIVATE ranvier_cuda)
     endif()
   endif()
   add_library(ranvier_${room} STATIC ${arg_SOURCES})
-  add_library(ranvier::${room} ALIAS ranvier_${room})
-  target_link_libraries(ranvier_${room} PUBLIC ranvier_flags fmt::fmt ${arg_LINK} PRIVATE ${arg_PRIVATE})
+  add_library(Ranvier::${room} ALIAS ranvier_${room})
+  set_target_properties(ranvier_${room} PROPERTIES EXPORT_NAME ${room})
+  target_link_libraries(ranvier_${room} PUBLIC $<BUILD_INTERFACE:ranvier_flags> ranvier_headers ${arg_LINK}
+                                        PRIVATE ${arg_PRIVATE})
 endfunction()
 
 # Tests of a sanitizer build are told apart by their names, so that one ctest can run several builds.

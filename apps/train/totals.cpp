@@ -37,8 +37,8 @@ void gather_totals(const RankRun& run, const actors::Rank& rank, double seconds,
   actors::gather(run.transport, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
                  [done = std::move(done)](std::vector<std::string> blocks) {
                    std::vector<RankTotals> all(blocks.size());
-                   for (std::size_t rank = 0; rank < blocks.size(); ++rank)
-                     std::memcpy(&all[rank], blocks[rank].data(), sizeof all[rank]);
+                   for (std::size_t r = 0; r < blocks.size(); ++r)
+                     std::memcpy(&all[r], blocks[r].data(), sizeof all[r]);
                    done(std::move(all));
                  });
 }

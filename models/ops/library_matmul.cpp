@@ -5,6 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
@@ -112,17 +113,41 @@ class Library {
   }
 
   void run(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
+    if (lone_rows_differ && product.m == 1) return run_with_another_row(product, c, a, b, bias);
+    run_whole(product, c, a, b, bias);
+  }
+
+ private:
+  /// oneDNN 3 takes one row for a column, and then cuts K into shorter pieces than for several rows.
+  static constexpr bool lone_rows_differ = DNNL_VERSION_MAJOR >= 3;
+
+  void run_whole(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
     auto& primitive = primitives_[product];
     if (!primitive) primitive = std::make_unique<Primitive>(product, engine_);
     primitive->run(stream_, c, a, b, bias, scratch_.get(primitive->scratch_bytes()));
     stream_.wait();
   }
 
- private:
+  /// The same bits as that row has in a product of several rows. The other one is zeros.
+  void run_with_another_row(LibraryMatmul product, void* c, const void* a, const void* b, const void* bias) {
+    const std::size_t a_bytes = product.k * size_of(product.dtype), c_bytes = product.n * size_of(product.c_dtype);
+    std::byte* two_a = two_a_.get(2 * a_bytes);
+    std::byte* two_c = two_c_.get(2 * c_bytes);
+    std::memcpy(two_a, a, a_bytes);
+    std::memset(two_a + a_bytes, 0, a_bytes);
+    if (product.accumulate) {
+      std::memcpy(two_c, c, c_bytes);
+      std::memset(two_c + c_bytes, 0, c_bytes);
+    }
+    product.m = 2;
+    run_whole(product, two_c, two_a, b, bias);
+    std::memcpy(c, two_c, c_bytes);
+  }
+
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::unordered_map<LibraryMatmul, std::unique_ptr<Primitive>, Hash> primitives_;
-  Scratch scratch_;
+  Scratch scratch_, two_a_, two_c_;
 };
 
 bool has(dnnl::cpu_isa wanted) {
@@ -144,7 +169,8 @@ void library_matmul(const LibraryMatmul& product, void* c, const void* a, const 
 }
 
 bool library_sums_rows_alike() {
-  // With AVX-512 all products without gaps go to kernels that cut K by N and K alone; the older ones look at M.
+  // With AVX-512 all products of several rows without gaps go to kernels that cut K by N and K alone; the older ones
+  // look at M.
   return has(dnnl::cpu_isa::avx512_core);
 }
 

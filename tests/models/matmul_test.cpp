@@ -209,25 +209,33 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
 TEST_CASE("rows of a product have the same bits however many rows are multiplied with them") {
   runtime::ComputePool pool(2);
   for (const DType dtype : all_dtypes)
-    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 3000}, {4200, 32}})
-      for (const bool transpose_b : {false, true}) {
-        CAPTURE(to_string(dtype));
-        CAPTURE(n);
-        CAPTURE(k);
-        CAPTURE(transpose_b);
-        constexpr std::size_t m = 520;
-        const TypedArray a(dtype, m * k, 8), b(dtype, k * n, 9);
-        TypedArray all(DType::f32, m * n);
-        matmul_cpu(pool, {m, n, k, false, transpose_b},
-                   {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype});
-        for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
-          CAPTURE(rows);
-          TypedArray some(DType::f32, rows * n);
-          matmul_cpu(pool, {rows, n, k, false, transpose_b},
-                     {.c = some.data(), .a = a.data((m - rows) * k), .b = b.data(), .dtype = dtype});
-          CHECK(same_bits(some, 0, all, (m - rows) * n, rows * n));
+    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 3000}, {4200, 32}}) {
+      constexpr std::size_t m = 520;
+      const TypedArray a(dtype, m * k, 8), b(dtype, k * n, 9), before(DType::f32, m * n, 10);
+      for (const bool transpose_b : {false, true})
+        for (const bool accumulate : {false, true}) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(transpose_b);
+          CAPTURE(accumulate);
+          TypedArray all = before;
+          matmul_cpu(pool, {m, n, k, false, transpose_b},
+                     {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype, .accumulate = accumulate});
+          for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
+            CAPTURE(rows);
+            TypedArray some = before;
+            const std::size_t first = m - rows;
+            matmul_cpu(pool, {rows, n, k, false, transpose_b},
+                       {.c = some.data(first * n),
+                        .a = a.data(first * k),
+                        .b = b.data(),
+                        .dtype = dtype,
+                        .accumulate = accumulate});
+            CHECK(same_bits(some, first * n, all, first * n, rows * n));
+          }
         }
-      }
+    }
 }
 
 TEST_CASE("column sums equal the plain sums and do not depend on the number of threads") {

@@ -1,7 +1,7 @@
 // The weights that a run begins with.
 #pragma once
 
-#include "actors/rank/trainer.hpp"
+#include "actors/rank/rank.hpp"
 #include "apps/train/options/train_options.hpp"
 #include "models/architecture.hpp"
 

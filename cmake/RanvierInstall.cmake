@@ -1,0 +1,35 @@
+# cmake --install: the programs, and the package that find_package(Ranvier) finds, with the rooms as targets.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(ranvier_package ${CMAKE_INSTALL_LIBDIR}/cmake/Ranvier)
+
+# Headers are included by outsiders as "ranvier/<room>/…". Installed ones include each other likewise: a project that
+# has folders of its own named models/ or runtime/ would otherwise give Ranvier's headers its own.
+install(TARGETS ranvier_headers EXPORT RanvierRooms INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(room IN LISTS ranvier_rooms)
+  install(TARGETS ranvier_${room} EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Without those that mean something else when they are compiled for another processor: a program would have both.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ranvier
+          FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh"
+          REGEX "/(attention_math|attention_tile|kept_bits|transpose|vector_math|vector_philox)\\.hpp$" EXCLUDE)
+endforeach()
+install(TARGETS ranvier_program EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+list(JOIN ranvier_rooms "|" any_room)
+install(CODE "set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/ranvier\")
+set(any_room \"${any_room}\")")
+install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/RanvierInstalledIncludes.cmake)
+
+install(EXPORT RanvierRooms NAMESPACE Ranvier:: DESTINATION ${ranvier_package})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/RanvierConfig.cmake.in ${PROJECT_BINARY_DIR}/RanvierConfig.cmake
+                              INSTALL_DESTINATION ${ranvier_package} NO_SET_AND_CHECK_MACRO
+                              NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# Until 1.0 a minor version may change what a header promises.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/RanvierConfig.cmake ${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/RanvierLibraries.cmake DESTINATION ${ranvier_package})
+
+install(TARGETS ranvier-train ranvier-generate ranvier-tokenize ranvier-bench
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/apps/example-project DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs a build that is complete into a temporary folder, moves it, and there configures, builds and runs
+# apps/example-project: its loss falls, and one stage and two end with the same weights.
+#
+# usage: tests/install/run.sh BUILD        CMAKE, CXX and MPIEXEC name others than those of the PATH
+set -euo pipefail
+build=$(realpath "${1:?usage: tests/install/run.sh BUILD}")
+source=$(realpath "$(dirname "$0")/../..")
+cmake=${CMAKE:-cmake}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+  echo "tests/install/run.sh: $*" >&2
+  exit 1
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >install.log || fail "no installation: $(tail -5 install.log)"
+mv first prefix  # nothing may remember where it was installed
+prefix=$work/prefix
+headers=$prefix/include/ranvier
+
+if grep -rF -e "$source" -e "$build" --include='*.cmake' "$prefix"; then
+  fail "the package names folders of the build"
+fi
+if grep -rlE '__AVX|__ARM|__F16C' "$headers"; then
+  fail "headers differ with the processor that they are compiled for"
+fi
+grep -rhoE '#include "[^"]+"' "$headers" | cut -d'"' -f2 | sort -u | while read -r name; do
+  [ -f "$prefix/include/$name" ] || fail "installed headers include $name, which is not installed"
+done
+
+# Headers of the project's own with the names that Ranvier's have in its tree.
+cp -r "$headers" own
+find own -type f -exec sed -i '1i #error a header of the project was taken for one of Ranvier' {} +
+
+cp -r "$prefix/share/ranvier/example-project" example
+"$cmake" -S example -B built -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_FLAGS="-I$work/own" \
+  >configure.log 2>&1 || { cat configure.log; fail "the example was not configured"; }
+"$cmake" --build built >build.log 2>&1 || { cat build.log; fail "the example was not built"; }
+
+train() {  # train STAGES
+  "${MPIEXEC:-mpirun}" --oversubscribe --bind-to none -n "$1" built/shift-train --g-inter "$1" \
+    --data "$source/README.md" --layers 2 --hidden 32 --heads 2 --sequence-length 32 --batch-size 8 \
+    --microbatch-size 2 --pipeline-limit 2 --learning-rate 3e-3 --steps 40 --threads 1 --metrics "metrics-$1" \
+    --save "weights-$1.safetensors" >"log-$1" 2>&1 || { cat "log-$1"; fail "no training with --g-inter $1"; }
+}
+train 1
+train 2
+
+cmp weights-1.safetensors weights-2.safetensors || fail "weights differ between one stage and two"
+losses() { grep -o '"loss":[^,]*' "metrics-$1" | cut -d: -f2; }
+[ "$(losses 1)" = "$(losses 2)" ] || fail "losses differ between one stage and two"
+losses 1 | awk 'NR == 1 { first = $1 } END { print "loss", first, "to", $1; exit !(NR == 40 && $1 < 0.8 * first) }' ||
+  fail "the loss does not fall"
