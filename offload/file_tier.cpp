@@ -196,6 +196,8 @@ int FileTier::cleared() const {
   return cleared;
 }
 
+void FileTier::lose_next_request() noexcept { state_->engine->lose_next(); }
+
 std::string FileTier::place() const { return state_->engine ? state_->engine->oldest() : "files"; }
 std::uint64_t FileTier::done() const noexcept { return state_->engine ? state_->engine->done() : 0; }
 

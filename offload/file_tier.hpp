@@ -55,6 +55,8 @@ class FileTier final : public Tier, public runtime::Workplace {
 
   [[nodiscard]] std::string description() const override;
 
+  /// As TransferEngine::lose_next(); started.
+  void lose_next_request() noexcept;
   /// The oldest request in flight.
   [[nodiscard]] std::string place() const override;
   /// Requests.

@@ -226,6 +226,10 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
 }
 
 std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }
+bool Tiers::lose_next_request() noexcept {
+  if (files_) files_->lose_next_request();
+  return files_ != nullptr;
+}
 int Tiers::cleared() const { return files_ ? files_->cleared() : 0; }
 
 }  // namespace ranvier::offload

@@ -106,6 +106,8 @@ class Tiers {
 
   /// For people: where files are, and what the system refused; empty: no files.
   [[nodiscard]] std::string description() const;
+  /// As FileTier::lose_next_request(); false: there are no files.
+  bool lose_next_request() noexcept;
   /// Folders of dead jobs that were removed from the directories.
   [[nodiscard]] int cleared() const;
 

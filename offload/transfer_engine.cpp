@@ -72,6 +72,7 @@ struct TransferEngine::State {
   std::vector<Transfer> arrived;
   bool closing = false;
   std::atomic<std::uint64_t> moves = 0;
+  std::atomic<bool> loses_next = false;
 
   // Constant.
   runtime::EventLoop& loop;
@@ -147,7 +148,7 @@ void TransferEngine::State::submit() {
     ++running.unfinished;
     running.begun += piece.bytes;
     if (running.begun == transfer.bytes) waiting.pop_front();
-    add(id);
+    if (!loses_next.exchange(false, std::memory_order_relaxed)) add(id);
   }
   if (batch.empty()) return;
   in_flight += batch.size();
@@ -239,6 +240,8 @@ void TransferEngine::start(Transfer transfer) {
   }
   if (first) state_->queue->wake();
 }
+
+void TransferEngine::lose_next() noexcept { state_->loses_next = true; }
 
 std::string TransferEngine::oldest() const {
   const std::lock_guard lock(state_->table);

@@ -44,6 +44,9 @@ class TransferEngine {
   /// transferred. Any thread.
   void start(Transfer transfer);
 
+  /// To see what becomes of a disk that does not answer: the next request is never carried out. Any thread.
+  void lose_next() noexcept;
+
   /// The oldest request in flight, for people: "a read of 1.0 MiB at offset 4096 of FILE". Any thread.
   [[nodiscard]] std::string oldest() const;
   /// Requests that have been carried out, in part or whole, so far. Any thread.

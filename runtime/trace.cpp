@@ -78,6 +78,11 @@ Trace::Trace(int rank, std::size_t capacity) : rank_(rank), start_(Clock::now())
   expect(capacity >= 1, "a trace of {} spans", capacity);
 }
 
+std::int64_t Trace::step() const {
+  const std::lock_guard lock(mutex_);
+  return step_;
+}
+
 void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
   if (profiler::attached()) {
     const std::chrono::duration<double, std::milli> took = end - begin;

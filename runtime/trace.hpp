@@ -60,6 +60,9 @@ class Trace {
   /// Spans that are recorded from here on belong to that step, or to the validation or sampling that follows it.
   void set_activity(SpanKind activity, std::int64_t step);
 
+  /// The last of those steps. 0: none.
+  [[nodiscard]] std::int64_t step() const;
+
   void add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index = -1);
 
   /// Records the time between here and the matching end() as the stream sees it; end() matches the last

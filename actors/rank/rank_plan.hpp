@@ -70,7 +70,13 @@ struct TrainerOptions {
 
   /// Test only: what goes wrong, where and when.
   struct Fault {
-    enum class Kind { throws, overflow, hangs };
+    enum class Kind {
+      throws,    ///< an exception
+      overflow,  ///< gradients become infinite once
+      hangs,     ///< nothing is computed any more, messages are answered
+      stream,    ///< work on the compute stream does not end
+      file,      ///< a request to a tier's files does not come back
+    };
     int rank = 0;
     std::int64_t step = 1;
     Kind kind = Kind::throws;

@@ -3,7 +3,9 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 namespace ranvier::actors {
@@ -59,6 +61,15 @@ bool Trainer::inject_fault() {
       return true;
     case Kind::overflow:
       parts_.gradients.spoil();
+      return false;
+    case Kind::stream:
+      context_->compute.launch([](runtime::ComputePool&) {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+      });
+      return false;
+    case Kind::file:
+      if (!context_->tiers.lose_next_request())
+        fail(ErrorCode::usage, "no state lives in files, so none can be lost: add --offload infinity-nvme and --nvme");
       return false;
   }
   return false;

@@ -238,7 +238,8 @@ std::string Watchdog::under_way() const {
   std::string text;
   if (!options_.waits) return text;
   for (const Wait& wait : options_.waits()) text += (text.empty() ? "" : "; ") + wait.what;
-  return text;
+  if (text.empty() || trace_->step() == 0) return text;
+  return fmt::format("step {}: {}", trace_->step(), text);
 }
 
 std::string Watchdog::wait_of(const Transport::Pending& pending, const std::string& peer) const {

@@ -89,7 +89,7 @@ class Watchdog {
   [[nodiscard]] std::optional<runtime::Transport::Pending> oldest_pending() const;
   /// "has waited for a piece in a collective from PEER for 2.0 s, …".
   [[nodiscard]] std::string wait_of(const runtime::Transport::Pending& pending, const std::string& peer) const;
-  /// "the gather of h.3; the reduction of h.2"; empty: nothing.
+  /// "step 7: the gather of h.3; the reduction of h.2"; empty: nothing.
   [[nodiscard]] std::string under_way() const;
   [[nodiscard]] Answer own_state();
   /// Whether there is any.
