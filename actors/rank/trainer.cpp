@@ -62,10 +62,12 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
                                            plan_.chunks, *parameters_, parameter_records_.get(), gradients_.get(), trace_,
                                            plan_.optimizer_options, plan_.optimizer_memory, arena_);
   sync_->when_reduced([this](std::size_t chunk) { optimizer_->reduced(chunk); });
+  gradient_places_ = std::make_unique<GradientPlaces>(*sync_);
   checkpoints_ = std::make_unique<ActivationCheckpoints>(context_, plan_, plan_.checkpoints);
   const auto make_actor = [&](Loader& loader) {
     return std::make_unique<StageActor>(context_, plan_, plan_.passes, loader,
-                                        StageActor::Resources{*parameters_, *sync_, *checkpoints_});
+                                        std::vector<PassResource*>{checkpoints_.get(), parameters_.get(),
+                                                                   gradient_places_.get()});
   };
   stage_actor_ = make_actor(loader_);
   const GridPass::Parts parts{.context = &context_,

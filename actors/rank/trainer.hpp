@@ -9,6 +9,7 @@
 // beside others in a simulation. Loop thread only.
 #pragma once
 
+#include "actors/pipeline/gradient_places.hpp"
 #include "actors/rank/choice_scorer.hpp"
 #include "actors/rank/consensus.hpp"
 #include "actors/rank/rank_context.hpp"
@@ -138,6 +139,7 @@ class Trainer {
   std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<GradientPlaces> gradient_places_;
   std::unique_ptr<ActivationCheckpoints> checkpoints_;
   std::unique_ptr<StageActor> stage_actor_;
   Consensus consensus_;
