@@ -19,12 +19,12 @@ endif()
 file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
 #include "apps/program/build_facts.hpp"
 
-namespace Ranvier::apps {
+namespace ranvier::apps {
 
 const BuildFacts build_facts{.version = "@VERSION@",
                              .commit = "@COMMIT@",
                              .devices = "@DEVICES@",
                              .libraries = "@LIBRARIES@"};
 
-}  // namespace Ranvier::apps
+}  // namespace ranvier::apps
 ]])

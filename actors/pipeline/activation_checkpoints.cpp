@@ -30,15 +30,15 @@ ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const M
       checkpoints_(stage_->checkpoints() * static_cast<std::size_t>(stage_->slots())),
       places_(static_cast<std::size_t>(stage_->checkpoint_places())) {}
 
-std::uint64_t ActivationCheckpoints::announce(const Stage::Pass& pass, int slot, int samples, bool training) {
+std::uint64_t ActivationCheckpoints::announce(const Announced& pass) {
   const std::uint64_t first = first_use_ + uses_.size();
   if (stage_->checkpoints() == 0) return first;
   const std::uint64_t number = ++passes_;
-  const std::size_t base = static_cast<std::size_t>(slot) * stage_->checkpoints();
-  const bool backward = !pass.empty() && (pass.front().again || pass.front().kind != Stage::Step::Kind::forward);
-  for (const Stage::Step& step : pass) {
+  const std::size_t base = static_cast<std::size_t>(pass.slot) * stage_->checkpoints();
+  for (const Stage::Step& step : pass.steps) {
     if (!uses(step)) continue;
-    Use& use = uses_.emplace_back(Use{.pass = number, .samples = samples, .training = training, .backward = backward});
+    Use& use = uses_.emplace_back(
+        Use{.pass = number, .samples = pass.samples, .training = pass.training, .backward = pass.backward});
     if (const auto read = stage_->checkpoint_read(step)) use.read = base + *read;
     if (const auto written = stage_->checkpoint_written(step)) use.written = base + *written;
   }
@@ -143,15 +143,14 @@ void ActivationCheckpoints::bind(Use& use) {
   use.written_place = *checkpoint.place;
 }
 
-models::CheckpointPlaces ActivationCheckpoints::queue(std::uint64_t number) {
+void ActivationCheckpoints::provide(std::uint64_t number, models::StepArrays& arrays) {
   expect(number == next_use_ && ready(number), "checkpoints of use {} are taken where use {} comes next", number,
          next_use_);
   ++next_use_;
   Use& use = use_of(number);
   bind(use);
-  models::CheckpointPlaces places;
   if (use.read) {
-    places.read = stage_->checkpoint_place(static_cast<int>(use.read_place)).data();
+    arrays.checkpoint_read = stage_->checkpoint_place(static_cast<int>(use.read_place)).data();
     ++places_[use.read_place].steps;
     if (use.reads_last && use.training && !use.backward) {
       places_[use.read_place].held = false;
@@ -160,10 +159,9 @@ models::CheckpointPlaces ActivationCheckpoints::queue(std::uint64_t number) {
     }
   }
   if (use.written) {
-    places.written = stage_->checkpoint_place(static_cast<int>(use.written_place)).data();
+    arrays.checkpoint_written = stage_->checkpoint_place(static_cast<int>(use.written_place)).data();
     ++places_[use.written_place].steps;
   }
-  return places;
 }
 
 void ActivationCheckpoints::done(std::uint64_t number) {

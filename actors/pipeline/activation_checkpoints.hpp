@@ -5,10 +5,10 @@
 // checkpoints it is known which is needed first, whatever else messages decide: what is needed first is fetched
 // first, and a place is taken from what is needed last. A checkpoint that is still in a place is not fetched.
 //
-// Steps of a pass that read or write checkpoints are *uses*, announced with the pass and numbered in order.
 // A forward pass that nothing follows (evaluation) stores nothing. Loop thread only.
 #pragma once
 
+#include "actors/pipeline/pass_resource.hpp"
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
@@ -22,7 +22,7 @@
 
 namespace ranvier::actors {
 
-class ActivationCheckpoints final : public Part {
+class ActivationCheckpoints final : public Part, public PassResource {
  public:
   struct Plan {
     std::optional<offload::TierRegion> region;
@@ -37,21 +37,17 @@ class ActivationCheckpoints final : public Part {
 
   [[nodiscard]] const char* name() const noexcept override { return "activation checkpoints"; }
 
-  /// Whether a step is a use.
-  [[nodiscard]] bool uses(const models::Stage::Step& step) const {
+  // Steps that read or write checkpoints are its uses. One is ready when what it reads is in a place, and one is free
+  // for what it writes.
+  [[nodiscard]] bool uses(const models::Stage::Step& step) const override {
     return stage_->checkpoint_read(step) || stage_->checkpoint_written(step);
   }
-  /// Returns the number of the pass's first use, the others follow. Passes are announced in the order in which they
-  /// run, at the latest when they begin.
-  std::uint64_t announce(const models::Stage::Pass& pass, int slot, int samples, bool training);
-  /// Whether what the use reads is in a place, and one is free for what it writes. Uses become ready in order.
-  [[nodiscard]] bool ready(std::uint64_t use) const;
-  /// Calls `handler` once that is so, which it then stays; one at a time.
-  void when_ready(std::uint64_t use, runtime::Handler handler);
-  /// The use is ready and its step about to be queued.
-  [[nodiscard]] models::CheckpointPlaces queue(std::uint64_t use);
-  /// The stream has done the step. Uses are done in order.
-  void done(std::uint64_t use);
+  std::uint64_t announce(const Announced& pass) override;
+  [[nodiscard]] bool ready(std::uint64_t use) const override;
+  void when_ready(std::uint64_t use, runtime::Handler handler) override;
+  void provide(std::uint64_t use, models::StepArrays& arrays) override;
+  [[nodiscard]] bool queued(std::uint64_t) override { return true; }
+  void done(std::uint64_t use) override;
 
   /// Bytes that went to the tier and came back, so far.
   [[nodiscard]] std::size_t stored_bytes() const noexcept { return stored_bytes_; }

@@ -28,13 +28,11 @@ StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& rank
 }
 
 StageActor::StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-                       const Resources& resources)
+                       std::vector<PassResource*> resources)
     : context_(&context),
       stage_(share.stage.get()),
       loader_(&loader),
-      parameters_(&resources.parameters),
-      gradients_(&resources.gradients),
-      checkpoints_(&resources.checkpoints),
+      resources_(std::move(resources)),
       plan_(plan),
       slots_(static_cast<std::size_t>(stage_->slots())),
       gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())) {}
@@ -46,6 +44,7 @@ void StageActor::run(Batch batch, Done done) {
   running_ = true;
   microbatches_ = (batch_.samples + plan_.microbatch_size - 1) / plan_.microbatch_size;
   forwards_ = backwards_ = released_ = 0;
+  area_ = {};
   loss_ = 0;
   become_idle();
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
@@ -66,7 +65,6 @@ models::Stage::Microbatch StageActor::describe(int microbatch) const {
           .samples = samples_of(microbatch),
           .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size},
           .training = batch_.training,
-          .accumulate = gradients_->accumulates(microbatch),
           .loss_factor = batch_.loss_factor,
           .loss_scale = batch_.loss_scale,
           .positions = batch_.positions,
@@ -142,10 +140,18 @@ void StageActor::next() {
 void StageActor::announce(Direction direction, int microbatch) {
   const int slot = microbatch % stage_->slots();
   Pass pass{.direction = direction, .microbatch = microbatch};
-  pass.steps = direction == Direction::forward ? stage_->forward_pass(slot) : stage_->backward_pass(slot);
-  pass.need = parameters_->announce(pass.steps);
-  if (direction == Direction::backward) pass.writes = gradients_->announce(pass.steps);
-  pass.checkpoints = checkpoints_->announce(pass.steps, slot, samples_of(microbatch), batch_.training);
+  const bool backward = direction == Direction::backward;
+  models::OrderedPass ordered = backward ? backward_pass(*stage_, slot, area_) : forward_pass(*stage_, slot);
+  area_ = ordered.area;
+  pass.steps = std::move(ordered.steps);
+  for (PassResource* resource : resources_) {
+    pass.uses.push_back(resource->announce({.steps = pass.steps,
+                                            .microbatch = microbatch,
+                                            .slot = slot,
+                                            .samples = samples_of(microbatch),
+                                            .training = batch_.training,
+                                            .backward = backward}));
+  }
   passes_.push_back(std::move(pass));
 }
 
@@ -175,6 +181,8 @@ void StageActor::start(Direction direction) {
     *free = true;
   }
   announce_following();
+  calls_before_ += calls_.size();
+  calls_.clear();
   advance();
 }
 
@@ -183,12 +191,12 @@ runtime::WorkName StageActor::name_of(const Pass& pass) const {
   return {name(), forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
 }
 
-/// Queues the running pass as far as its parameters and places are there.
+/// Queues the running pass as far as what its steps need is there.
 void StageActor::advance() {
   Pass& pass = passes_.front();
   while (pass.next < pass.steps.size()) {
     const models::Stage::Step& step = pass.steps[pass.next];
-    if (wait_for_needs(step)) {
+    if (wait_for_resources(step)) {
       trace_pass(false);
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
     }
@@ -210,50 +218,59 @@ void StageActor::advance() {
   });
 }
 
-bool StageActor::wait_for_needs(const models::Stage::Step& step) {
+bool StageActor::wait_for_resources(const models::Stage::Step& step) {
   const Pass& pass = passes_.front();
-  if (checkpoints_->uses(step) && !checkpoints_->ready(pass.checkpoints)) {
-    checkpoints_->when_ready(pass.checkpoints, [this] { advance(); });
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    if (!resources_[r]->uses(step) || resources_[r]->ready(pass.uses[r])) continue;
+    resources_[r]->when_ready(pass.uses[r], [this] { advance(); });
     return true;
   }
-  if (step.needs_parameters()) {
-    if (parameters_->ready(pass.need, step)) return false;
-    parameters_->when_ready(pass.need, step, [this] { advance(); });
-    return true;
-  }
-  if (gradients_->ready(pass.writes)) return false;
-  gradients_->when_ready(pass.writes, [this] { advance(); });
-  return true;
+  return false;
 }
 
 void StageActor::queue(const models::Stage::Step& step) {
   Pass& pass = passes_.front();
-  const auto microbatch = describe(pass.microbatch);
-  const auto on_loop = [this, &pass](runtime::Handler handler) {
-    context_->loop.after_work(context_->compute, name_of(pass), std::move(handler));
-  };
-  const bool uses_checkpoints = checkpoints_->uses(step);
-  const auto at = uses_checkpoints ? checkpoints_->queue(pass.checkpoints) : models::CheckpointPlaces{};
-  if (step.needs_parameters()) {
-    stage_->run(context_->compute, step, microbatch, pass.gradient_buffer, parameters_->pointers(pass.need, step), {}, at);
-    if (parameters_->gathers()) {
-      on_loop([this, need = pass.need] { parameters_->used(need); });
-      ++pass.need;
-    }
-  } else {
-    stage_->run(context_->compute, step, microbatch, pass.gradient_buffer, {}, gradients_->places(pass.writes, step), at);
-    gradients_->queued(pass.writes, step);
-    if (gradients_->listens(pass.microbatch)) {
-      on_loop([this, writes = pass.writes, step, m = pass.microbatch] {
-        gradients_->written(writes, step, m);
+  models::StepArrays arrays;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    if (resources_[r]->uses(step)) resources_[r]->provide(pass.uses[r], arrays);
+  }
+  if (step.part == 0) calls_.push_back(step);
+  stage_->run(context_->compute, step, describe(pass.microbatch), pass.gradient_buffer, arrays);
+  mark_call(step);
+  std::vector<std::pair<PassResource*, std::uint64_t>> over;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    if (!resources_[r]->uses(step)) continue;
+    if (resources_[r]->queued(pass.uses[r])) over.emplace_back(resources_[r], pass.uses[r]);
+    ++pass.uses[r];
+  }
+  if (over.empty() && !step.completes_input_gradient) return;
+  context_->loop.after_work(
+      context_->compute, name_of(pass),
+      [this, over = std::move(over), sends = step.completes_input_gradient, m = pass.microbatch,
+       buffer = pass.gradient_buffer] {
+        for (const auto& [resource, use] : over) resource->done(use);
+        if (sends) send_input_gradient(m, buffer);
       });
-    }
-    ++pass.writes;
+}
+
+/// Lets the stream say that it has done a call of a layer, with its last part.
+void StageActor::mark_call(const models::Stage::Step& step) {
+  if (step.part + 1 < stage_->parts_of(step.layer, step.kind)) return;
+  context_->compute.call_back([done = calls_done_] { done->fetch_add(1, std::memory_order_relaxed); });
+}
+
+std::string StageActor::details() const {
+  const std::uint64_t call = calls_done_->load(std::memory_order_relaxed) - calls_before_;
+  if (!computing_ || call >= calls_.size()) return {};
+  const models::Stage::Step& step = calls_[call];
+  const std::string& layer = stage_->layer(step.layer).layer->name();
+  switch (step.kind) {
+    case models::Stage::Step::Kind::forward:
+      return fmt::format("in layer {}{}", layer, step.again ? ", which is computed again" : "");
+    case models::Stage::Step::Kind::backward_input: return fmt::format("in the input gradient of layer {}", layer);
+    case models::Stage::Step::Kind::backward_weight: return fmt::format("in the weight gradients of layer {}", layer);
   }
-  if (uses_checkpoints) on_loop([this, use = pass.checkpoints++] { checkpoints_->done(use); });
-  if (step.completes_input_gradient) {
-    on_loop([this, m = pass.microbatch, buffer = pass.gradient_buffer] { send_input_gradient(m, buffer); });
-  }
+  return {};
 }
 
 /// Opens or closes the pass's span on the stream: a pass that waits computes nothing.
@@ -341,7 +358,11 @@ std::vector<Wait> StageActor::waits() const {
   if (plan_.left && next.microbatch == forwards_ && !next.input_here && may_be_next(Direction::forward)) {
     all.push_back({message(Channel::activation, forwards_), plan_.left, waits_since_});
   }
-  if (plan_.right && batch_.training && backwards_ < forwards_ && !slot_of(backwards_).gradient_here &&
+  // No gradient comes before its activation was taken.
+  const bool taken = std::none_of(sends_.begin(), sends_.end(), [this](const Sending& sending) {
+    return sending.channel == Channel::activation && sending.microbatch == backwards_;
+  });
+  if (plan_.right && batch_.training && backwards_ < forwards_ && taken && !slot_of(backwards_).gradient_here &&
       may_be_next(Direction::backward)) {
     all.push_back({message(Channel::gradient, backwards_), plan_.right, waits_since_});
   }

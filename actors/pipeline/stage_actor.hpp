@@ -2,29 +2,30 @@
 // the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
 // the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
 //
-// A pass is queued on the stream step by step, as soon as a step's parameters, or the place for its gradients, and its
-// checkpoints are there: at once where this rank holds them whole. Where the policy says beforehand which pass comes next, that pass's
-// needs are announced while this one runs.
+// A pass is queued on the stream step by step, as soon as what a step needs is there (pass_resource.hpp): at once where
+// this rank holds all of it. Where the policy says beforehand which pass comes next, that pass is announced to the
+// resources while this one runs.
 //
 // Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
 // that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
 // they are used in microbatch order. Loop thread only.
 #pragma once
 
-#include "actors/pipeline/activation_checkpoints.hpp"
-#include "actors/gradients/gradient_sync.hpp"
 #include "actors/pipeline/loader.hpp"
-#include "actors/states/parameter_store.hpp"
+#include "actors/pipeline/pass_resource.hpp"
 #include "actors/pipeline/policy.hpp"
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "models/pass_order.hpp"
 
-#include <chrono>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace ranvier::actors {
@@ -62,19 +63,16 @@ class StageActor final : public Part {
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
-  /// What steps need before they can be queued.
-  struct Resources {
-    ParameterStore& parameters;
-    GradientSync& gradients;
-    ActivationCheckpoints& checkpoints;
-  };
-
+  /// Of one rank, several actors may take turns, batch by batch: evaluation reads other samples. They share `resources`.
   StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-             const Resources& resources);
+             std::vector<PassResource*> resources);
 
-  [[nodiscard]] const char* name() const noexcept override { return "pipeline"; }
+  static constexpr const char* part_name = "pipeline";
+  [[nodiscard]] const char* name() const noexcept override { return part_name; }
   /// Activations and gradients that have to come before the next pass, and those that a neighbour has not taken yet.
   [[nodiscard]] std::vector<Wait> waits() const override;
+  /// The call of a layer that the stream has come to: "in layer h.5", "in the weight gradients of layer h.5".
+  [[nodiscard]] std::string details() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
   /// One batch at a time.
@@ -98,10 +96,8 @@ class StageActor final : public Part {
     Direction direction = Direction::forward;
     int microbatch = 0;
     models::Stage::Pass steps;
-    std::uint64_t need = 0;    // of the next step that needs parameters
-    std::uint64_t writes = 0;  // of the next step that writes gradients
-    std::uint64_t checkpoints = 0;  // of the next step that reads or writes checkpoints
-    std::size_t next = 0;      // step
+    std::vector<std::uint64_t> uses;  // by resource: the next one
+    std::size_t next = 0;             // step
     int gradient_buffer = 0;
     bool traced = false;  // a span is open on the stream
   };
@@ -123,8 +119,9 @@ class StageActor final : public Part {
   void announce_following();
   void start(Direction direction);
   void advance();
-  [[nodiscard]] bool wait_for_needs(const models::Stage::Step& step);
+  [[nodiscard]] bool wait_for_resources(const models::Stage::Step& step);
   void queue(const models::Stage::Step& step);
+  void mark_call(const models::Stage::Step& step);
   void trace_pass(bool runs);
   void become_idle();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
@@ -141,15 +138,14 @@ class StageActor final : public Part {
   const RankContext* context_;
   models::Stage* stage_;
   Loader* loader_;
-  ParameterStore* parameters_;
-  GradientSync* gradients_;
-  ActivationCheckpoints* checkpoints_;
+  std::vector<PassResource*> resources_;
   Plan plan_;
 
   Batch batch_;
   Done done_;
   bool running_ = false;
   bool computing_ = false;     // a pass began and has not ended
+  models::RecomputeArea area_;  // after the passes that were announced
   int microbatches_ = 0;
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started
@@ -161,6 +157,12 @@ class StageActor final : public Part {
   std::vector<Sending> sends_;
   std::optional<runtime::Trace::Clock::time_point> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_
+
+  // Calls of layers of the running pass that were queued, by their first step, and how many of all passes' calls were
+  // queued before them and are done. The last one is written by the stream, whose work may outlive this.
+  std::vector<models::Stage::Step> calls_;
+  std::uint64_t calls_before_ = 0;
+  std::shared_ptr<std::atomic<std::uint64_t>> calls_done_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace ranvier::actors

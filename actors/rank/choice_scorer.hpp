@@ -29,6 +29,7 @@ class ChoiceScorer {
   void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
 
   [[nodiscard]] std::vector<Wait> waits() const { return pass_.waits(); }
+  [[nodiscard]] std::string details() const { return pass_.details(); }
 
  private:
   void score(std::int64_t first);

@@ -31,6 +31,11 @@ std::vector<Wait> Evaluation::waits() const {
   return all;
 }
 
+std::string Evaluation::details() const {
+  const std::string of_pass = pass_ ? pass_->details() : std::string();
+  return of_pass.empty() && choices_ ? choices_->details() : of_pass;
+}
+
 void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResult*)> done) {
   done_ = std::move(done);
   result_ = {.step = step};

@@ -30,6 +30,7 @@ class Evaluation final : public Part {
 
   [[nodiscard]] const char* name() const noexcept override { return "evaluation"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
+  [[nodiscard]] std::string details() const override;
 
   /// Whether there is anything to evaluate.
   [[nodiscard]] bool any() const noexcept { return validates() || choices_; }

@@ -23,7 +23,7 @@ class GridPass {
     const RankContext* context = nullptr;
     const ModelShare* share = nullptr;
     const StageActor::Plan* passes = nullptr;
-    StageActor::Resources resources;
+    std::vector<PassResource*> resources;
     Loader::Places* places = nullptr;  ///< of samples
     Consensus* consensus = nullptr;
     std::function<bool()> wishes_to_stop;  ///< this rank
@@ -41,6 +41,7 @@ class GridPass {
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
   [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }
+  [[nodiscard]] std::string details() const { return actor_.details(); }
 
  private:
   Parts parts_;

@@ -28,6 +28,8 @@ class Part {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// What it waits for from other ranks now, the oldest first.
   [[nodiscard]] virtual std::vector<Wait> waits() const { return {}; }
+  /// How far its own work has come, for people: "in layer h.5"; empty: nothing is known beside its name.
+  [[nodiscard]] virtual std::string details() const { return {}; }
   /// Ranks that it exchanges messages with, whoever begins; of two ranks each names the other.
   [[nodiscard]] virtual std::vector<int> peers() const { return {}; }
 };

@@ -36,7 +36,8 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   auto& checkpoints = add<ActivationCheckpoints>(context, plan_, plan_.checkpoints);
   auto& consensus = add<Consensus>(loop, transport);
 
-  const StageActor::Resources resources{*parameters_, *sync_, checkpoints};
+  auto& gradient_places = gradient_places_.emplace(*sync_);
+  const std::vector<PassResource*> resources{&checkpoints, parameters_, &gradient_places};
   auto& loader = add<Loader>(context, load_places_, samples.training, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
@@ -112,6 +113,16 @@ std::vector<Wait> Rank::waits() const {
     for (const std::string& what : running) all.push_back({.what = what, .rank = {}, .since = context().loop.now()});
   }
   return all;
+}
+
+std::string Rank::details(std::string_view part) const {
+  std::string text;
+  for (const auto& each : parts_) {
+    // Several parts have passes of their own, of which one runs at a time.
+    if (each->name() != part && part != StageActor::part_name) continue;
+    if (const std::string more = each->details(); !more.empty()) text += (text.empty() ? "" : ", ") + more;
+  }
+  return text;
 }
 
 std::vector<int> Rank::peers() const {

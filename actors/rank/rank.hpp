@@ -8,14 +8,17 @@
 // in a simulation. A new part is its own files, a line in the constructor, and a place in parts(). Loop thread only.
 #pragma once
 
+#include "actors/pipeline/gradient_places.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::actors {
@@ -55,6 +58,8 @@ class Rank {
 
   /// What all parts wait for from other ranks, for a report about a peer that is lost.
   [[nodiscard]] std::vector<Wait> waits() const;
+  /// How far the own work of the part of this name has come; empty: nothing is known.
+  [[nodiscard]] std::string details(std::string_view part) const;
   /// Ranks that this one exchanges messages with, whoever begins, ascending: those of the parts, and rank 0, which hears
   /// from everybody at the end.
   [[nodiscard]] std::vector<int> peers() const;
@@ -77,6 +82,7 @@ class Rank {
   ParameterStore* parameters_ = nullptr;
   std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
+  std::optional<GradientPlaces> gradient_places_;
   std::unique_ptr<Optimizer> optimizer_;
   Trainer* trainer_ = nullptr;
   WeightSource weights_;  // until start()

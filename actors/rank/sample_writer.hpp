@@ -37,6 +37,7 @@ class SampleWriter final : public Part {
 
   [[nodiscard]] const char* name() const noexcept override { return "text sample"; }
   [[nodiscard]] std::vector<Wait> waits() const override { return pass_.waits(); }
+  [[nodiscard]] std::string details() const override { return pass_.details(); }
 
   /// Calls `done` with the tokens of prompt and text, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<std::span<const std::int32_t>> tokens)> done);

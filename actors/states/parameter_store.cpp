@@ -200,71 +200,74 @@ bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t ve
   return version_of_[unit] == version && (!secondary || secondary_of_[unit] == version + 1);
 }
 
-std::uint64_t ParameterStore::announce(const models::Stage::Pass& pass) {
-  const std::uint64_t first = first_need_ + needs_.size();
-  if (!gathers_) return first;
-  bool backward = false;
-  for (const models::Stage::Step& step : pass) {
-    backward = backward || step.again || step.kind != models::Stage::Step::Kind::forward;
-    if (!step.needs_parameters()) continue;
-    const std::uint64_t number = first_need_ + needs_.size();
-    Need& need = needs_.emplace_back();
+std::uint64_t ParameterStore::announce(const Announced& pass) {
+  const std::uint64_t first = first_use_ + uses_.size();
+  for (const models::Stage::Step& step : pass.steps) {
+    if (!uses(step)) continue;
+    const std::uint64_t number = first_use_ + uses_.size();
+    Use& use = uses_.emplace_back(Use{.step = step});
+    if (!gathers_) continue;
     auto gather = std::make_shared<Gather>();
-    gather->need = number;
-    gather->backward = backward;
-    need.pointers.resize(stage_->uses_of(step.layer).size());
-    for (const std::size_t use : stage_->uses_of(step)) {
-      const auto [layer, index, unit] = stage_->uses()[use];
+    gather->use = number;
+    gather->backward = pass.backward;
+    use.pointers.resize(stage_->uses_of(step.layer).size());
+    for (const std::size_t unit_use : stage_->uses_of(step)) {
+      const auto [layer, index, unit] = stage_->uses()[unit_use];
       const SlotSchedule::Place place = schedule_.next(unit, number, options_.reuse);
-      need.pointers[index] = slots_[place.slot].data;
+      use.pointers[index] = slots_[place.slot].data;
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
-      if (records_ != nullptr) records_->announce(piece(unit, backward));
+      if (records_ != nullptr) records_->announce(piece(unit, pass.backward));
       if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
     }
-    need.here = gather->fills.empty();
-    if (!need.here) gathers_to_start_.push_back(std::move(gather));
+    use.here = gather->fills.empty();
+    if (!use.here) gathers_to_start_.push_back(std::move(gather));
   }
   start_gathers();
   return first;
 }
 
-bool ParameterStore::ready(std::uint64_t need, const models::Stage::Step& step) const {
-  const auto& uses = stage_->uses_of(step);
-  if (!gathers_) {
-    return std::all_of(uses.begin(), uses.end(),
-                       [this](std::size_t use) { return up_to_date(stage_->uses()[use].unit); });
-  }
-  return needs_[need - first_need_].here;
+bool ParameterStore::ready(std::uint64_t number) const {
+  const Use& use = use_of(number);
+  if (gathers_) return use.here;
+  const auto& units = stage_->uses_of(use.step);
+  return std::all_of(units.begin(), units.end(),
+                     [this](std::size_t unit_use) { return up_to_date(stage_->uses()[unit_use].unit); });
 }
 
-void ParameterStore::when_ready(std::uint64_t need, const models::Stage::Step& step, runtime::Handler handler) {
+void ParameterStore::when_ready(std::uint64_t use, runtime::Handler handler) {
   expect(!waiting_, "a pass waits for one step's parameters at a time");
-  waiting_need_ = need;
-  waiting_for_ = step;
+  waiting_use_ = use;
   waiting_ = std::move(handler);
   check_waiting();
 }
 
 void ParameterStore::check_waiting() {
-  if (waiting_ && ready(waiting_need_, waiting_for_)) context_->loop.post(std::exchange(waiting_, nullptr));
+  if (waiting_ && ready(waiting_use_)) context_->loop.post(std::exchange(waiting_, nullptr));
 }
 
-std::span<const std::byte* const> ParameterStore::pointers(std::uint64_t need,
-                                                          const models::Stage::Step& step) const {
-  return gathers_ ? needs_[need - first_need_].pointers : whole_[step.layer];
+void ParameterStore::provide(std::uint64_t use, models::StepArrays& arrays) {
+  arrays.parameters = gathers_ ? use_of(use).pointers : whole_[use_of(use).step.layer];
 }
 
-void ParameterStore::used(std::uint64_t need) {
-  expect(need == used_, "parameters of use {} are given back before those of use {}", need, used_);
-  ++used_;
-  needs_.pop_front();
-  ++first_need_;
+bool ParameterStore::queued(std::uint64_t use) {
+  if (!gathers_) forget(use);
+  return gathers_;
+}
+
+void ParameterStore::done(std::uint64_t use) {
+  forget(use);
   start_gathers();
 }
 
+void ParameterStore::forget(std::uint64_t use) {
+  expect(use == first_use_, "parameters of use {} are given back before those of use {}", use, first_use_);
+  uses_.pop_front();
+  ++first_use_;
+}
+
 bool ParameterStore::can_start(const Gather& gather) const {
-  if (gather.after && *gather.after >= used_) return false;
+  if (gather.after && *gather.after >= first_use_) return false;
   return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
     return slots_[fill.slot].copies == 0 && has_piece(fill.unit, gather.backward, version_);
   });
@@ -375,7 +378,7 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
   context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
               static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
-  needs_[gather->need - first_need_].here = true;
+  use_of(gather->use).here = true;
   for (const Fill& fill : gather->fills) {
     if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.slot);
   }

@@ -3,7 +3,7 @@
 // (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where parameters
 // live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole units too.
 //
-// A pass announces its needs, which decides at once which unit goes where (SlotSchedule). How a unit comes:
+// A pass announces its uses, which decides at once which unit goes where (SlotSchedule). How a unit comes:
 //
 //   collectives   where all rows of the column compute in the same order: hop by hop, units of a step as one operation
 //   pulls         where messages decide what a stage computes next, and rows differ: this rank asks the owners for
@@ -14,6 +14,7 @@
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
+#include "actors/pipeline/pass_resource.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "actors/states/slot_schedule.hpp"
 #include "runtime/staged_transport.hpp"
@@ -29,7 +30,7 @@
 
 namespace ranvier::actors {
 
-class ParameterStore final : public Part {
+class ParameterStore final : public Part, public PassResource {
  public:
   struct Options {
     int prefetch = 2;    ///< layers, or parts of them, gathered ahead of the one that computes; 0: none
@@ -63,18 +64,15 @@ class ParameterStore final : public Part {
   /// Begins to answer pulls.
   void start();
 
-  /// The steps of `pass` that need parameters, in order; returns the number of the first, the others follow.
-  /// Passes are announced in the order in which they run, at the latest when they begin.
-  std::uint64_t announce(const models::Stage::Pass& pass);
-  /// Whether all units of that need, which is one of `step`, are there.
-  [[nodiscard]] bool ready(std::uint64_t need, const models::Stage::Step& step) const;
-  /// Calls `handler` once they are; one at a time.
-  void when_ready(std::uint64_t need, const models::Stage::Step& step, runtime::Handler handler);
-  /// By unit of the step's layer, there are those of the step; until used().
-  [[nodiscard]] std::span<const std::byte* const> pointers(std::uint64_t need, const models::Stage::Step& step) const;
-  /// What computes with them is done. Needs are used in order.
-  void used(std::uint64_t need);
-  /// Whether used() has to be called.
+  // Steps that need parameters are its uses.
+  [[nodiscard]] bool uses(const models::Stage::Step& step) const override { return step.needs_parameters(); }
+  std::uint64_t announce(const Announced& pass) override;
+  [[nodiscard]] bool ready(std::uint64_t use) const override;
+  void when_ready(std::uint64_t use, runtime::Handler handler) override;
+  void provide(std::uint64_t use, models::StepArrays& arrays) override;
+  [[nodiscard]] bool queued(std::uint64_t use) override;
+  void done(std::uint64_t use) override;
+  /// Whether units are brought to places for uses; otherwise steps read them where this rank holds them.
   [[nodiscard]] bool gathers() const noexcept { return gathers_; }
 
   /// All passes of a batch are over: those that follow wait for units that are not refreshed() yet.
@@ -89,7 +87,7 @@ class ParameterStore final : public Part {
     std::size_t slot = 0;
   };
   struct Gather {
-    std::uint64_t need = 0;
+    std::uint64_t use = 0;
     bool backward = false;
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;  // the use that must be over before
@@ -99,9 +97,10 @@ class ParameterStore final : public Part {
     runtime::Trace::Clock::time_point began;
     runtime::Duration since{};  // likewise, of the loop
   };
-  struct Need {
-    std::vector<const std::byte*> pointers;  // by unit of the layer
-    bool here = true;                        // what this need has to bring; the rest came for an earlier one
+  struct Use {
+    models::Stage::Step step;
+    std::vector<const std::byte*> pointers;  // by unit of the layer, where units are gathered
+    bool here = true;                        // what was gathered for this use; the rest came for an earlier one
   };
   struct Slot {
     std::byte* data = nullptr;
@@ -125,6 +124,9 @@ class ParameterStore final : public Part {
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
+  [[nodiscard]] Use& use_of(std::uint64_t use) { return uses_[use - first_use_]; }
+  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
+  void forget(std::uint64_t use);
   [[nodiscard]] bool can_start(const Gather& gather) const;
   void start_gathers();
   void read_ahead();
@@ -162,14 +164,12 @@ class ParameterStore final : public Part {
   std::vector<std::uint64_t> version_of_;   // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
-  std::deque<Need> needs_;
-  std::uint64_t first_need_ = 0;  // number of needs_.front()
-  std::uint64_t used_ = 0;        // needs before this one are over
+  std::deque<Use> uses_;         // that were announced and are not over
+  std::uint64_t first_use_ = 0;  // number of uses_.front()
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come
-  std::uint64_t waiting_need_ = 0;
-  models::Stage::Step waiting_for_;
+  std::uint64_t waiting_use_ = 0;
   runtime::Handler waiting_;
 
   std::vector<std::shared_ptr<Peer>> peers_;

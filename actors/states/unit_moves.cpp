@@ -1,5 +1,6 @@
 #include "actors/states/unit_moves.hpp"
 
+#include "models/pass_order.hpp"
 #include "runtime/error.hpp"
 
 namespace ranvier::actors {
@@ -13,27 +14,28 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
   return moves;
 }
 
-std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const ShardedUnit> units,
-                                      const SlotClasses& places, const PassOrder& order) {
-  expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
-  std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(order.microbatches));
+std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::span<const ShardedUnit> units,
+                                      const SlotClasses& places, const BatchPasses& passes) {
+  expect(units.size() == layout.units().size(), "a stage of {} units got {}", layout.units().size(), units.size());
+  std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
   for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
   SlotSchedule schedule(places);
   std::uint64_t need = 0;
-  const auto run = [&](const models::Stage::Pass& pass, bool backward) {
-    for (const models::Stage::Step& step : pass) {
+  const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
+    for (const models::StageLayout::Step& step : steps) {
       if (!step.needs_parameters()) continue;
-      for (const std::size_t use : stage.uses_of(step)) {
-        const std::size_t unit = stage.uses()[use].unit;
-        if (!schedule.next(unit, need, order.reuse).fill) continue;
+      for (const std::size_t use : layout.uses_of(step)) {
+        const std::size_t unit = layout.uses()[use].unit;
+        if (!schedule.next(unit, need, passes.reuse).fill) continue;
         ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);
       }
       ++need;
     }
   };
   PipelineProgress progress{
-      .stage = order.stage, .stages = order.stages, .microbatches = order.microbatches, .limit = stage.slots()};
-  const Policy policy = order.policy == Policy::message_driven ? Policy::one_f_one_b : order.policy;
+      .stage = passes.stage, .stages = passes.stages, .microbatches = passes.microbatches, .limit = layout.slots()};
+  const Policy policy = passes.policy == Policy::message_driven ? Policy::one_f_one_b : passes.policy;
+  models::OrderedPass pass;
   while (progress.backwards < progress.microbatches) {
     progress.forward_ready = progress.forwards < progress.microbatches;
     progress.backward_ready = progress.backwards < progress.forwards;
@@ -41,10 +43,11 @@ std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const Shar
     expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
            progress.backwards);
     if (direction == Direction::forward) {
-      run(stage.forward_pass(progress.forwards++ % stage.slots()), false);
+      pass = models::forward_pass(layout, progress.forwards++ % layout.slots());
     } else {
-      run(stage.backward_pass(progress.backwards++ % stage.slots()), true);
+      pass = models::backward_pass(layout, progress.backwards++ % layout.slots(), pass.area);
     }
+    run(pass.steps, direction == Direction::backward);
   }
   return moves;
 }

@@ -4,7 +4,7 @@
 #include "actors/pipeline/policy.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/slot_schedule.hpp"
-#include "models/stage.hpp"
+#include "models/stage_layout.hpp"
 
 #include <cstdint>
 #include <span>
@@ -25,7 +25,7 @@ struct UnitMoves {
 [[nodiscard]] std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
 /// The passes of a batch on one stage.
-struct PassOrder {
+struct BatchPasses {
   Policy policy = Policy::one_f_one_b;
   int stage = 0;
   int stages = 1;
@@ -35,8 +35,9 @@ struct PassOrder {
 
 /// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again. `units`
 /// are those of the stage. Exact where the policy fixes the order of the passes; one that leaves it to messages is
-/// taken for 1F1B. The stage has no passes under way.
-[[nodiscard]] std::vector<UnitMoves> replayed_moves(models::Stage& stage, std::span<const ShardedUnit> units,
-                                                    const SlotClasses& places, const PassOrder& order);
+/// taken for 1F1B.
+[[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout,
+                                                    std::span<const ShardedUnit> units, const SlotClasses& places,
+                                                    const BatchPasses& passes);
 
 }  // namespace ranvier::actors

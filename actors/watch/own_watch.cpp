@@ -24,11 +24,19 @@ std::vector<OwnWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
   return oldest;
 }
 
-std::string text_of(const OwnWork::Entry& entry) {
-  return fmt::format("{}, {}", to_string(entry.name), entry.where->place());
+}  // namespace
+
+std::string OwnWatch::text_of(const OwnWork::Entry& entry) const {
+  const std::string details = details_ ? details_(entry.name.part) : std::string();
+  return fmt::format("{}{}{}, {}", to_string(entry.name), details.empty() ? "" : ", ", details, entry.where->place());
 }
 
-}  // namespace
+std::vector<std::string> OwnWatch::lines() const {
+  std::vector<std::string> lines;
+  for (const OwnWork::Entry& entry : loop_->own_work().under_way())
+    lines.push_back(fmt::format("{}, for {:.1f} s", text_of(entry), seconds(loop_->now() - entry.since)));
+  return lines;
+}
 
 std::optional<std::string> OwnWatch::stuck(Duration period, Duration timeout) {
   std::map<const runtime::Workplace*, Seen> places;

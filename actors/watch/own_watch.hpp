@@ -6,16 +6,23 @@
 #include "runtime/event_loop.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ranvier::actors {
 
 class OwnWatch {
  public:
-  /// The loop outlives it.
-  explicit OwnWatch(const runtime::EventLoop& loop) : loop_(&loop) {}
+  /// How far the work of a part has come, for people: "in layer h.5"; empty: nothing is known.
+  using Details = std::function<std::string(std::string_view part)>;
+
+  /// The loop outlives it. `details` may be null.
+  OwnWatch(const runtime::EventLoop& loop, Details details) : loop_(&loop), details_(std::move(details)) {}
 
   /// To be called every `period`: time is counted in calls, so that a process that was stopped and continued has not
   /// hung. Once nothing has moved for `timeout` where something is under way, says what: "optimizer: the step of h.3 on
@@ -24,6 +31,8 @@ class OwnWatch {
 
   /// Counts on whenever something of this rank's own moved.
   [[nodiscard]] std::uint64_t progress();
+  /// All that is under way, the oldest first, a line each.
+  [[nodiscard]] std::vector<std::string> lines() const;
   /// What is under way, the oldest of each place: "optimizer: the step of h.3 on stream 'compute' for 0.3 s"; empty:
   /// nothing.
   [[nodiscard]] std::string describe() const;
@@ -33,7 +42,10 @@ class OwnWatch {
     std::uint64_t done = 0;       ///< there, at the last call
     runtime::Duration quiet{};    ///< since that changed
   };
+  [[nodiscard]] std::string text_of(const runtime::OwnWork::Entry& entry) const;
+
   const runtime::EventLoop* loop_;
+  Details details_;
   std::map<const runtime::Workplace*, Seen> places_;           // with something under way
   std::map<const runtime::Workplace*, std::uint64_t> counted_;  // done there as it is part of …
   std::uint64_t progress_ = 0;                                  // … this

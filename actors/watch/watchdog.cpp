@@ -54,7 +54,7 @@ Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime
       trace_(&trace),
       options_(std::move(options)),
       period_(std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20), std::chrono::seconds(1))),
-      own_(loop),
+      own_(loop, options_.details),
       last_tick_(loop.now()) {
   for (const int peer : options_.peers) peers_.emplace(peer, std::make_shared<Peer>());
   for (const auto& [peer, state] : peers_) listen(peer);
@@ -133,10 +133,8 @@ std::string Watchdog::report() const {
       text += fmt::format("  {:<10}{}\n", i == 0 ? title : "", lines[i]);
     if (lines.size() > most_lines) text += fmt::format("            and {} more\n", lines.size() - most_lines);
   };
-  std::vector<std::string> own, waits, messages;
+  std::vector<std::string> waits, messages;
   const auto age = [this](Duration since) { return seconds(loop_->now() - since); };
-  for (const auto& entry : loop_->own_work().under_way())
-    own.push_back(fmt::format("{}, {}, for {:.1f} s", to_string(entry.name), entry.where->place(), age(entry.since)));
   if (options_.waits) {
     for (const Wait& wait : options_.waits())
       waits.push_back(fmt::format("{}{}, for {:.1f} s", wait.what,
@@ -149,7 +147,7 @@ std::string Watchdog::report() const {
     messages.push_back(fmt::format("{} {} {}, tag '{}', {} bytes, for {:.1f} s", phrase(operation.tag),
                                    operation.receives ? "from" : "to", options_.describe(operation.peer),
                                    runtime::to_string(operation.tag), operation.bytes, age(operation.since)));
-  list("at work", own);
+  list("at work", own_.lines());
   list("waits for", waits);
   list("messages", messages);
   return text + trace_->tail(last_spans);

@@ -36,7 +36,8 @@ class Watchdog {
     runtime::Duration timeout = std::chrono::seconds(60);
     std::vector<int> peers;                         ///< whom this rank exchanges messages with; symmetric
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
-    std::function<std::vector<Wait>()> waits;       ///< of all parts, for reports
+    std::function<std::vector<Wait>()> waits;       ///< of all parts, for reports; may be null
+    OwnWatch::Details details;                      ///< likewise
     /// What this rank waits for beside the transport's messages, as messages from those ranks; may be null.
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
     std::function<std::uint64_t()> heartbeat;       ///< counts while the loop moves; any thread. Null: no thread

@@ -56,6 +56,7 @@ void Training::execute(double peak) {
                              .peers = rank_->peers(),
                              .describe = describe,
                              .waits = [this] { return rank_->waits(); },
+                             .details = [this](std::string_view part) { return rank_->details(part); },
                              .waited_for = [this] { return nccl_.waited_for(); },
                              .heartbeat = [this] { return run_.loop.heartbeat(); }});
   const StopSignals signals(run_.loop, run_.transport,

@@ -129,6 +129,7 @@ Watched run_watched(const Job& job) {
                                   .peers = std::move(peers),
                                   .describe = [](int rank) { return fmt::format("rank {}", rank); },
                                   .waits = [trainer] { return trainer->waits(); },
+                                  .details = [trainer](std::string_view part) { return trainer->details(part); },
                                   .waited_for = nullptr,
                                   .heartbeat = nullptr}));
     trainer->start({.step =
@@ -186,6 +187,7 @@ actors::Watchdog::Options alone() {
           .peers = {},
           .describe = [](int rank) { return fmt::format("rank {}", rank); },
           .waits = nullptr,
+          .details = nullptr,
           .waited_for = nullptr,
           .heartbeat = nullptr};
 }

@@ -9,6 +9,7 @@
 // `after_answer_seconds`: of the whole, what came after the norm; `tier_bytes`: of a rank.
 #include "actors/rank/rank.hpp"
 #include "models/gpt.hpp"
+#include "models/pass_order.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -98,7 +99,7 @@ class Phase {
         conclude();
         part_done();
       });
-      const models::Stage::Pass pass = plan_.stage->backward_pass(0);
+      const models::Stage::Pass pass = models::backward_pass(*plan_.stage, 0, {}).steps;
       std::uint64_t number = sync_->announce(pass);
       for (const models::Stage::Step& step : pass) {
         if (step.kind == models::Stage::Step::Kind::backward_weight) sync_->written(number++, step, 0);

@@ -1,0 +1,41 @@
+// Places for the gradients of backward passes' steps, as a resource of passes: GradientSync has them, and hears when
+// they are written. Loop thread only.
+#pragma once
+
+#include "actors/gradients/gradient_sync.hpp"
+#include "actors/pipeline/pass_resource.hpp"
+
+#include <cstdint>
+#include <deque>
+
+namespace ranvier::actors {
+
+class GradientPlaces final : public PassResource {
+ public:
+  /// `gradients` outlives this.
+  explicit GradientPlaces(GradientSync& gradients) : gradients_(&gradients) {}
+
+  [[nodiscard]] bool uses(const models::Stage::Step& step) const override { return !step.needs_parameters(); }
+  std::uint64_t announce(const Announced& pass) override;
+  [[nodiscard]] bool ready(std::uint64_t use) const override { return gradients_->ready(use_of(use).number); }
+  void when_ready(std::uint64_t use, runtime::Handler handler) override;
+  void provide(std::uint64_t use, models::StepArrays& arrays) override;
+  [[nodiscard]] bool queued(std::uint64_t use) override;
+  void done(std::uint64_t use) override;
+
+ private:
+  struct Use {
+    models::Stage::Step step;
+    int microbatch = 0;
+    std::uint64_t number = 0;  // by which GradientSync knows it
+  };
+
+  [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
+  void forget(std::uint64_t use);
+
+  GradientSync* gradients_;
+  std::deque<Use> uses_;         // that were announced and are not over
+  std::uint64_t first_use_ = 0;  // number of uses_.front()
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,58 @@
+#include "models/pass_order.hpp"
+
+namespace ranvier::models {
+
+namespace {
+
+using Step = StageLayout::Step;
+using Segment = StageLayout::Segment;
+
+/// All parts of a step's call.
+void append(StageLayout::Pass& pass, const StageLayout& layout, const Step& step) {
+  const std::size_t parts = layout.parts_of(step.layer, step.kind);
+  for (std::size_t part = 0; part < parts; ++part) {
+    pass.push_back(step);
+    pass.back().part = part;
+    pass.back().completes_input_gradient = step.completes_input_gradient && part + 1 == parts;
+  }
+}
+
+void append_forward(StageLayout::Pass& pass, const StageLayout& layout, const Segment& segment, bool again) {
+  for (std::size_t l = segment.begin; l < segment.end; ++l) {
+    append(pass, layout, {.kind = Step::Kind::forward, .again = again, .layer = l});
+  }
+}
+
+}  // namespace
+
+OrderedPass forward_pass(const StageLayout& layout, int slot) {
+  OrderedPass pass;
+  for (const Segment& segment : layout.segments()) append_forward(pass.steps, layout, segment, false);
+  pass.area.holds = {slot, layout.segments().size() - 1};
+  return pass;
+}
+
+OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area) {
+  OrderedPass pass;
+  for (std::size_t s = layout.segments().size(); s-- > 0;) {
+    const Segment& segment = layout.segments()[s];
+    const bool held = area.holds == RecomputeArea::Holds{slot, s};
+    if (layout.recomputes() && !held) append_forward(pass.steps, layout, segment, true);
+    const bool neighbour_waits = s == 0 && !layout.first();
+    const auto weight_gradients = [&](std::size_t l) {
+      append(pass.steps, layout, {.kind = Step::Kind::backward_weight, .layer = l});
+    };
+    for (std::size_t l = segment.end; l-- > segment.begin;) {
+      append(pass.steps, layout,
+             {.kind = Step::Kind::backward_input,
+              .completes_input_gradient = neighbour_waits && l == segment.begin,
+              .layer = l});
+      if (!neighbour_waits) weight_gradients(l);
+    }
+    if (!neighbour_waits) continue;
+    for (std::size_t l = segment.end; l-- > segment.begin;) weight_gradients(l);
+  }
+  return pass;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,41 @@
+// The steps of a microbatch's passes, in order, as pure functions. What has to be computed again depends on what the
+// recompute area of the stage holds, which each pass changes:
+//
+//   OrderedPass pass = forward_pass(layout, slot);
+//   pass = backward_pass(layout, slot, pass.area);  // its last segment is still in the area
+//
+// Any thread.
+#pragma once
+
+#include "models/stage_layout.hpp"
+
+#include <cstddef>
+#include <optional>
+
+namespace ranvier::models {
+
+/// The segment whose forward pass the recompute area holds, and of which slot; none: of none.
+struct RecomputeArea {
+  struct Holds {
+    int slot = 0;
+    std::size_t segment = 0;
+
+    friend bool operator==(const Holds&, const Holds&) = default;
+  };
+  std::optional<Holds> holds;
+
+  friend bool operator==(const RecomputeArea&, const RecomputeArea&) = default;
+};
+
+struct OrderedPass {
+  StageLayout::Pass steps;
+  RecomputeArea area;  ///< after them
+};
+
+[[nodiscard]] OrderedPass forward_pass(const StageLayout& layout, int slot);
+
+/// Where a neighbour waits for the input gradient, the input gradients of all layers of the frontmost segment come
+/// before their weight gradients. `area`: before the pass.
+[[nodiscard]] OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area);
+
+}  // namespace ranvier::models

@@ -1,0 +1,173 @@
+#include "models/stage_layout.hpp"
+
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ranvier::models {
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// What files take from memory as it is.
+std::size_t whole_pages(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+StageLayout::StageLayout(const Architecture& architecture, const StageOptions& options)
+    : architecture_(&architecture), options_(options) {
+  const auto [begin, end] = options.layers;
+  expect(begin < end && end <= architecture.layers.size(), "a stage of layers {} to {} of {}", begin, end,
+         architecture.layers.size());
+  add_layers();
+  sizes_.input = first() ? options.sample.input
+                         : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
+                               runtime::size_of(options.precision.compute);
+  cut_segments();
+  place_arrays();
+}
+
+void StageLayout::add_layers() {
+  std::unordered_map<std::string, std::size_t> known_units;  // by name
+  for (std::size_t l = options_.layers.begin; l < options_.layers.end; ++l) {
+    LayerMemoryMap map;
+    map.layer = architecture_->layers[l].get();
+    const auto layer_units = map.layer->units();
+    for (std::size_t u = 0; u < layer_units.size(); ++u) {
+      const auto [known, is_new] = known_units.try_emplace(layer_units[u].name, units_.size());
+      if (is_new) units_.push_back(layer_units[u]);
+      map.uses.push_back(uses_.size());
+      uses_.push_back({l - options_.layers.begin, u, known->second});
+    }
+    add_parts(map);
+    layers_.push_back(std::move(map));
+  }
+}
+
+void StageLayout::cut_segments() {
+  const std::size_t segment_layers = recomputes() ? static_cast<std::size_t>(options_.recompute) : layers_.size();
+  for (std::size_t l = 0; l < layers_.size(); l += segment_layers) {
+    segments_.push_back({l, std::min(l + segment_layers, layers_.size())});
+    layers_[segments_.back().end - 1].ends_segment = true;
+  }
+  if (!recomputes() || options_.checkpoint_places == 0 || segments_.size() == 1) return;
+  for (std::size_t c = 0; c + 1 < segments_.size(); ++c) {
+    layers_[segments_[c].end - 1].writes_checkpoint = c;
+    layers_[segments_[c + 1].begin].reads_checkpoint = c;
+    sizes_.checkpoint =
+        std::max(sizes_.checkpoint, whole_pages(aligned(checkpoint_bytes(c, options_.capacity.samples))));
+  }
+  // More than there are checkpoints would never be used.
+  const std::size_t all = static_cast<std::size_t>(options_.slots) * (segments_.size() - 1);
+  places_ = static_cast<int>(std::min(static_cast<std::size_t>(std::max(options_.checkpoint_places, 2)), all));
+}
+
+void StageLayout::place_arrays() {
+  std::vector<LayerMemory> needs;
+  std::vector<std::size_t> output_bytes;
+  for (const LayerMemoryMap& map : layers_) {
+    needs.push_back(map.layer->memory(options_.capacity));
+    output_bytes.push_back(aligned(map.layer->output_elements(options_.capacity.positions) *
+                                   runtime::size_of(options_.precision.compute) *
+                                   static_cast<std::size_t>(options_.capacity.samples)));
+  }
+  for (const Segment& segment : segments_) {
+    std::size_t in_area = 0;
+    for (std::size_t l = segment.begin; l < segment.end; ++l) {
+      LayerMemoryMap& map = layers_[l];
+      std::size_t& kept = recomputes() ? in_area : sizes_.slot;
+      map.saved_offset = kept;
+      kept += aligned(needs[l].saved);
+      std::size_t& output = map.ends_segment ? sizes_.slot : kept;
+      map.output_offset = output;
+      if (!map.writes_checkpoint) output += output_bytes[l];
+      if (map.ends_segment && recomputes()) {
+        map.scratch_output = in_area;
+        in_area += output_bytes[l];
+      }
+      sizes_.workspace = std::max(sizes_.workspace, needs[l].workspace);
+      if (l + 1 < layers_.size()) sizes_.between = std::max(sizes_.between, output_bytes[l]);
+    }
+    sizes_.area = std::max(sizes_.area, in_area);
+  }
+  // Deferred memory: of one layer at a time, but for the frontmost segment of a stage whose left neighbour
+  // waits for the input gradient.
+  for (const LayerMemory& need : needs) sizes_.deferred = std::max(sizes_.deferred, aligned(need.deferred));
+  if (first()) return;
+  std::size_t offset = 0;
+  for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
+    layers_[l].deferred_offset = offset;
+    offset += aligned(needs[l].deferred);
+  }
+  sizes_.deferred = std::max(sizes_.deferred, offset);
+}
+
+void StageLayout::add_parts(LayerMemoryMap& map) const {
+  const LayerParts parts = map.layer->parts();
+  std::vector<int> written(map.uses.size(), 0);
+  for (const auto& [kind, units_of_parts] : {std::pair{Step::Kind::forward, &parts.forward},
+                                             {Step::Kind::backward_input, &parts.backward_input},
+                                             {Step::Kind::backward_weight, &parts.backward_weight}}) {
+    expect(!units_of_parts->empty(), "a call of layer {} has no part", map.layer->name());
+    for (const std::vector<std::size_t>& units : *units_of_parts) {
+      std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
+      for (const std::size_t unit : units) {
+        expect(unit < map.uses.size(), "layer {} has no unit {}", map.layer->name(), unit);
+        uses.push_back(map.uses[unit]);
+        if (kind == Step::Kind::backward_weight) ++written[unit];
+      }
+    }
+  }
+  expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
+         "the gradients of every unit of layer {} must be written in one part", map.layer->name());
+}
+
+std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(Step::Kind kind) const {
+  std::vector<std::vector<std::size_t>> units;
+  for (const LayerMemoryMap& map : layers_) {
+    for (const auto& uses : map.parts[index_of(kind)]) {
+      auto& of_part = units.emplace_back();
+      for (const std::size_t use : uses) of_part.push_back(uses_[use].unit);
+    }
+  }
+  return units;
+}
+
+std::size_t StageLayout::input_bytes(int samples, int positions) const {
+  if (positions == 0) return sizes_.input * static_cast<std::size_t>(samples);
+  const Layer& before = *architecture_->layers[options_.layers.begin - 1];
+  return before.output_elements(positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
+
+std::size_t StageLayout::output_bytes(int samples, int positions) const {
+  if (last()) return 0;
+  return layers_.back().layer->output_elements(positions > 0 ? positions : options_.capacity.positions) *
+         runtime::size_of(options_.precision.compute) * static_cast<std::size_t>(samples);
+}
+
+std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) const {
+  const Layer& layer = *layers_[segments_[checkpoint].end - 1].layer;
+  return layer.output_elements(options_.capacity.positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
+
+std::optional<std::size_t> StageLayout::checkpoint_read(const Step& step) const {
+  return layers_[step.layer].reads_checkpoint;
+}
+
+std::optional<std::size_t> StageLayout::checkpoint_written(const Step& step) const {
+  if (step.kind != Step::Kind::forward || step.again) return std::nullopt;
+  return layers_[step.layer].writes_checkpoint;
+}
+
+}  // namespace ranvier::models

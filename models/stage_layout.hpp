@@ -1,0 +1,157 @@
+// What is known of a stage before it has memory: its layers and units, the parts of their calls, and where in its memory
+// a microbatch's arrays lie. Pure data; any thread.
+//
+// A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without recomputation that
+// is every layer's `saved` and output. With interval ac the layers form segments of ac; a slot then keeps each segment's
+// input only, and the backward pass runs a segment's forward pass again in an area that all slots share (activation
+// checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its *checkpoints*,
+// may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places that whoever runs
+// the pass assigns.
+#pragma once
+
+#include "models/architecture.hpp"
+#include "models/sample_source.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+struct StageOptions {
+  LayerRange layers;
+  MicrobatchShape capacity;     ///< of the largest microbatch
+  Precision precision;
+  int slots = 1;                ///< microbatches in flight
+  int recompute = 0;            ///< layers per segment; 0: everything is kept
+  int checkpoint_places = 0;    ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
+  int gradient_buffers = 2;     ///< input gradients on their way to the left
+  SampleBytes sample;           ///< inputs come to the first stage, targets to the last
+};
+
+class StageLayout {
+ public:
+  /// A layer's use of one of its units. Uses of one unit are numbered in layer order.
+  struct UnitUse {
+    std::size_t layer = 0;          ///< within the stage
+    std::size_t index_in_layer = 0; ///< in Layer::units()
+    std::size_t unit = 0;           ///< in units()
+  };
+
+  /// A part of a call of a layer. Passes are made of them (pass_order.hpp).
+  struct Step {
+    enum class Kind : std::uint8_t {
+      forward,          ///< needs the part's parameters
+      backward_input,   ///< likewise
+      backward_weight,  ///< needs a place for the gradients of each of the part's uses
+    };
+    Kind kind = Kind::forward;
+    bool again = false;                     ///< a forward step that recomputes
+    bool completes_input_gradient = false;  ///< after it, what the stage before waits for can be sent
+    std::size_t layer = 0;                  ///< within the stage
+    std::size_t part = 0;                   ///< of the call
+
+    [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  using Pass = std::vector<Step>;
+
+  /// Where what a layer keeps of a microbatch lies. Offsets are in the slot, or in the recompute area.
+  struct LayerMemoryMap {
+    Layer* layer = nullptr;
+    std::size_t saved_offset = 0;
+    std::size_t output_offset = 0;    ///< of a segment's end in the slot, always
+    std::size_t scratch_output = 0;   ///< of a segment's end, in the recompute area
+    std::size_t deferred_offset = 0;
+    bool ends_segment = false;
+    std::optional<std::size_t> reads_checkpoint;
+    std::optional<std::size_t> writes_checkpoint;  ///< the first time it runs
+    std::vector<std::size_t> uses;                 ///< of the stage, by index in layer
+    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< by kind of step: uses
+  };
+
+  /// Layers that are computed again together.
+  struct Segment {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  /// Bytes of what the stage needs beside parameters and gradients.
+  struct Sizes {
+    std::size_t input = 0;       ///< of a sample
+    std::size_t slot = 0;        ///< what a microbatch keeps
+    std::size_t area = 0;        ///< a segment that is computed again
+    std::size_t deferred = 0;    ///< kept from input gradients to weight gradients
+    std::size_t between = 0;     ///< a gradient between layers; there are two
+    std::size_t workspace = 0;   ///< of a call
+    std::size_t checkpoint = 0;  ///< any checkpoint, on whole pages
+  };
+
+  /// The architecture outlives the layout.
+  StageLayout(const Architecture& architecture, const StageOptions& options);
+
+  [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
+  [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
+  [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
+  [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
+  [[nodiscard]] const MicrobatchShape& capacity() const noexcept { return options_.capacity; }
+  [[nodiscard]] const Precision& precision() const noexcept { return options_.precision; }
+  [[nodiscard]] const SampleBytes& sample() const noexcept { return options_.sample; }
+  [[nodiscard]] int slots() const noexcept { return options_.slots; }
+  [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
+  [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
+  [[nodiscard]] const LayerMemoryMap& layer(std::size_t layer) const { return layers_[layer]; }
+  [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
+  /// Of the last layer, on the last stage; else 0.
+  [[nodiscard]] std::size_t vocabulary() const noexcept { return last() ? layers_.back().layer->vocabulary() : 0; }
+
+  /// On stages after the first. `positions`: 0 means as many as are planned.
+  [[nodiscard]] std::size_t input_bytes(int samples, int positions = 0) const;
+  /// 0 on the last stage.
+  [[nodiscard]] std::size_t output_bytes(int samples, int positions = 0) const;
+
+  /// Checkpoints of a slot that need places; numbered from the front.
+  [[nodiscard]] std::size_t checkpoints() const noexcept { return places_ > 0 ? segments_.size() - 1 : 0; }
+  [[nodiscard]] std::size_t checkpoint_bytes(std::size_t checkpoint, int samples) const;
+  [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
+  /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same.
+  [[nodiscard]] std::optional<std::size_t> checkpoint_read(const Step& step) const;
+  [[nodiscard]] std::optional<std::size_t> checkpoint_written(const Step& step) const;
+
+  /// The units of the stage's layers, each once, in layer order.
+  [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
+  [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
+  /// The uses of a layer, by index in layer.
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
+  /// Those of them that belong to a step.
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(const Step& step) const {
+    return layers_[step.layer].parts[index_of(step.kind)][step.part];
+  }
+  /// Parts of a call of a layer.
+  [[nodiscard]] std::size_t parts_of(std::size_t layer, Step::Kind kind) const {
+    return layers_[layer].parts[index_of(kind)].size();
+  }
+  /// The units of each part of the calls of this kind, part by part in the order of the layers.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(Step::Kind kind) const;
+
+ private:
+  static constexpr std::size_t index_of(Step::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
+  void add_layers();
+  void cut_segments();
+  void place_arrays();
+  void add_parts(LayerMemoryMap& map) const;
+
+  const Architecture* architecture_;
+  StageOptions options_;
+  std::vector<LayerMemoryMap> layers_;
+  std::vector<Segment> segments_;
+  std::vector<UnitSpec> units_;
+  std::vector<UnitUse> uses_;
+  int places_ = 0;
+  Sizes sizes_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,266 @@
+// Parameter stores of a column alone: passes ask for units, which must be those of this batch wherever they come from.
+#include "actors/states/parameter_store.hpp"
+
+#include "actors/rank/rank_plan.hpp"
+#include "models/pass_order.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/actors/delayed_device.hpp"
+#include "tests/actors/part_context.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using actors::Policy;
+using models::Stage;
+using std::chrono::microseconds;
+
+namespace {
+
+constexpr int batches = 3, passes_of_batch = 5;
+
+float value(std::size_t unit, std::size_t element, int batch) {
+  return static_cast<float>(unit * 40009 + element * 4 + static_cast<std::size_t>(batch));
+}
+
+/// A rank of the column, with passes and an optimizer that are made up: units are refreshed one by one and late, while
+/// passes of the next batch ask for them already.
+class Row {
+ public:
+  Row(runtime::Simulation& simulation, const models::Architecture& architecture, const actors::TrainerOptions& options,
+      int rank, std::uint64_t seed)
+      : loop_(&simulation.loop(rank)),
+        device_(*loop_, seed + static_cast<std::uint64_t>(rank)),
+        plan_(actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rank)),
+        context_(*loop_, simulation.transport(rank), device_, plan_.memory, plan_.tiers),
+        own_(seed + static_cast<std::uint64_t>(rank)),
+        // Collectives need the same passes on all rows, pulls do not.
+        passes_(plan_.parameters.options.pulls ? seed + static_cast<std::uint64_t>(rank) : seed) {
+    plan_.stage->bind(context_->arena);
+    plan_.states->bind(context_->arena);
+    store_ = std::make_unique<actors::ParameterStore>(*context_, plan_, plan_.parameters, nullptr);
+    for (std::size_t u = 0; u < units().size(); ++u) write(u);
+    loop_->post([this] {
+      store_->start();
+      begin_batch();
+    });
+  }
+
+  ~Row() {
+    for (const auto stream : {context_->compute, context_->reduce, context_->gather}) stream.synchronize();
+  }
+
+  [[nodiscard]] const actors::ParameterStore& store() const { return *store_; }
+  [[nodiscard]] bool pulls() const { return plan_.parameters.options.pulls; }
+  [[nodiscard]] int provided() const { return provided_; }
+
+  /// The passes of all rows are over: parameters change.
+  void begin_next_batch() {
+    ++batch_;
+    store_->begin_refresh();
+    std::vector<std::size_t> order(units().size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), own_);
+    runtime::Duration at{};
+    for (const std::size_t u : order) {
+      at += microseconds(own_() % 1000);
+      loop_->after(at, [this, u] {
+        write(u);
+        store_->refreshed(u);
+      });
+    }
+    begin_batch();
+  }
+
+  std::function<void()> looks = [] {};  ///< now and then
+  std::function<void()> over;           ///< the passes of a batch are
+
+ private:
+  struct Announced {
+    models::OrderedPass pass;
+    bool backward = false;
+    std::uint64_t use = 0;
+    std::size_t next = 0;
+  };
+
+  [[nodiscard]] const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
+
+  /// This rank's piece as the optimizer leaves it.
+  void write(std::size_t u) {
+    const actors::UnitPart& part = units()[u].parameters;
+    auto* const to = reinterpret_cast<float*>(part.data);
+    for (std::size_t e = 0; e < part.range.count; ++e) to[e] = value(u, part.range.begin + e, batch_);
+  }
+
+  void begin_batch() {
+    for (int p = 0; p < passes_of_batch; ++p) {
+      const bool backward = p > 0 && passes_() % 2 == 0;
+      Announced& next = queue_.emplace_back();
+      next.backward = backward;
+      next.pass = backward ? backward_pass(*plan_.stage, 0, {}) : forward_pass(*plan_.stage, 0);
+    }
+    announce();
+    advance();
+  }
+
+  /// One pass ahead of the one that runs, or when that is over.
+  void announce() {
+    while (announced_ < queue_.size() && announced_ < (own_() % 2 == 0 ? 1u : 2u)) {
+      Announced& next = queue_[announced_++];
+      next.use = store_->announce({.steps = next.pass.steps, .backward = next.backward});
+    }
+  }
+
+  void advance() {
+    while (!queue_.empty()) {
+      Announced& running = queue_.front();
+      for (; running.next < running.pass.steps.size(); ++running.next) {
+        const Stage::Step& step = running.pass.steps[running.next];
+        if (!store_->uses(step)) continue;
+        if (!store_->ready(running.use)) {
+          store_->when_ready(running.use, [this] { advance(); });
+          return;
+        }
+        models::StepArrays arrays;
+        store_->provide(running.use, arrays);
+        check(step, arrays);
+        if (store_->queued(running.use)) {
+          // The stream does steps in order, late, and what it reads must stay until then.
+          context_->compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
+          loop_->after_work(context_->compute, {"test", "a step"}, [this, use = running.use] { store_->done(use); });
+        }
+        ++running.use;
+      }
+      queue_.pop_front();
+      --announced_;
+      announce();
+      looks();
+    }
+    loop_->after_work(context_->compute, {"test", "the passes"}, over);
+  }
+
+  void check(const Stage::Step& step, const models::StepArrays& arrays) {
+    for (const std::size_t use : plan_.stage->uses_of(step)) {
+      const auto& [layer, index, unit] = plan_.stage->uses()[use];
+      const auto* const values = reinterpret_cast<const float*>(arrays.parameters[index]);
+      bool same = true;
+      for (std::size_t e = 0; e < units()[unit].elements; ++e) same = same && values[e] == value(unit, e, batch_);
+      CHECK(same);
+      ++provided_;
+    }
+  }
+
+  runtime::EventLoop* loop_;
+  tests::DelayedDevice device_;
+  actors::RankPlan plan_;
+  tests::PartContext context_;
+  std::unique_ptr<actors::ParameterStore> store_;
+  std::mt19937_64 own_, passes_;
+  std::deque<Announced> queue_;
+  std::size_t announced_ = 0;
+  int batch_ = 0, provided_ = 0;
+};
+
+struct Column {
+  explicit Column(const actors::TrainerOptions& options, std::uint64_t seed)
+      : architecture(models::make_gpt(tests::small_gpt(3))),
+        simulation(options.grid.g_data, {.seed = seed}) {
+    for (int r = 0; r < options.grid.g_data; ++r) {
+      rows.push_back(std::make_unique<Row>(simulation, architecture, options, r, seed));
+      rows.back()->over = [this] {
+        if (++over < rows.size()) return;
+        over = 0;
+        if (++batch == batches) return stop();
+        for (std::size_t row = 0; row < rows.size(); ++row) {
+          simulation.loop(static_cast<int>(row)).post([this, row] { rows[row]->begin_next_batch(); });
+        }
+      };
+    }
+  }
+  void stop() {
+    for (std::size_t r = 0; r < rows.size(); ++r) simulation.loop(static_cast<int>(r)).stop();
+  }
+
+  models::Architecture architecture;
+  runtime::Simulation simulation;
+  std::vector<std::unique_ptr<Row>> rows;
+  std::size_t over = 0;  // rows whose passes are
+  int batch = 0;
+};
+
+actors::TrainerOptions options_of(const char* sharding, Policy policy, int rows) {
+  auto options = tests::small_run();
+  options.grid = {2, rows};
+  options.batch_size = 4 * rows;
+  options.group_size = 2;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.policy = policy;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("passes find the units of their batch, gathered or pulled, however late those are refreshed") {
+  constexpr std::array shardings{"ddp", "zero3", "mics", "zero++", "paro-igg"};
+  for (const std::uint64_t seed : test::seeds(80)) {
+    CAPTURE(seed);
+    const char* sharding = shardings[seed % shardings.size()];
+    CAPTURE(std::string(sharding));
+    auto options = options_of(sharding, seed / 5 % 2 == 0 ? Policy::message_driven : Policy::one_f_one_b, 4);
+    options.prefetch = static_cast<int>(seed / 10 % 4);
+    options.reuse = seed / 40 % 2 == 0;
+    options.recompute = seed / 3 % 2 == 0 ? 0 : 1;
+    Column column(options, seed);
+    int waits = 0;
+    for (std::size_t r = 0; r < column.rows.size(); ++r) {
+      Row& row = *column.rows[r];
+      const std::vector<int> peers = row.store().peers();
+      CHECK(peers.empty() == (std::string(sharding) == "ddp"));
+      row.looks = [&row, &waits, peers, r] {
+        for (const actors::Wait& wait : row.store().waits()) {
+          ++waits;
+          CHECK(wait.what.starts_with("the gather of the parameters of "));
+          // Who is asked for a piece is known, who holds up a collective is not.
+          CHECK(wait.rank.has_value() == row.pulls());
+          if (!wait.rank) continue;
+          CHECK(*wait.rank != static_cast<int>(r));
+          CHECK(std::find(peers.begin(), peers.end(), *wait.rank) != peers.end());
+        }
+      };
+    }
+    column.simulation.run();
+    for (const auto& row : column.rows) CHECK(row->provided() > 50);
+    if (std::string(sharding) == "ddp") CHECK(waits == 0);
+  }
+}
+
+TEST_CASE("a store names the ranks whose pieces are missing, and no other") {
+  auto options = options_of("zero3", Policy::message_driven, 3);
+  options.group_size = 1;
+  Column column(options, 3);
+  bool asked = false;
+  // Rank 2 answers nobody: it stops before it can.
+  column.simulation.loop(2).stop();
+  column.simulation.loop(0).after(std::chrono::seconds(1), [&] {
+    std::vector<int> late;
+    for (const actors::Wait& wait : column.rows[0]->store().waits()) late.push_back(wait.rank.value_or(-1));
+    CHECK_FALSE(late.empty());
+    CHECK(std::count(late.begin(), late.end(), 2) == static_cast<std::ptrdiff_t>(late.size()));
+    asked = true;
+    column.stop();
+  });
+  column.simulation.run();
+  CHECK(asked);
+}

@@ -1,0 +1,359 @@
+// A stage actor alone: its neighbours, layers and resources are made up, early, late and short of places.
+#include "actors/pipeline/stage_actor.hpp"
+
+#include "runtime/simulation.hpp"
+#include "tests/actors/delayed_device.hpp"
+#include "tests/actors/part_context.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using actors::PassResource;
+using actors::Policy;
+using models::Stage;
+using std::chrono::microseconds;
+
+namespace {
+
+constexpr int layers = 4, positions = 3, microbatch_size = 2;
+
+/// Calls of layers as they run on the stream.
+using Log = std::function<void(const std::string& layer, const std::string& what, std::int64_t first_sample)>;
+
+/// Computes nothing.
+class Noted final : public models::Layer {
+ public:
+  Noted(std::string name, bool last, const Log& log) : name_(std::move(name)), last_(last), log_(&log) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept override { return {}; }
+  models::LayerParts parts() const override { return {{{}, {}}, {{}}, {{}, {}, {}}}; }
+  double flops_per_sample(int) const override { return 1; }
+  std::size_t output_elements(int of_positions) const override { return last_ ? 0 : std::size_t(of_positions); }
+  models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
+
+  void forward(const models::LayerCall& call, const std::byte*, std::byte*) override {
+    note(call, "forward");
+    if (call.loss != nullptr) *call.loss = call.loss_factor;
+  }
+  void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
+    note(call, "input");
+  }
+  void backward_weight(const models::LayerCall& call, const std::byte*) override { note(call, "weight"); }
+
+ private:
+  void note(const models::LayerCall& call, const char* what) const {
+    call.stream.launch([this, what, first = call.key.first_sample](runtime::ComputePool&) {
+      (*log_)(name_, what, first);
+    });
+  }
+
+  std::string name_;
+  bool last_;
+  const Log* log_;
+};
+
+/// A resource of some steps that checks what is asked of it. Uses become ready late, and only so many at a time may be
+/// queued and not done.
+class Scarce final : public PassResource {
+ public:
+  Scarce(runtime::EventLoop& loop, std::uint64_t seed, std::function<bool(const Stage::Step&)> uses,
+         std::size_t places, bool listens)
+      : loop_(&loop), random_(seed), uses_(std::move(uses)), places_(places), listens_(listens) {}
+
+  bool uses(const Stage::Step& step) const override { return uses_(step); }
+  std::uint64_t announce(const Announced& pass) override {
+    const std::uint64_t first = announced_;
+    announced_ += static_cast<std::uint64_t>(std::count_if(pass.steps.begin(), pass.steps.end(), uses_));
+    passes.emplace_back(pass.backward ? 'B' : 'F', pass.microbatch);
+    return first;
+  }
+  bool ready(std::uint64_t use) const override {
+    CHECK(use == queued_);
+    CHECK(use < announced_);
+    return brought_ > use && (!listens_ || queued_ - done_ < places_);
+  }
+  void when_ready(std::uint64_t use, runtime::Handler handler) override {
+    CHECK_FALSE(waiting_);
+    CHECK_FALSE(ready(use));
+    waiting_ = std::move(handler);
+    loop_->after(microseconds(random_() % 300), [this, use] {
+      brought_ = std::max(brought_, use + 1 + random_() % 4);
+      check();
+    });
+  }
+  void provide(std::uint64_t use, models::StepArrays& arrays) override {
+    CHECK(ready(use));
+    CHECK(provided_ == queued_);
+    ++provided_;
+    arrays.accumulate = true;
+  }
+  bool queued(std::uint64_t use) override {
+    CHECK(use == queued_);
+    CHECK(provided_ == ++queued_);
+    return listens_;
+  }
+  void done(std::uint64_t use) override {
+    CHECK(listens_);
+    CHECK(use == done_);
+    CHECK(++done_ <= queued_);
+    check();
+  }
+
+  [[nodiscard]] bool over() const {
+    return announced_ > 0 && queued_ == announced_ && (!listens_ || done_ == announced_) && !waiting_;
+  }
+
+  std::vector<std::pair<char, int>> passes;  // in the order of the announcements
+
+ private:
+  void check() {
+    if (waiting_ && ready(queued_)) loop_->post(std::exchange(waiting_, nullptr));
+  }
+
+  runtime::EventLoop* loop_;
+  std::mt19937_64 random_;
+  std::function<bool(const Stage::Step&)> uses_;
+  std::size_t places_;
+  bool listens_;
+  std::uint64_t announced_ = 0, brought_ = 0, provided_ = 0, queued_ = 0, done_ = 0;
+  runtime::Handler waiting_;
+};
+
+/// The middle one of three stages, on rank 1; its neighbours do what the test says.
+class Middle {
+ public:
+  Middle(std::uint64_t seed, Policy policy, int slots, int recompute)
+      : simulation_(3, {.seed = seed}), device_(simulation_.loop(1), seed), random_(seed) {
+    for (int l = 0; l < layers + 2; ++l) {
+      architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l == layers + 1, log_));
+    }
+    architecture_.positions = positions;
+    runtime::MemoryPlan memory;
+    share_.stage = std::make_unique<Stage>(architecture_,
+                                           models::StageOptions{.layers = {1, 1 + layers},
+                                                                .capacity = {microbatch_size, positions},
+                                                                .slots = slots,
+                                                                .recompute = recompute},
+                                           memory);
+    context_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
+    share_.stage->bind((*context_)->arena);
+    const auto weights = [](const Stage::Step& step) { return !step.needs_parameters(); };
+    const auto parameters = [](const Stage::Step& step) { return step.needs_parameters(); };
+    const auto some = [](const Stage::Step& step) { return step.layer == 2 && step.kind == Stage::Step::Kind::forward; };
+    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 1, some, 1, true));
+    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 2, parameters, 100, seed % 2 == 0));
+    resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 3, weights, 1 + seed % 3, true));
+    std::vector<PassResource*> list;
+    for (const auto& resource : resources) list.push_back(resource.get());
+    places_.emplace(device_, actors::Loader::Plan{});
+    loader_.emplace(**context_, *places_, source_);
+    actor.emplace(**context_, share_,
+                  actors::StageActor::Plan{.stage = 1,
+                                           .stages = 3,
+                                           .left = 0,
+                                           .right = 2,
+                                           .policy = policy,
+                                           .microbatch_size = microbatch_size},
+                  *loader_, list);
+  }
+
+  /// A neighbour's message to the stage under test, and its answers in turn.
+  void left_sends(int m, int samples) { send(0, runtime::Channel::activation, m, samples); }
+  void right_sends(int m, int samples) { send(2, runtime::Channel::gradient, m, samples); }
+  void takes(int rank, runtime::Channel channel, int m, int samples, runtime::Handler done) {
+    auto& bytes = buffers_.emplace_back(std::make_unique<std::vector<std::byte>>(bytes_of(samples)));
+    simulation_.transport(rank).receive(1, {channel, static_cast<std::uint32_t>(m)}, runtime::Bytes(*bytes),
+                                        std::move(done));
+  }
+  [[nodiscard]] runtime::EventLoop& loop(int rank) { return simulation_.loop(rank); }
+  [[nodiscard]] runtime::Duration later() { return microseconds(random_() % 3000); }
+  [[nodiscard]] std::mt19937_64& random() { return random_; }
+  void run() { simulation_.run(); }
+  void stop() {
+    for (int rank = 0; rank < 3; ++rank) simulation_.loop(rank).stop();
+  }
+  /// Whether all that the stage sent has left it.
+  [[nodiscard]] bool taken() {
+    const auto pending = simulation_.transport(1).pending();
+    return std::all_of(pending.begin(), pending.end(), [](const auto& operation) { return operation.receives; });
+  }
+  [[nodiscard]] const Stage& stage() const { return *share_.stage; }
+
+  std::vector<std::unique_ptr<Scarce>> resources;
+  std::optional<actors::StageActor> actor;
+  std::vector<std::string> calls;
+
+ private:
+  static std::size_t bytes_of(int samples) { return std::size_t(samples) * positions * sizeof(float); }
+  void send(int from, runtime::Channel channel, int m, int samples) {
+    const auto& bytes = buffers_.emplace_back(std::make_unique<std::vector<std::byte>>(bytes_of(samples)));
+    simulation_.transport(from).send(1, {channel, static_cast<std::uint32_t>(m)}, runtime::ConstBytes(*bytes), [] {});
+  }
+
+  runtime::Simulation simulation_;
+  tests::DelayedDevice device_;
+  std::mt19937_64 random_;
+  // While a call runs, the actor says that it is there.
+  Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
+    const std::string where = what == "weight"  ? "in the weight gradients of layer "
+                              : what == "input" ? "in the input gradient of layer "
+                                                : "in layer ";
+    CHECK(actor->details().starts_with(where + layer));
+    calls.push_back(fmt::format("{} {} m{}", what, layer, first_sample / microbatch_size));
+  };
+  models::Architecture architecture_;
+  actors::ModelShare share_;
+  tests::RandomTokens source_{positions, 7};
+  std::optional<actors::Loader::Places> places_;
+  std::optional<actors::Loader> loader_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> buffers_;
+  std::optional<tests::PartContext> context_;
+};
+
+/// Calls of all passes in that order, worked out from the stage's layout.
+std::vector<std::string> calls_of(const Stage& stage, const std::vector<std::pair<char, int>>& passes) {
+  std::vector<std::string> calls;
+  models::OrderedPass pass;
+  for (const auto& [direction, m] : passes) {
+    const int slot = m % stage.slots();
+    pass = direction == 'F' ? forward_pass(stage, slot) : backward_pass(stage, slot, pass.area);
+    for (const Stage::Step& step : pass.steps) {
+      const char* what = step.kind == Stage::Step::Kind::forward          ? "forward"
+                         : step.kind == Stage::Step::Kind::backward_input ? "input"
+                                                                          : "weight";
+      calls.push_back(fmt::format("{} l{} m{}", what, 1 + step.layer, m));
+    }
+  }
+  return calls;
+}
+
+std::string text_of(const std::vector<std::pair<char, int>>& passes) {
+  std::string text;
+  for (const auto& [direction, m] : passes) text += fmt::format("{}{}", direction, m);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a stage runs every pass once, in an order of its policy, whatever comes early, late or runs out") {
+  for (const std::uint64_t seed : test::seeds(120)) {
+    CAPTURE(seed);
+    const Policy policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[seed % 3];
+    const int slots = 1 + static_cast<int>(seed / 3 % 3), recompute = static_cast<int>(seed / 9 % 3);
+    const int microbatches = 5, samples = 9;  // the last microbatch is shorter
+    const auto samples_of = [](int m) { return m + 1 < microbatches ? microbatch_size : samples % microbatch_size; };
+    Middle job(seed, policy, slots, recompute);
+    std::vector<int> order(microbatches);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), job.random());
+    for (const int m : order) {
+      job.loop(0).after(job.later(), [&job, m, samples_of] { job.left_sends(m, samples_of(m)); });
+      job.takes(0, runtime::Channel::gradient, m, samples_of(m), [] {});
+      job.takes(2, runtime::Channel::activation, m, samples_of(m), [&job, m, samples_of] {
+        job.loop(2).after(job.later(), [&job, m, samples_of] { job.right_sends(m, samples_of(m)); });
+      });
+    }
+    bool done = false;
+    job.loop(1).post([&] {
+      job.actor->run({.samples = samples}, [&](double) {
+        done = true;
+        CHECK(job.actor->waits().empty());
+        job.stop();
+      });
+    });
+    job.run();
+    CHECK(done);
+    const auto& passes = job.resources.front()->passes;
+    CAPTURE(text_of(passes));
+    for (const auto& resource : job.resources) {
+      CHECK(resource->over());
+      CHECK(resource->passes == passes);
+    }
+    CHECK(fmt::format("{}", fmt::join(job.calls, "; ")) ==
+          fmt::format("{}", fmt::join(calls_of(job.stage(), passes), "; ")));
+    int forwards = 0, backwards = 0;
+    for (const auto& [direction, m] : passes) {
+      CHECK(m == (direction == 'F' ? forwards++ : backwards++));
+      CHECK(backwards <= forwards);
+      CHECK(forwards - backwards <= slots);
+    }
+    CHECK(forwards == microbatches);
+    CHECK(backwards == microbatches);
+    if (policy == Policy::message_driven) continue;
+    const std::array one_f_one_b{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0F2B1F3B2F4B3B4", "F0F1B0F2B1F3B2F4B3B4"};
+    const std::array gpipe{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0B1F2F3B2B3F4B4", "F0F1F2B0B1B2F3F4B3B4"};
+    CHECK(text_of(passes) == (policy == Policy::gpipe ? gpipe : one_f_one_b)[std::size_t(slots - 1)]);
+  }
+}
+
+TEST_CASE("an idle stage names the neighbour and the message that its policy waits for, and since when") {
+  bool was_taken[2] = {false, false};
+  for (const std::uint64_t seed : test::seeds(12)) {
+    CAPTURE(seed);
+    const Policy policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[seed % 3];
+    Middle job(seed, policy, 2, 0);
+    CHECK(job.actor->peers() == std::vector<int>{0, 2});
+    const auto waits = [&] {
+      std::vector<std::string> all;
+      for (const actors::Wait& wait : job.actor->waits()) {
+        CHECK(wait.since <= job.loop(1).now());
+        all.push_back(fmt::format("{} from {}", wait.what, wait.rank.value_or(-1)));
+      }
+      return fmt::format("{}", fmt::join(all, "; "));
+    };
+    // Other than the order of passes asks for, only a policy that messages drive goes on.
+    const std::string one_forward =
+        fmt::format("the activation of microbatch 1 from 0{}",
+                    policy == Policy::message_driven ? "; the gradient of microbatch 0 from 2" : "");
+    job.loop(1).post([&] { job.actor->run({.samples = 3 * microbatch_size}, [](double) {}); });
+    const auto at = [&](int seconds, runtime::Handler handler) {
+      job.loop(1).after(std::chrono::seconds(seconds), std::move(handler));
+    };
+    runtime::Duration idle_since{};
+    at(1, [&] {
+      CHECK(waits() == "the activation of microbatch 0 from 0");
+      idle_since = job.actor->waits().front().since;
+      CHECK(idle_since < std::chrono::milliseconds(1));
+      job.left_sends(0, microbatch_size);
+    });
+    // The forward pass is over. The right neighbour has not asked for what it gave, which may be on its way all the same.
+    at(2, [&] {
+      CHECK(job.calls.size() == 2 * layers);
+      const bool taken = job.taken();
+      was_taken[taken] = true;
+      CHECK(waits() == (taken ? one_forward
+                              : "the activation of microbatch 0 to be taken from 2; the activation of microbatch 1 from 0"));
+      CHECK(job.actor->waits().back().since > idle_since);
+      job.takes(2, runtime::Channel::activation, 0, microbatch_size, [] {});
+    });
+    at(3, [&] {
+      CHECK(waits() == one_forward);
+      job.left_sends(1, microbatch_size);
+      job.takes(2, runtime::Channel::activation, 1, microbatch_size, [] {});
+    });
+    // Both slots are in flight: only a gradient helps.
+    at(4, [&] {
+      CHECK(waits() == "the gradient of microbatch 0 from 2");
+      job.stop();
+    });
+    job.run();
+  }
+  if (test::seeds(12).size() == 12) {
+    CHECK(was_taken[0]);
+    CHECK(was_taken[1]);
+  }
+}

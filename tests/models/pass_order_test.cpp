@@ -1,0 +1,130 @@
+#include "models/pass_order.hpp"
+
+#include "models/gpt.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using models::StageLayout;
+using Kind = StageLayout::Step::Kind;
+
+namespace {
+
+const models::Architecture& gpt() {
+  static const models::Architecture architecture = models::make_gpt(
+      {.layers = 7, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8, .tile = 2});
+  return architecture;
+}
+
+StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, int places = 0) {
+  return {gpt(), {.layers = layers, .capacity = {2, 8}, .slots = slots, .recompute = recompute,
+                  .checkpoint_places = places}};
+}
+
+/// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, its parts checked.
+std::string text(const StageLayout& layout, const StageLayout::Pass& pass) {
+  std::string all;
+  for (std::size_t s = 0; s < pass.size(); ++s) {
+    const StageLayout::Step& step = pass[s];
+    if (step.part > 0) {
+      CHECK(pass[s - 1].layer == step.layer);
+      CHECK(pass[s - 1].kind == step.kind);
+      CHECK(pass[s - 1].part + 1 == step.part);
+      continue;
+    }
+    CHECK(s + layout.parts_of(step.layer, step.kind) <= pass.size());
+    const char kind = step.kind == Kind::backward_weight  ? 'w'
+                      : step.kind == Kind::backward_input ? 'b'
+                      : step.again                        ? 'r'
+                                                          : 'f';
+    all += fmt::format("{}{}{}", all.empty() ? "" : " ", kind, step.layer);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a backward pass gives weight gradients at once, but where a neighbour waits for the input gradient") {
+  const StageLayout front = layout_of({0, 3}, 0), middle = layout_of({3, 6}, 0);
+  CHECK(text(front, forward_pass(front, 0).steps) == "f0 f1 f2");
+  CHECK(text(front, backward_pass(front, 0, {}).steps) == "b2 w2 b1 w1 b0 w0");
+  CHECK(text(middle, backward_pass(middle, 0, {}).steps) == "b2 b1 b0 w2 w1 w0");
+  const StageLayout again = layout_of({3, 7}, 2);
+  CHECK(text(again, backward_pass(again, 0, {}).steps) == "r2 r3 b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
+}
+
+TEST_CASE("a backward pass right behind its forward pass has the last segment still, and nobody else has") {
+  const StageLayout layout = layout_of({3, 7}, 2);
+  const auto one = forward_pass(layout, 1), two = forward_pass(layout, 2);
+  CHECK(text(layout, backward_pass(layout, 1, one.area).steps) == "b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
+  CHECK(text(layout, backward_pass(layout, 1, two.area).steps) == "r2 r3 b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
+  CHECK(backward_pass(layout, 1, one.area).area == models::RecomputeArea{});
+}
+
+TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies in the area") {
+  const std::uint64_t seed = test::random_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const models::LayerRange layers : {models::LayerRange{0, 9}, {2, 9}, {4, 6}}) {
+    for (const int recompute : {0, 1, 2, 3, 7}) {
+      CAPTURE(recompute);
+      const StageLayout layout = layout_of(layers, recompute);
+      std::vector<bool> forward_done(3, false);
+      models::RecomputeArea area;
+      // The slot and segment whose activations the area has, worked out from the steps alone.
+      std::optional<std::pair<int, std::size_t>> in_area;
+      const auto segment_of = [&](std::size_t layer) { return recompute == 0 ? 0 : layer / std::size_t(recompute); };
+      for (int i = 0; i < 60; ++i) {
+        const int slot = static_cast<int>(random() % 3);
+        const bool backward = forward_done[std::size_t(slot)];
+        const auto pass = backward ? backward_pass(layout, slot, area) : forward_pass(layout, slot);
+        area = pass.area;
+        forward_done[std::size_t(slot)] = !backward;
+        std::vector<int> calls(layout.layers() * 3, 0);
+        int completes = 0;
+        for (const auto& step : pass.steps) {
+          if (step.part == 0) ++calls[step.layer * 3 + std::size_t(step.kind)];
+          completes += step.completes_input_gradient;
+          CHECK(step.again == (backward && step.kind == Kind::forward));
+          if (recompute == 0) {
+            CHECK_FALSE(step.again);
+          } else if (step.kind == Kind::forward) {
+            in_area = {slot, segment_of(step.layer)};
+          } else {
+            CHECK(in_area == std::pair{slot, segment_of(step.layer)});
+          }
+        }
+        CHECK(completes == (backward && layers.begin > 0 ? 1 : 0));
+        for (std::size_t l = 0; l < layout.layers(); ++l) {
+          CHECK(calls[l * 3] <= 1);
+          if (!backward) CHECK(calls[l * 3] == 1);
+          CHECK(calls[l * 3 + 1] == backward);
+          CHECK(calls[l * 3 + 2] == backward);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("checkpoints that lie elsewhere take no memory of slots, and each is written once and read by its segment") {
+  const StageLayout kept = layout_of({1, 9}, 2), away = layout_of({1, 9}, 2, 3, 2);
+  CHECK(away.checkpoints() == 3);
+  CHECK(kept.checkpoints() == 0);
+  CHECK(kept.sizes().slot - away.sizes().slot == 3 * away.checkpoint_bytes(0, 2));
+  CHECK(away.sizes().checkpoint == 4096);
+  std::vector<int> written(3, 0), read(3, 0);
+  for (const auto& step : forward_pass(away, 0).steps) {
+    if (step.part > 0) continue;
+    if (const auto c = away.checkpoint_written(step)) ++written[*c];
+    if (const auto c = away.checkpoint_read(step)) ++read[*c];
+  }
+  CHECK(written == std::vector<int>{1, 1, 1});
+  CHECK(read == written);
+}
