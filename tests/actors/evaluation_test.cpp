@@ -35,8 +35,9 @@ TEST_CASE("weights are evaluated without training to the loss that a step of the
 TEST_CASE("an evaluation alone has no memory of gradients and optimizer states") {
   auto options = small_run();
   options.grid = {2, 1};
-  options.precision = {runtime::DType::bf16, runtime::DType::f32};
-  const auto architecture = models::make_gpt(small_gpt());
+  auto gpt = small_gpt();
+  gpt.precision = options.precision = {runtime::DType::bf16, runtime::DType::f32};
+  const auto architecture = models::make_gpt(gpt);
   const models::SampleBytes sample{32, 32};
   for (const int rank : {0, 1}) {
     const auto bytes = [&](runtime::MemoryKind kind) {

@@ -360,9 +360,9 @@ TEST_CASE("a job whose every step counts ends when it is wished, on all ranks af
 }
 
 TEST_CASE("off the device a rank keeps buckets of states only, and the tier what the table says") {
-  const auto architecture = models::make_gpt(gpt_of());
   const tests::RandomTokens tokens(8, 129);
   for (const auto dtype : {DType::f32, DType::bf16}) {
+    const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);
     options.tiers = cut(1024, 2, TierKind::host);
     const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights where they are apart

@@ -420,14 +420,16 @@ TEST_CASE("any job that is drawn ends with the bits of one stage") {
 }
 
 TEST_CASE("a rank holds what its scopes say, to the byte") {
-  const auto architecture = models::make_gpt(small_gpt());
   const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    auto gpt = small_gpt();
+    gpt.precision = {dtype, runtime::DType::f32};
+    const auto architecture = models::make_gpt(gpt);
     for (const Sharding& sharding : all_shardings()) {
       auto options = run_of(2, 6, 1);
       options.sharding = sharding;
       options.group_size = 3;
-      options.precision = {dtype, runtime::DType::f32};
+      options.precision = gpt.precision;
       for (const int rank : {0, 4, 6, 11}) {
         CAPTURE(to_string(sharding));
         const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);

@@ -57,9 +57,9 @@ Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, 
   return most;
 }
 
-/// On the disk of --save at the end: the weights, and states in files that are still there.
+/// On the disk of --save at the end: the weights, and states in files that are still there, a part on each disk.
 std::size_t saved_bytes(const Needs& needs, const Room& room) {
-  return room.saved_bytes + (room.saves_beside_states ? needs.disk : 0);
+  return room.saved_bytes + static_cast<std::size_t>(room.states_beside_save * static_cast<double>(needs.disk));
 }
 
 Room without_saving(Room room) {
@@ -189,7 +189,7 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
        "(what it has is not known)");
   if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "(what there is is not known)");
   if (room.saved_bytes > 0)
-    line(room.saves_beside_states && needs.disk > 0 ? "files of a node and --save" : "weights of --save",
+    line(saved_bytes(needs, room) > room.saved_bytes ? "weights of --save beside files" : "weights of --save",
          saved_bytes(needs, room), room.save_bytes, "(what there is is not known)");
   result.text +=
       fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);

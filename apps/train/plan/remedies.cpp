@@ -1,5 +1,7 @@
 #include "apps/train/plan/remedies.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,43 +15,44 @@ using Way = Remedy::Way;
 
 namespace {
 
-constexpr std::pair<const char*, TierKind actors::TierOptions::*> tiers_of_states[] = {
-    {"--parameter-tier", &actors::TierOptions::parameters},
-    {"--gradient-tier", &actors::TierOptions::gradients},
-    {"--optimizer-tier", &actors::TierOptions::optimizer}};
-constexpr MemoryKind kinds_of_states[] = {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer};
-
-/// Each named sharding gives the states of one more kind to their owners.
-constexpr std::pair<const char*, Scope collectives::Sharding::*> scopes_of_states[] = {
-    {"zero1", &collectives::Sharding::optimizer},
-    {"zero2", &collectives::Sharding::gradients},
-    {"zero3", &collectives::Sharding::parameters}};
+/// What makes states smaller, by kind. Each named sharding gives those of one more kind to their owners.
+struct States {
+  MemoryKind kind;
+  const char* sharding;
+  Scope collectives::Sharding::*scope;
+  const char* tier_flag;
+  TierKind actors::TierOptions::*tier;
+};
+constexpr States all_states[] = {
+    {MemoryKind::optimizer, "zero1", &collectives::Sharding::optimizer, "--optimizer-tier",
+     &actors::TierOptions::optimizer},
+    {MemoryKind::gradients, "zero2", &collectives::Sharding::gradients, "--gradient-tier",
+     &actors::TierOptions::gradients},
+    {MemoryKind::parameters, "zero3", &collectives::Sharding::parameters, "--parameter-tier",
+     &actors::TierOptions::parameters},
+};
 
 void add_files(std::vector<Remedy>& all, const TrainerOptions& options) {
-  for (std::size_t i = 0; i < std::size(tiers_of_states); ++i) {
-    const auto& [flag, tier] = tiers_of_states[i];
-    if (options.tiers.*tier == TierKind::nvme) continue;
-    all.push_back({.flag = flag,
+  for (const States& states : all_states) {
+    if (options.tiers.*states.tier == TierKind::nvme) continue;
+    all.push_back({.flag = states.tier_flag,
                    .value = "nvme",
-                   .words = std::string(flag) + " nvme with --nvme DIR",
-                   .kinds = {kinds_of_states[i]},
+                   .words = fmt::format("{} nvme with --nvme DIR", states.tier_flag),
+                   .kinds = {states.kind},
                    .way = Way::to_files});
   }
 }
 
 void add_shardings(std::vector<Remedy>& all, const TrainerOptions& options) {
   if (options.grid.g_data == 1) return;
-  for (const auto& [name, scope] : scopes_of_states) {
-    const auto sharding = collectives::parse_sharding(name);
+  for (const States& states : all_states) {
+    const auto sharding = collectives::parse_sharding(states.sharding);
     if (options.sharding == sharding) continue;
     Remedy& remedy = all.emplace_back();
     remedy.flag = "--shard";
-    remedy.value = name;
-    remedy.words = "--shard " + remedy.value;
-    if (options.sharding.*scope == Scope::none)
-      remedy.kinds = {scope == &collectives::Sharding::optimizer   ? MemoryKind::optimizer
-                      : scope == &collectives::Sharding::gradients ? MemoryKind::gradients
-                                                                   : MemoryKind::parameters};
+    remedy.value = states.sharding;
+    remedy.words = fmt::format("--shard {}", states.sharding);
+    if (options.sharding.*states.scope == Scope::none) remedy.kinds = {states.kind};
     remedy.make = [sharding](TrainerOptions& o) { o.sharding = sharding; };
   }
 }

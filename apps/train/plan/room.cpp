@@ -53,7 +53,7 @@ Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Jo
   const std::size_t to_save = bytes_to_save(save, job);
   const auto& directories = options.trainer.tiers.files.directories;
   std::optional<std::size_t> host, disk, weights;
-  bool beside = false;
+  long long beside = 0;  // directories on the disk of --save
   if (!imagined) {
     host = runtime::memory_limit().bytes;
     for (const fs::path& directory : directories)
@@ -61,8 +61,8 @@ Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Jo
     if (session.rank() == 0 && to_save > 0) {
       const fs::path path = weights_path(save);
       weights = runtime::free_bytes_beside(folder_there(path) / path.filename());
-      beside = std::any_of(directories.begin(), directories.end(),
-                           [&](const fs::path& directory) { return on_one_disk(directory, path); });
+      beside = std::count_if(directories.begin(), directories.end(),
+                             [&](const fs::path& directory) { return on_one_disk(directory, path); });
     }
   }
   return {.device_bytes = least(options.device.memory_bytes),
@@ -70,7 +70,8 @@ Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Jo
           .disk_bytes = least(disk),
           .save_bytes = least(weights),
           .saved_bytes = to_save,
-          .saves_beside_states = session.largest(beside ? 1 : 0) == 1,
+          .states_beside_save = static_cast<double>(session.largest(beside)) /
+                                static_cast<double>(std::max<std::size_t>(directories.size(), 1)),
           .device_is_host = options.device.device != DeviceChoice::cuda,
           .may_change_prefetch = !options.shard.prefetch};
 }

@@ -18,7 +18,7 @@ struct Room {
   std::optional<std::size_t> disk_bytes;    ///< of a node, where states live in files
   std::optional<std::size_t> save_bytes;    ///< where --save writes
   std::size_t saved_bytes = 0;              ///< what it writes there
-  bool saves_beside_states = false;         ///< on a disk where states of its node live in files
+  double states_beside_save = 0;            ///< share of a node's states in files that is on that disk
   bool device_is_host = false;              ///< what a rank's device takes comes out of its node's memory
   bool may_change_prefetch = true;          ///< nobody asked for a certain --prefetch
 };
