@@ -19,7 +19,7 @@ namespace ranvier::runtime {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using RealClock = std::chrono::steady_clock;
 
 /// Timers are looked after this often while sources are busy: asking the kernel each time round would cost more
 /// than asking MPI.
@@ -39,7 +39,7 @@ struct AsioLoop::State {
 
   // Constant.
   const IdlePolicy policy;
-  const Clock::time_point start = Clock::now();
+  const RealClock::time_point start = RealClock::now();
 
   // Any thread; `mutex` guards inbox and error.
   std::mutex mutex;
@@ -56,11 +56,11 @@ struct AsioLoop::State {
   // The loop's thread.
   std::deque<Handler> ready;  ///< taken from the inbox, in order
   std::vector<PollSource*> sources;
-  Clock::time_point kernel_polled{};
-  Clock::time_point idle_since{};
+  RealClock::time_point kernel_polled{};
+  RealClock::time_point idle_since{};
   Duration next_sleep{};
   bool idle = false;
-  Clock::time_point crowded_until{};
+  RealClock::time_point crowded_until{};
 
   /// Ends a rest, after `posted` or `stopped` was set under the lock.
   void wake() {
@@ -90,7 +90,7 @@ struct AsioLoop::State {
     return progress;
   }
 
-  bool poll_kernel(Clock::time_point time) {
+  bool poll_kernel(RealClock::time_point time) {
     if (time - kernel_polled < kernel_poll_interval) return false;
     kernel_polled = time;
     return context.poll() > 0;
@@ -100,7 +100,7 @@ struct AsioLoop::State {
     return std::any_of(sources.begin(), sources.end(), [](const PollSource* source) { return source->active(); });
   }
 
-  void rest(Clock::time_point time) {
+  void rest(RealClock::time_point time) {
     if (!waits_for_source()) return block();
     if (!std::exchange(idle, true)) {
       idle_since = time;
@@ -110,7 +110,7 @@ struct AsioLoop::State {
     if (waited < policy.spin) return;
     if (waited < policy.spin + policy.yield && time > crowded_until) {
       sched_yield();
-      const auto back = Clock::now();
+      const auto back = RealClock::now();
       if (back - time > slow_yield) crowded_until = back + crowded_time;
       return;
     }
@@ -140,7 +140,7 @@ void AsioLoop::run() {
   State& state = *state_;
   while (!state.stopped) {
     state.rounds.store(state.rounds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    const auto time = Clock::now();
+    const auto time = RealClock::now();
     bool progress = state.run_posted();
     progress |= state.poll_sources();
     progress |= state.poll_kernel(time);
@@ -173,7 +173,7 @@ void AsioLoop::after(Duration delay, Handler handler) {
       });
 }
 
-Duration AsioLoop::now() const { return Clock::now() - state_->start; }
+Duration AsioLoop::now() const { return RealClock::now() - state_->start; }
 
 void AsioLoop::add_source(PollSource& source) { state_->sources.push_back(&source); }
 

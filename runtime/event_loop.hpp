@@ -8,10 +8,10 @@
 // nothing can be waited for that nobody knows of.
 #pragma once
 
+#include "runtime/clock.hpp"
 #include "runtime/own_work.hpp"
 #include "runtime/stream.hpp"
 
-#include <chrono>
 #include <exception>
 #include <functional>
 
@@ -27,18 +27,14 @@ class PollSource {
   [[nodiscard]] virtual bool active() const noexcept = 0;
 };
 
-class EventLoop {
+/// now(): time since the loop was made.
+class EventLoop : public Clock {
  public:
-  virtual ~EventLoop() = default;
-
   /// Queues `handler`. Handlers posted by one thread run in the order of the posts. Any thread.
   virtual void post(Handler handler) = 0;
 
   /// Queues `handler` once, `delay` from now. Loop thread only.
   virtual void after(Duration delay, Handler handler) = 0;
-
-  /// Time since the loop was made. Loop thread only.
-  [[nodiscard]] virtual Duration now() const = 0;
 
   /// Polled between handlers as long as it is active. It must outlive the loop's last run. Loop thread only.
   virtual void add_source(PollSource& source) = 0;

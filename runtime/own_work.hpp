@@ -3,7 +3,8 @@
 // whether anything moves there. An EventLoop has one of these.
 #pragma once
 
-#include <chrono>
+#include "runtime/clock.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,6 @@
 namespace ranvier::runtime {
 
 using Handler = std::function<void()>;
-using Duration = std::chrono::nanoseconds;
 
 /// Something that does work in the background and can be watched while it does.
 class Workplace {

@@ -74,7 +74,8 @@ const char* to_string(SpanKind kind) noexcept {
   return "?";
 }
 
-Trace::Trace(int rank, std::size_t capacity) : rank_(rank), start_(Clock::now()), capacity_(capacity) {
+Trace::Trace(int rank, const Clock& clock, std::size_t capacity)
+    : rank_(rank), clock_(&clock), start_(clock.now()), capacity_(capacity) {
   expect(capacity >= 1, "a trace of {} spans", capacity);
 }
 
@@ -83,7 +84,7 @@ std::int64_t Trace::step() const {
   return step_;
 }
 
-void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
+void Trace::add(SpanKind kind, Lane lane, Duration begin, Duration end, int index) {
   if (profiler::attached()) {
     const std::chrono::duration<double, std::milli> took = end - begin;
     profiler::mark(fmt::format("{}, {:.3f} ms", name_of(kind, index), took.count()));
@@ -91,12 +92,9 @@ void Trace::add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_p
   record(kind, lane, begin, end, index);
 }
 
-void Trace::record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index) {
-  const auto since_start = [this](Clock::time_point time) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - start_).count();
-  };
+void Trace::record(SpanKind kind, Lane lane, Duration begin, Duration end, int index) {
   const std::lock_guard lock(mutex_);
-  const Span span{kind, lane, index, since_start(begin), since_start(end), step_, activity_};
+  const Span span{kind, lane, index, (begin - start_).count(), (end - start_).count(), step_, activity_};
   auto& covered = covered_until_ns_[static_cast<std::size_t>(kind)];
   const std::int64_t begin_ns = std::max(span.begin_ns, covered);
   if (span.end_ns > begin_ns) {
@@ -118,17 +116,17 @@ void Trace::set_activity(SpanKind activity, std::int64_t step) {
 }
 
 void Trace::begin(StreamView stream, SpanKind kind, int index) {
-  auto began = std::make_shared<Clock::time_point>();
+  auto began = std::make_shared<Duration>();
   const std::uint64_t range = profiler::attached() ? profiler::begin_range(name_of(kind, index)) : 0;
   {
     const std::lock_guard lock(mutex_);
     open_.push_back({stream, kind, index, began, range});
   }
-  stream.call_back([began] { *began = Clock::now(); });
+  stream.call_back([this, began] { *began = now(); });
 }
 
 void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
-  std::shared_ptr<Clock::time_point> began;
+  std::shared_ptr<Duration> began;
   std::uint64_t range = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -142,7 +140,7 @@ void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
     open_.erase(std::next(matching).base());
   }
   if (profiler::attached()) profiler::end_range(range);
-  stream.call_back([this, began, kind, lane, index] { record(kind, lane, *began, Clock::now(), index); });
+  stream.call_back([this, began, kind, lane, index] { record(kind, lane, *began, now(), index); });
 }
 
 double Trace::seconds(SpanKind kind) const {
@@ -152,7 +150,7 @@ double Trace::seconds(SpanKind kind) const {
 
 void Trace::restart() {
   const std::lock_guard lock(mutex_);
-  start_ = Clock::now();
+  start_ = now();
   ring_.clear();
   next_ = 0;
   seconds_.fill(0);

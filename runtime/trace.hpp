@@ -6,10 +6,10 @@
 // work was queued, and a mark at the end of what add() records.
 #pragma once
 
+#include "runtime/clock.hpp"
 #include "runtime/stream.hpp"
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,6 @@ inline constexpr int span_kinds = 13;
 
 class Trace {
  public:
-  using Clock = std::chrono::steady_clock;
   /// Where a span is drawn: one row per lane.
   enum class Lane : std::uint8_t { compute, communicate, loop, files, steps };
 
@@ -54,8 +53,11 @@ class Trace {
     SpanKind activity = SpanKind::step;  ///< or validation or sampling, which follow a step
   };
 
-  /// Keeps the last `capacity` spans; times count from the construction.
-  explicit Trace(int rank, std::size_t capacity = 1 << 16);
+  /// Keeps the last `capacity` spans; times count from the construction. The clock outlives it.
+  Trace(int rank, const Clock& clock, std::size_t capacity = 1 << 16);
+
+  /// By the trace's clock, as add() takes it. Any thread.
+  [[nodiscard]] Duration now() const { return clock_->now(); }
 
   /// Spans that are recorded from here on belong to that step, or to the validation or sampling that follows it.
   void set_activity(SpanKind activity, std::int64_t step);
@@ -63,7 +65,7 @@ class Trace {
   /// The last of those steps. 0: none.
   [[nodiscard]] std::int64_t step() const;
 
-  void add(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index = -1);
+  void add(SpanKind kind, Lane lane, Duration begin, Duration end, int index = -1);
 
   /// Records the time between here and the matching end() as the stream sees it; end() matches the last
   /// begin() with the same stream, kind and index. The trace outlives the stream's work.
@@ -90,14 +92,15 @@ class Trace {
     StreamView stream;
     SpanKind kind;
     int index;
-    std::shared_ptr<Clock::time_point> began;  // written on the stream
+    std::shared_ptr<Duration> began;  // written on the stream
     std::uint64_t profiler_range;
   };
 
-  void record(SpanKind kind, Lane lane, Clock::time_point begin, Clock::time_point end, int index);
+  void record(SpanKind kind, Lane lane, Duration begin, Duration end, int index);
 
   int rank_;
-  Clock::time_point start_;
+  const Clock* clock_;
+  Duration start_;
   mutable std::mutex mutex_;
   std::int32_t step_ = 0;
   SpanKind activity_ = SpanKind::step;

@@ -346,13 +346,13 @@ void GradientSync::leave(std::uint64_t number) {
     const auto [layer, index, unit] = stage_->uses()[use];
     parts.push_back({leaving.places[index], 0, states_->all()[unit].elements});
   }
-  const auto begin = Trace::Clock::now();
+  const auto begin = trace_->now();
   microbatch_.submit(std::move(parts),
                      fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.writes.layer,
                                  leaving.microbatch),
                      [this, number, begin] {
                        Step& done = steps_[number - first_step_];
-                       trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                       trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(),
                                    done.microbatch);
                        done.reduced = true;
                        accumulate_reduced();
@@ -518,10 +518,10 @@ void GradientSync::submit(std::size_t chunk) {
       parts.push_back({sum.data, sum.range.begin, state.elements, state.cut.slice(index)});
     }
   }
-  const auto begin = Trace::Clock::now();
+  const auto begin = trace_->now();
   const auto buckets = chunks_->buckets(chunks_->chunks[chunk]);
   batch_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
-    trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, Trace::Clock::now(), static_cast<int>(chunk));
+    trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), static_cast<int>(chunk));
     left_by_column_[chunk] = true;
     // Both stages of a tied unit take its chunks in one order.
     while (next_left_by_column_ < left_by_column_.size() && left_by_column_[next_left_by_column_]) {

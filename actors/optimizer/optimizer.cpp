@@ -277,7 +277,7 @@ void Optimizer::reduced(std::size_t chunk) {
 void Optimizer::step(const runtime::AdamWOptions& adamw, runtime::Handler done) {
   const auto step = newest_;
   step->done = std::move(done);
-  step->answered = Trace::Clock::now();
+  step->answered = trace_->now();
   parameters_->begin_refresh();
   // Learning rate and count were known, and the answer is the same on all ranks.
   step->as_ahead = flips_ && adamw.gradient_scale == step->adamw.gradient_scale;
@@ -300,7 +300,7 @@ void Optimizer::skip(runtime::Handler done) {
   expect(!every_step_counts_, "a step is skipped where every step counts");
   const auto step = newest_;
   step->done = std::move(done);
-  step->answered = Trace::Clock::now();
+  step->answered = trace_->now();
   step->counts = false;
   ++answers_.skipped;
   parameters_->begin_refresh();
@@ -527,10 +527,10 @@ void Optimizer::refresh(std::size_t b) {
     parts.push_back({compact ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
                      unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index), compact});
   }
-  const auto begin = Trace::Clock::now();
+  const auto begin = trace_->now();
   const auto what = "gather of the refreshed parameters of " + states_->names(bundle.buckets);
   refresh_.submit(std::move(parts), what, [this, b, begin] {
-    trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, Trace::Clock::now(),
+    trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, trace_->now(),
                 static_cast<int>(states_->all()[steps_.bundles[b].buckets.front().unit].global_index));
     store_parameters(b);
   });
@@ -573,7 +573,7 @@ void Optimizer::bucket_refreshed(const Bucket& bucket) {
 void Optimizer::part_over(Step& step) {
   if (--step.parts_missing > 0) return;
   ++answers_.steps;
-  answers_.seconds += std::chrono::duration<double>(Trace::Clock::now() - step.answered).count();
+  answers_.seconds += runtime::seconds(trace_->now() - step.answered);
   loop_->post(std::exchange(step.done, nullptr));
 }
 

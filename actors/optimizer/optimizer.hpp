@@ -134,7 +134,7 @@ class Optimizer {
     std::vector<std::size_t> ready;  ///< buckets that came while the states of the step before were being stored
     std::size_t bundles_missing = 0;
     int parts_missing = 3;  ///< the answer, the parameters, the states
-    runtime::Trace::Clock::time_point answered;
+    runtime::Duration answered;
     runtime::Handler done;
   };
 

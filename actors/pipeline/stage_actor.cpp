@@ -120,7 +120,7 @@ Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwar
 }
 
 void StageActor::become_idle() {
-  idle_since_ = Trace::Clock::now();
+  idle_since_ = context_->trace.now();
   waits_since_ = context_->loop.now();
 }
 
@@ -128,7 +128,7 @@ void StageActor::next() {
   if (computing_ || !running_) return;
   const Direction direction = choose(forward_ready(), backward_ready(), forwards_, backwards_);
   if (direction == Direction::none) return;
-  const auto now = Trace::Clock::now();
+  const auto now = context_->trace.now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
     context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
   }
@@ -380,10 +380,10 @@ std::vector<int> StageActor::peers() const {
 void StageActor::send(int peer, Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
                       runtime::Handler done) {
   sends_.push_back({channel, microbatch, peer, context_->loop.now()});
-  const auto begin = Trace::Clock::now();
+  const auto begin = context_->trace.now();
   context_->transport.send(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
                    [this, begin, channel, microbatch, done = std::move(done)] {
-                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, Trace::Clock::now(), microbatch);
+                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(), microbatch);
                      std::erase_if(sends_, [&](const Sending& sending) {
                        return sending.channel == channel && sending.microbatch == microbatch;
                      });
@@ -394,10 +394,10 @@ void StageActor::send(int peer, Channel channel, int microbatch, const std::byte
 
 void StageActor::receive(int peer, Channel channel, int microbatch, std::byte* data, std::size_t bytes,
                          runtime::Handler done) {
-  const auto begin = Trace::Clock::now();
+  const auto begin = context_->trace.now();
   context_->transport.receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::Bytes(data, bytes),
                       [this, begin, microbatch, done = std::move(done)] {
-                        context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin, Trace::Clock::now(),
+                        context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin, context_->trace.now(),
                                     microbatch);
                         done();
                       });

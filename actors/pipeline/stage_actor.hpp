@@ -155,7 +155,7 @@ class StageActor final : public Part {
   std::vector<bool> gradient_buffer_busy_;
   std::deque<Pass> passes_;  // that were announced; the first one may be running
   std::vector<Sending> sends_;
-  std::optional<runtime::Trace::Clock::time_point> idle_since_;
+  std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_
 
   // Calls of layers of the running pass that were queued, by their first step, and how many of all passes' calls were

@@ -9,7 +9,7 @@ using runtime::StreamWidth;
 RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                              const runtime::MemoryPlan& memory, const offload::TierPlan& regions,
                              const offload::FileOptions& files)
-    : trace_(transport.rank()),
+    : trace_(transport.rank(), loop),
       compute_(device.make_stream("compute", StreamWidth::whole)),
       reduce_(device.make_stream("reduce", StreamWidth::one)),
       gather_(device.make_stream("gather", StreamWidth::one)),

@@ -79,7 +79,7 @@ void Trainer::begin_step() {
   if (step_ == options_.steps) return finish();
   ++step_;
   context_->trace.set_activity(SpanKind::step, step_);
-  began_ = Trace::Clock::now();
+  began_ = context_->trace.now();
   phases_missing_ = 2;
   parts_.optimizer.begin(adamw_of_step(1.0));
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
@@ -96,7 +96,7 @@ void Trainer::begin_step() {
                     .loss_scale = static_cast<float>(loss_scale_.scale)},
                    [this](double loss) {
                      row_loss_ = loss;
-                     passes_done_ = Trace::Clock::now();
+                     passes_done_ = context_->trace.now();
                      phase_done();
                    });
 }
@@ -113,7 +113,7 @@ void Trainer::phase_done() {
 }
 
 void Trainer::conclude_step() {
-  context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, Trace::Clock::now(), static_cast<int>(step_));
+  context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(), static_cast<int>(step_));
   StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
   double squares = 0;
   for (std::size_t u = 0; u < plan_->squares; ++u) squares += agreed_[u];
@@ -158,7 +158,7 @@ void Trainer::conclude_step() {
 }
 
 void Trainer::trace_since_began(SpanKind kind) {
-  const auto now = Trace::Clock::now();
+  const auto now = context_->trace.now();
   context_->trace.add(kind, Trace::Lane::steps, std::exchange(began_, now), now, static_cast<int>(step_));
 }
 
@@ -177,7 +177,7 @@ void Trainer::stop_early() {
 
 void Trainer::evaluate() {
   context_->trace.set_activity(SpanKind::validation, step_);
-  began_ = Trace::Clock::now();
+  began_ = context_->trace.now();
   parts_.evaluation->run(step_, [this](const EvaluationResult* result) {
     if (result == nullptr) return stop_early();
     trace_since_began(SpanKind::validation);

@@ -101,8 +101,8 @@ class Trainer final : public Part {
   double row_loss_ = 0;
   int optimizing_ = 0;      // steps whose states are not all where they belong
   bool finished_ = false;   // all steps were decided; the last one's parameters may be under way
-  runtime::Trace::Clock::time_point passes_done_;
-  runtime::Trace::Clock::time_point began_;  // the step, its validation, or the sample of text after it
+  runtime::Duration passes_done_;
+  runtime::Duration began_;  // the step, its validation, or the sample of text after it
   bool sample_follows_ = false;
   std::vector<double> agreed_;
   bool stop_requested_ = false;

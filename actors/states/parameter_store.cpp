@@ -278,7 +278,7 @@ void ParameterStore::start_gathers() {
     const auto gather = gathers_to_start_.front();
     gathers_to_start_.pop_front();
     gathers_under_way_.push_back(gather);
-    gather->began = Trace::Clock::now();
+    gather->began = context_->trace.now();
     gather->since = context_->loop.now();
     gather->missing = 1;  // what this rank brings itself
     if (pulls_) {
@@ -375,7 +375,7 @@ void ParameterStore::after_copies(runtime::Handler next) {
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
-  context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, Trace::Clock::now(),
+  context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, context_->trace.now(),
               static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
   use_of(gather->use).here = true;

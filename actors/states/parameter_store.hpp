@@ -94,7 +94,7 @@ class ParameterStore final : public Part, public PassResource {
     std::size_t own_missing = 0;         // pieces of this rank on their way from where it keeps them
     std::size_t missing = 0;             // the own pieces, each answer to a pull, the collectives
     std::vector<int> asked;              // ranks whose answers are missing, once for each
-    runtime::Trace::Clock::time_point began;
+    runtime::Duration began;
     runtime::Duration since{};  // likewise, of the loop
   };
   struct Use {

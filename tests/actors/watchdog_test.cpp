@@ -266,8 +266,8 @@ TEST_CASE("a message that is never sent is named by who waits for it") {
 
 TEST_CASE("a rank without peers that stands still ends, and one that is slow does not") {
   runtime::Simulation simulation(1, {.seed = 1});
-  const runtime::Trace trace(0);
   auto& loop = simulation.loop(0);
+  const runtime::Trace trace(0, loop);
   const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
   Disk disk;
   const runtime::Handler read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
@@ -282,8 +282,8 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
 TEST_CASE("a read that does not come back is named with file and offset, one with patience later") {
   for (const int patience : {1, 10}) {
     runtime::Simulation simulation(1, {.seed = 1});
-    const runtime::Trace trace(0);
     auto& loop = simulation.loop(0);
+    const runtime::Trace trace(0, loop);
     const actors::Watchdog watchdog(loop, simulation.transport(0), trace, alone());
     Disk disk;
     const runtime::Handler read =

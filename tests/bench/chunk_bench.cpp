@@ -44,7 +44,7 @@ class Phase {
       : session_(&session),
         loop_(&loop),
         plan_(plan_rank(architecture, {}, options, transport.rank())),
-        trace_(transport.rank()),
+        trace_(transport.rank(), loop),
         compute_(device.make_stream("compute", runtime::StreamWidth::whole)),
         reduce_(device.make_stream("reduce", runtime::StreamWidth::one)),
         gather_(device.make_stream("gather", runtime::StreamWidth::one)),

@@ -50,12 +50,13 @@ TEST_CASE("an attached profiler sees a trace's spans by their names, and each sp
   REQUIRE(profiler::attached());
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::whole);
-  Trace trace(0);
+  const SteadyClock clock;
+  Trace trace(0, clock);
   trace.begin(*stream, SpanKind::forward, 4);
   trace.begin(*stream, SpanKind::optimizer);
   trace.end(*stream, SpanKind::forward, Trace::Lane::compute, 4);  // need not nest
   trace.end(*stream, SpanKind::optimizer, Trace::Lane::compute);
-  const auto now = Trace::Clock::now();
+  const auto now = trace.now();
   trace.add(SpanKind::send, Trace::Lane::communicate, now - std::chrono::microseconds(1500), now, 7);
   CHECK(seen == std::vector<std::string>{"domain ranvier", "begin forward 4", "begin optimizer",
                                          "end of begin forward 4", "end of begin optimizer",

@@ -16,10 +16,12 @@ namespace {
 
 using Lane = Trace::Lane;
 
+const SteadyClock real_time;
+
 /// A trace with spans at known times: the first begins where the trace's clock does, give or take its making.
 struct Times {
-  Trace::Clock::time_point zero = Trace::Clock::now();
-  [[nodiscard]] Trace::Clock::time_point at(std::chrono::microseconds time) const { return zero + time; }
+  Duration zero = real_time.now();
+  [[nodiscard]] Duration at(std::chrono::microseconds time) const { return zero + time; }
 };
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -31,7 +33,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
-  Trace trace(0);
+  Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::forward, Lane::compute, times.at(10us), times.at(30us), 4);
   trace.add(SpanKind::forward, Lane::compute, times.at(30us), times.at(60us), 5);
@@ -50,7 +52,7 @@ TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
 }
 
 TEST_CASE("time that spans of one kind share counts once") {
-  Trace trace(0);
+  Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::reduce, Lane::communicate, times.at(10us), times.at(30us));
   trace.add(SpanKind::reduce, Lane::communicate, times.at(20us), times.at(40us));
@@ -59,7 +61,7 @@ TEST_CASE("time that spans of one kind share counts once") {
 }
 
 TEST_CASE("a full trace forgets the oldest span first, and its totals forget nothing") {
-  Trace trace(0, 3);
+  Trace trace(0, real_time, 3);
   const Times times;
   for (int i = 0; i < 8; ++i) trace.add(SpanKind::other, Lane::loop, times.at(i * 1us), times.at((i + 1) * 1us), i);
   const auto spans = trace.spans();
@@ -76,7 +78,7 @@ TEST_CASE("a stream's spans are as long as its work, also when two streams have 
   const auto device = make_cpu_device({});
   const auto slow = device->make_stream("slow", StreamWidth::one);
   const auto quick = device->make_stream("quick", StreamWidth::one);
-  Trace trace(0);
+  Trace trace(0, real_time);
   trace.begin(*slow, SpanKind::reduce, 1);
   trace.begin(*quick, SpanKind::reduce, 1);
   slow->launch([](ComputePool&) { std::this_thread::sleep_for(20ms); });
@@ -99,7 +101,7 @@ TEST_CASE("a stream's spans are as long as its work, also when two streams have 
 TEST_CASE("spans of one stream may nest") {
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::one);
-  Trace trace(0);
+  Trace trace(0, real_time);
   trace.begin(*stream, SpanKind::backward, 0);
   trace.begin(*stream, SpanKind::forward, 0);
   trace.end(*stream, SpanKind::forward, Lane::compute, 0);
@@ -113,7 +115,7 @@ TEST_CASE("spans of one stream may nest") {
 TEST_CASE("an end without its begin is refused") {
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::one);
-  Trace trace(0);
+  Trace trace(0, real_time);
   CHECK_THROWS_AS(trace.end(*stream, SpanKind::forward, Lane::compute), Error);
   trace.begin(*stream, SpanKind::forward, 3);
   CHECK_THROWS_AS(trace.end(*stream, SpanKind::forward, Lane::compute, 4), Error);
@@ -121,8 +123,8 @@ TEST_CASE("an end without its begin is refused") {
 }
 
 TEST_CASE("Chrome events name process, lanes and spans, with times in microseconds") {
-  const auto before = Trace::Clock::now();
-  Trace trace(7);
+  const auto before = real_time.now();
+  Trace trace(7, real_time);
   const Times times;
   trace.add(SpanKind::forward, Lane::compute, times.at(1000us), times.at(1500us), 2);
   const std::string events = trace.chrome_events();
@@ -140,7 +142,7 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
 }
 
 TEST_CASE("spans tell training, validation and sampling apart, and the steps that they belong to") {
-  Trace trace(0);
+  Trace trace(0, real_time);
   const Times times;
   const auto pass = [&](SpanKind activity, std::int64_t step, std::chrono::microseconds begin) {
     trace.set_activity(activity, step);
@@ -165,7 +167,7 @@ TEST_CASE("spans tell training, validation and sampling apart, and the steps tha
 }
 
 TEST_CASE("spans of a lane that overlap are drawn in rows below each other") {
-  Trace trace(0);
+  Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::send, Lane::communicate, times.at(0us), times.at(10us), 0);
   trace.add(SpanKind::receive, Lane::communicate, times.at(5us), times.at(12us), 0);
@@ -183,7 +185,7 @@ TEST_CASE("spans of a lane that overlap are drawn in rows below each other") {
 }
 
 TEST_CASE("several threads may record into a trace at once") {
-  Trace trace(0, 100);
+  Trace trace(0, real_time, 100);
   const Times times;
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread)

@@ -1,0 +1,29 @@
+// What time it is for one rank: real time, or a simulation's. Trace, reporter, watchdog and measurements of parts read
+// their loop's, so that all of it can be virtual.
+#pragma once
+
+#include <chrono>
+
+namespace ranvier::runtime {
+
+using Duration = std::chrono::nanoseconds;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  /// Time since the clock was made; it never goes back. Any thread.
+  [[nodiscard]] virtual Duration now() const = 0;
+};
+
+/// Real time.
+class SteadyClock final : public Clock {
+ public:
+  [[nodiscard]] Duration now() const override { return std::chrono::steady_clock::now() - start_; }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+[[nodiscard]] inline double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace ranvier::runtime
