@@ -1,12 +1,12 @@
-// What is known of a stage before it has memory: its layers and units, the parts of their calls, and where in its memory
-// a microbatch's arrays lie. Pure data; any thread.
+// What is known of a stage before it has memory: its layers and units, the parts of their calls, and where in its
+// memory a microbatch's arrays lie. Pure data; any thread.
 //
 // A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without recomputation that
-// is every layer's `saved` and output. With interval ac the layers form segments of ac; a slot then keeps each segment's
-// input only, and the backward pass runs a segment's forward pass again in an area that all slots share (activation
-// checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its *checkpoints*,
-// may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places that whoever runs
-// the pass assigns.
+// is every layer's `saved` and output. With interval ac the layers form segments of ac; a slot then keeps each
+// segment's input only, and the backward pass runs a segment's forward pass again in an area that all slots share
+// (activation checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its
+// *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places that
+// whoever runs the pass assigns.
 #pragma once
 
 #include "models/architecture.hpp"

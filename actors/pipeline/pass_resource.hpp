@@ -1,6 +1,6 @@
 // What steps of passes need before they can be queued, one interface for all of it: parameters (ParameterStore), places
-// for gradients (GradientPlaces), checkpoints (ActivationCheckpoints). StageActor keeps a list of these and knows nothing
-// else of them.
+// for gradients (GradientPlaces), checkpoints (ActivationCheckpoints). StageActor keeps a list of these and knows no more
+// of them.
 //
 // The steps of passes that use a resource are its *uses*, numbered one after another in the order in which they run:
 //
@@ -35,7 +35,8 @@ class PassResource {
   virtual ~PassResource() = default;
 
   [[nodiscard]] virtual bool uses(const models::Stage::Step& step) const = 0;
-  /// Returns the number of the pass's first use, the others follow. Passes are announced in the order in which they run.
+  /// Returns the number of the pass's first use, the others follow. Passes are announced in the order in which they
+  /// run.
   virtual std::uint64_t announce(const Announced& pass) = 0;
   /// Uses become ready in order.
   [[nodiscard]] virtual bool ready(std::uint64_t use) const = 0;

@@ -28,7 +28,7 @@ StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& rank
 }
 
 StageActor::StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-                       std::vector<PassResource*> resources)
+                       Resources resources)
     : context_(&context),
       stage_(share.stage.get()),
       loader_(&loader),
@@ -52,14 +52,17 @@ void StageActor::run(Batch batch, Done done) {
 }
 
 int StageActor::counted_of(int microbatch) const {
-  return std::clamp(batch_.counted.value_or(batch_.samples) - microbatch * plan_.microbatch_size, 0, plan_.microbatch_size);
+  const int left = batch_.counted.value_or(batch_.samples) - microbatch * plan_.microbatch_size;
+  return std::clamp(left, 0, plan_.microbatch_size);
 }
 
 int StageActor::samples_of(int microbatch) const { return std::max(counted_of(microbatch), 1); }
 
 models::Stage::Microbatch StageActor::describe(int microbatch) const {
   models::ForwardDetails details = batch_.details;
-  if (details.losses != nullptr) details.losses += std::ptrdiff_t{microbatch} * plan_.microbatch_size * batch_.positions;
+  if (details.losses != nullptr) {
+    details.losses += std::ptrdiff_t{microbatch} * plan_.microbatch_size * batch_.positions;
+  }
   if (microbatch > 0) details.logits = nullptr;
   return {.slot = microbatch % stage_->slots(),
           .samples = samples_of(microbatch),
@@ -344,7 +347,8 @@ void StageActor::finish_if_done() {
 std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
   const auto message = [](runtime::Channel channel, int microbatch) {
-    return fmt::format("the {} of microbatch {}", channel == Channel::activation ? "activation" : "gradient", microbatch);
+    const char* what = channel == Channel::activation ? "activation" : "gradient";
+    return fmt::format("the {} of microbatch {}", what, microbatch);
   };
   for (const Sending& sending : sends_) {
     all.push_back({message(sending.channel, sending.microbatch) + " to be taken", sending.rank, sending.since});
@@ -366,6 +370,7 @@ std::vector<Wait> StageActor::waits() const {
       may_be_next(Direction::backward)) {
     all.push_back({message(Channel::gradient, backwards_), plan_.right, waits_since_});
   }
+  std::stable_sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
   return all;
 }
 
@@ -383,7 +388,8 @@ void StageActor::send(int peer, Channel channel, int microbatch, const std::byte
   const auto begin = context_->trace.now();
   context_->transport.send(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
                    [this, begin, channel, microbatch, done = std::move(done)] {
-                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(), microbatch);
+                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(),
+                                         microbatch);
                      std::erase_if(sends_, [&](const Sending& sending) {
                        return sending.channel == channel && sending.microbatch == microbatch;
                      });

@@ -63,9 +63,12 @@ class StageActor final : public Part {
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
-  /// Of one rank, several actors may take turns, batch by batch: evaluation reads other samples. They share `resources`.
+  /// What steps need, in the order in which it is waited for.
+  using Resources = std::vector<PassResource*>;
+
+  /// Several actors of a rank may take turns, batch by batch: evaluation reads other samples. They share resources.
   StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-             std::vector<PassResource*> resources);
+             Resources resources);
 
   static constexpr const char* part_name = "pipeline";
   [[nodiscard]] const char* name() const noexcept override { return part_name; }
@@ -138,7 +141,7 @@ class StageActor final : public Part {
   const RankContext* context_;
   models::Stage* stage_;
   Loader* loader_;
-  std::vector<PassResource*> resources_;
+  Resources resources_;
   Plan plan_;
 
   Batch batch_;

@@ -148,14 +148,14 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       backward_(context.loop, context.executor, *column_,
                 gathers_ ? share.flow.gather_backward : std::vector<collectives::Hop>{}, states_->precision().compute,
                 1, plan.backward, context.arena),
-      slots_(schedule_.slots()),
+      places_(schedule_.slots()),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
       secondary_begun_of_(states_->all().size(), 0) {
   std::vector<std::size_t> used(plan.places.size(), 0);
-  for (std::size_t s = 0; s < slots_.size(); ++s) {
+  for (std::size_t s = 0; s < places_.size(); ++s) {
     const std::size_t kind = schedule_.class_of_slot(s);
-    slots_[s].data = context.arena.slot(plan.places[kind], used[kind]++);
+    places_[s].data = context.arena.slot(plan.places[kind], used[kind]++);
   }
   if (gathers_) return;
   whole_.resize(stage_->layers());
@@ -214,7 +214,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
       const SlotSchedule::Place place = schedule_.next(unit, number, options_.reuse);
-      use.pointers[index] = slots_[place.slot].data;
+      use.pointers[index] = places_[place.slot].data;
       if (!place.fill) continue;
       gather->fills.push_back({unit, place.slot});
       if (records_ != nullptr) records_->announce(piece(unit, pass.backward));
@@ -269,7 +269,7 @@ void ParameterStore::forget(std::uint64_t use) {
 bool ParameterStore::can_start(const Gather& gather) const {
   if (gather.after && *gather.after >= first_use_) return false;
   return std::all_of(gather.fills.begin(), gather.fills.end(), [&](const Fill& fill) {
-    return slots_[fill.slot].copies == 0 && has_piece(fill.unit, gather.backward, version_);
+    return places_[fill.place].copies == 0 && has_piece(fill.unit, gather.backward, version_);
   });
 }
 
@@ -293,7 +293,8 @@ void ParameterStore::start_gathers() {
 
 void ParameterStore::read_ahead() {
   if (records_ == nullptr) return;
-  records_->read_ahead([this](ParameterRecords::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
+  records_->read_ahead(
+      [this](ParameterRecords::Piece piece) { return has_piece(piece.unit, piece.secondary, version_); });
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
@@ -305,7 +306,7 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   };
   if (records_ != nullptr) {
     for (const Fill& fill : gather->fills) {
-      records_->fetch(piece(fill.unit, gather->backward), slots_[fill.slot].data, [this, gather, brought] {
+      records_->fetch(piece(fill.unit, gather->backward), places_[fill.place].data, [this, gather, brought] {
         if (--gather->own_missing == 0) brought();
         read_ahead();
       });
@@ -314,9 +315,9 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   }
   for (const Fill& fill : gather->fills) {
     const Range own = range(fill.unit, gather->backward, column_->layout.rank());
-    runtime::copy(context_->gather, slots_[fill.slot].data + own.begin * runtime::size_of(states_->precision().compute),
-                  source(fill.unit, gather->backward).at(own.begin),
-                  own.count * runtime::size_of(states_->precision().compute));
+    const std::size_t element = runtime::size_of(states_->precision().compute);
+    runtime::copy(context_->gather, places_[fill.place].data + own.begin * element,
+                  source(fill.unit, gather->backward).at(own.begin), own.count * element);
   }
   after_copies(brought);
 }
@@ -328,7 +329,7 @@ void ParameterStore::submit_brought() {
     to_submit_.pop_front();
     std::vector<HopPipeline::Part> parts;
     for (const Fill& fill : gather->fills) {
-      parts.push_back({slots_[fill.slot].data, 0, states_->all()[fill.unit].elements});
+      parts.push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
     }
     (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
       arrived(gather);
@@ -349,7 +350,7 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
       const std::size_t count = std::min(Request::most_units, gather->fills.size() - begin);
       auto request = std::make_shared<Request>();
       request->version = version_;
-      request->answer = static_cast<std::uint32_t>(gather->fills[begin].slot);
+      request->answer = static_cast<std::uint32_t>(gather->fills[begin].place);
       request->backward = gather->backward ? 1 : 0;
       request->count = static_cast<std::uint8_t>(count);
       std::vector<runtime::Bytes> ranges;
@@ -357,7 +358,7 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
         const Fill& fill = gather->fills[begin + f];
         request->units[f] = static_cast<std::uint16_t>(fill.unit);
         const Range theirs = range(fill.unit, gather->backward, row);
-        ranges.emplace_back(slots_[fill.slot].data + theirs.begin * element, theirs.count * element);
+        ranges.emplace_back(places_[fill.place].data + theirs.begin * element, theirs.count * element);
       }
       ++gather->missing;
       gather->asked.push_back(owner);
@@ -380,25 +381,26 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
   std::erase(gathers_under_way_, gather);
   use_of(gather->use).here = true;
   for (const Fill& fill : gather->fills) {
-    if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.slot);
+    if (!gather->backward && states_->all()[fill.unit].secondary) keep_secondary(fill.unit, fill.place);
   }
   check_waiting();
 }
 
-void ParameterStore::keep_secondary(std::size_t unit, std::size_t slot) {
+void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
   const std::uint64_t version = version_ + 1;
   if (secondary_begun_of_[unit] == version) return;  // others may be reading it
   secondary_begun_of_[unit] = version;
   const UnitPart& part = *states_->all()[unit].secondary;
-  ++slots_[slot].copies;
-  const auto kept = [this, unit, slot, version] {
-    --slots_[slot].copies;
+  ++places_[place].copies;
+  const auto kept = [this, unit, place, version] {
+    --places_[place].copies;
     secondary_of_[unit] = version;
     start_gathers();
     answer_waiting();
   };
-  if (records_ != nullptr) return records_->store_from({unit, true}, slots_[slot].data, 0, kept);
-  runtime::copy(context_->gather, part.data, slots_[slot].data + part.range.begin * runtime::size_of(part.dtype), part.bytes());
+  if (records_ != nullptr) return records_->store_from({unit, true}, places_[place].data, 0, kept);
+  const std::byte* from = places_[place].data + part.range.begin * runtime::size_of(part.dtype);
+  runtime::copy(context_->gather, part.data, from, part.bytes());
   after_copies(kept);
 }
 

@@ -84,7 +84,7 @@ class ParameterStore final : public Part, public PassResource {
  private:
   struct Fill {
     std::size_t unit = 0;
-    std::size_t slot = 0;
+    std::size_t place = 0;
   };
   struct Gather {
     std::uint64_t use = 0;
@@ -102,7 +102,7 @@ class ParameterStore final : public Part, public PassResource {
     std::vector<const std::byte*> pointers;  // by unit of the layer, where units are gathered
     bool here = true;                        // what was gathered for this use; the rest came for an earlier one
   };
-  struct Slot {
+  struct Place {
     std::byte* data = nullptr;
     int copies = 0;  // under way from here
   };
@@ -135,7 +135,7 @@ class ParameterStore final : public Part, public PassResource {
   void pull(const std::shared_ptr<Gather>& gather);
   void arrived(const std::shared_ptr<Gather>& gather);
   void filled(const std::shared_ptr<Gather>& gather);
-  void keep_secondary(std::size_t unit, std::size_t slot);
+  void keep_secondary(std::size_t unit, std::size_t place);
   /// Calls `next` on the loop after the copies that are queued.
   void after_copies(runtime::Handler next);
   void listen(const std::shared_ptr<Peer>& peer);
@@ -157,7 +157,7 @@ class ParameterStore final : public Part, public PassResource {
   bool pulls_;
   SlotSchedule schedule_;
   HopPipeline forward_, backward_;
-  std::vector<Slot> slots_;
+  std::vector<Place> places_;
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
 
   std::uint64_t version_ = 0;               // batches whose passes are over

@@ -153,7 +153,9 @@ class Middle {
     share_.stage->bind((*context_)->arena);
     const auto weights = [](const Stage::Step& step) { return !step.needs_parameters(); };
     const auto parameters = [](const Stage::Step& step) { return step.needs_parameters(); };
-    const auto some = [](const Stage::Step& step) { return step.layer == 2 && step.kind == Stage::Step::Kind::forward; };
+    const auto some = [](const Stage::Step& step) {
+      return step.layer == 2 && step.kind == Stage::Step::Kind::forward;
+    };
     resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 1, some, 1, true));
     resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 2, parameters, 100, seed % 2 == 0));
     resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 3, weights, 1 + seed % 3, true));
@@ -330,13 +332,14 @@ TEST_CASE("an idle stage names the neighbour and the message that its policy wai
       CHECK(idle_since < std::chrono::milliseconds(1));
       job.left_sends(0, microbatch_size);
     });
-    // The forward pass is over. The right neighbour has not asked for what it gave, which may be on its way all the same.
+    // The forward pass is over. The right neighbour has not asked for what it gave, which may have left all the same.
     at(2, [&] {
       CHECK(job.calls.size() == 2 * layers);
       const bool taken = job.taken();
       was_taken[taken] = true;
-      CHECK(waits() == (taken ? one_forward
-                              : "the activation of microbatch 0 to be taken from 2; the activation of microbatch 1 from 0"));
+      const std::string not_taken =
+          "the activation of microbatch 0 to be taken from 2; the activation of microbatch 1 from 0";
+      CHECK(waits() == (taken ? one_forward : not_taken));
       CHECK(job.actor->waits().back().since > idle_since);
       job.takes(2, runtime::Channel::activation, 0, microbatch_size, [] {});
     });
