@@ -58,7 +58,7 @@ function(ranvier_build_facts target)
             -D "VERSION=${PROJECT_VERSION}" -D "DEVICES=${devices}" -D "LIBRARIES=${libraries}"
             -P ${PROJECT_SOURCE_DIR}/cmake/write_build_facts.cmake
     BYPRODUCTS ${facts}
-    COMMENT "" VERBATIM)
+    COMMENT "Asking for the commit" VERBATIM)
   add_dependencies(${target} ${target}_facts)
   target_sources(${target} PRIVATE ${facts})
 endfunction()

@@ -47,8 +47,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   together(session, [&] {
     fail(ErrorCode::usage,
          "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and "
-         "the "
-         "same --config",
+         "the same --config",
          difference);
   });
 }

@@ -7,7 +7,7 @@ using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
 TEST_CASE("an error is said, and the job ended, before anything is torn down") {
-  // Without messages in the order of the stages the other rank is in the middle of its step, with receives posted.
+  // The other rank is in the middle of its step then, with receives posted, and patient.
   const Outcome outcome = run(2, small_run("unused", {"--g-inter", "2", "--steps", "1000000", "--timeout", "600"}),
                               60s, {{"RANVIER_FAULT", "1:3:throw"}});
   INFO(outcome.output);

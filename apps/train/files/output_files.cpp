@@ -196,8 +196,7 @@ void check_space(const std::string& save, std::size_t bytes) {
   const std::string beside = fs::exists(path, unknown) ? ", beside the ones that they replace," : "";
   fail(ErrorCode::io,
        "--save {}: the weights take {} at the end{} and {} are free in {}: make room for {} more, or save on "
-       "another "
-       "disk",
+       "another disk",
        save, runtime::format_bytes(bytes), beside, runtime::format_bytes(free),
        place_of(path).parent_path().string(), runtime::format_bytes(bytes - free));
 }

@@ -38,8 +38,7 @@ void SavedWeights::or_say_what_is_lost(const Write& write) {
   } catch (const Error& error) {
     fail(error.code(),
          "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a "
-         "--timeout "
-         "that leaves time to make some",
+         "--timeout that leaves time to make some",
          error.what(), runtime::format_bytes(bytes_));
   }
 }

@@ -28,8 +28,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
     if (!suits)
       fail(ErrorCode::usage,
            "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple "
-           "of 8, "
-           "and 128 at most, {}",
+           "of 8, and 128 at most, {}",
            channels, rather);
     if (!library_is_built)
       fail(ErrorCode::usage,
@@ -49,8 +48,7 @@ AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_
   if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
     fail(ErrorCode::usage,
          "--attention-backward fast is cuDNN's, and our own kernels, which are deterministic, do attention here: "
-         "leave it "
-         "out, or give --attention cudnn, which says what it needs");
+         "leave it out, or give --attention cudnn, which says what it needs");
   return kernels;
 }
 

@@ -309,8 +309,7 @@ OptionTable declare(Asked& asked) {
   table.add(
       {"products", "WAY",
        "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, "
-       "as "
-       "rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
+       "as rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
        choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add(
       {"products-file", "FILE",

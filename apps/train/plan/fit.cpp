@@ -24,8 +24,7 @@ namespace {
 constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
 constexpr const char* rather =
     "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
-    "a "
-    "smaller model";
+    "a smaller model";
 
 /// Of the rank, or of the node, that needs the most.
 struct Needs {

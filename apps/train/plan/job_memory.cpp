@@ -90,10 +90,8 @@ std::string job_memory_table(const models::Architecture& architecture, const std
   const double buckets = 16.0 * static_cast<double>(options.tiers.bucket_elements) * ranks / 1e9;
   text += fmt::format(
       "Myelin §V-B counts, in half precision on {} rows: 20 bytes a parameter without offload, {:.0f} GB with "
-      "these "
-      "activations;\n  4 with optimizer states off the device and 16 an element of a rank's bucket, {:.0f} + "
-      "{:.0f} + "
-      "{:.0f} of activations = {:.0f} GB\n",
+      "these activations;\n  4 with optimizer states off the device and 16 an element of a rank's bucket, {:.0f} + "
+      "{:.0f} + {:.0f} of activations = {:.0f} GB\n",
       g_data, 20 * copies + activations, 4 * copies, buckets, activations, 4 * copies + buckets + activations);
   return text;
 }

@@ -22,8 +22,7 @@ void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
   if (wanted == PointToPoint::direct && !all_reach && options.run.request != Request::dry_run) {
     fail(ErrorCode::usage,
          "--p2p direct, but MPI does not reach a GPU's memory on every rank, as it says: use --p2p staged, or an "
-         "MPI "
-         "that was built with CUDA");
+         "MPI that was built with CUDA");
   }
   plan.direct = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach);
   plan.trainer.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
