@@ -1,3 +1,5 @@
+include(RanvierJoin)
+
 add_library(ranvier_flags INTERFACE)
 target_include_directories(ranvier_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # The host's options reach nvcc's host compiler one by one; a C++ object and a CUDA object agree on them.
@@ -7,7 +9,10 @@ function(ranvier_host_options)
                            $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>)
   endforeach()
 endfunction()
-ranvier_host_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+ranvier_host_options(-Wall -Wextra -Wno-missing-field-initializers)
+if(NOT RANVIER_JOIN)
+  ranvier_host_options(-Wshadow)  # in a group names of other sources are in the shadow, too
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   if(RANVIER_NATIVE)
     ranvier_host_options(-march=native)
@@ -29,6 +34,10 @@ if(RANVIER_SANITIZE)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
 endif()
 
+if(RANVIER_JOIN)
+  target_link_options(ranvier_flags INTERFACE -Wl,--gc-sections)
+endif()
+
 # ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, ranvier::<room>. CUDA_SOURCES and
 # CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
 function(ranvier_room room)
@@ -43,6 +52,7 @@ function(ranvier_room room)
   add_library(ranvier_${room} STATIC ${arg_SOURCES})
   add_library(ranvier::${room} ALIAS ranvier_${room})
   target_link_libraries(ranvier_${room} PUBLIC ranvier_flags fmt::fmt ${arg_LINK} PRIVATE ${arg_PRIVATE})
+  ranvier_join(ranvier_${room})
 endfunction()
 
 # Tests of a sanitizer build are told apart by their names, so that one ctest can run several builds.
@@ -75,6 +85,7 @@ function(ranvier_tests room)
   if(RANVIER_WITH_CUDA AND arg_DEVICE_SOURCES)
     add_library(ranvier_${room}_device_tests OBJECT ${both})
     target_link_libraries(ranvier_${room}_device_tests PRIVATE ${arg_LINK} doctest::doctest)
+    ranvier_join(ranvier_${room}_device_tests)
     set(both $<TARGET_OBJECTS:ranvier_${room}_device_tests>)
     add_executable(ranvier_${room}_gpu_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp
                    ${arg_CUDA_SOURCES} ${arg_GPU_SOURCES})
@@ -93,6 +104,7 @@ function(ranvier_tests room)
   endif()
   add_executable(ranvier_${room}_tests ${both} ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} ranvier_test_main)
+  ranvier_join(ranvier_${room}_tests)
   string(REPLACE "_" " " prefix ${room})
   doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${prefix}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit
@@ -115,6 +127,7 @@ function(ranvier_mpi_tests room)
   cmake_parse_arguments(arg "" "" "RANKS;SOURCES;LINK" ${ARGN})
   add_executable(ranvier_${room}_mpi_tests ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_mpi_tests PRIVATE ${arg_LINK} ranvier_doctest)
+  ranvier_join(ranvier_${room}_mpi_tests)
   foreach(ranks IN LISTS arg_RANKS)
     ranvier_mpirun("${room}: mpirun -n ${ranks}" ${ranks} COMMAND ranvier_${room}_mpi_tests)
   endforeach()
