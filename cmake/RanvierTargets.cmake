@@ -1,3 +1,5 @@
+include(RanvierJoin)
+
 # What code needs that includes Ranvier's headers, in the tree and outside.
 add_library(ranvier_headers INTERFACE)
 set_target_properties(ranvier_headers PROPERTIES EXPORT_NAME headers)
@@ -20,7 +22,10 @@ function(ranvier_host_options)
                            $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>)
   endforeach()
 endfunction()
-ranvier_host_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+ranvier_host_options(-Wall -Wextra -Wno-missing-field-initializers)
+if(NOT RANVIER_JOIN)
+  ranvier_host_options(-Wshadow)  # in a group names of other sources are in the shadow, too
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   if(RANVIER_NATIVE)
     set(ranvier_processor -march=native)
@@ -36,6 +41,10 @@ if(RANVIER_SANITIZE)
   target_link_options(ranvier_flags INTERFACE -fsanitize=${RANVIER_SANITIZE})
   add_library(ranvier_sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/tests/sanitizers/options.cpp)
   target_link_libraries(ranvier_flags INTERFACE $<TARGET_OBJECTS:ranvier_sanitizer_options>)
+endif()
+
+if(RANVIER_JOIN)
+  target_link_options(ranvier_flags INTERFACE -Wl,--gc-sections)
 endif()
 
 # ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, Ranvier::<room>. CUDA_SOURCES and
@@ -56,6 +65,7 @@ function(ranvier_room room)
   set_target_properties(ranvier_${room} PROPERTIES EXPORT_NAME ${room})
   target_link_libraries(ranvier_${room} PUBLIC $<BUILD_INTERFACE:ranvier_flags> ranvier_headers ${arg_LINK}
                                         PRIVATE ${arg_PRIVATE})
+  ranvier_join(ranvier_${room})
 endfunction()
 
 # Tests of a sanitizer build are told apart by their names, so that one ctest can run several builds.
@@ -88,6 +98,7 @@ function(ranvier_tests room)
   if(RANVIER_WITH_CUDA AND arg_DEVICE_SOURCES)
     add_library(ranvier_${room}_device_tests OBJECT ${both})
     target_link_libraries(ranvier_${room}_device_tests PRIVATE ${arg_LINK} doctest::doctest)
+    ranvier_join(ranvier_${room}_device_tests)
     set(both $<TARGET_OBJECTS:ranvier_${room}_device_tests>)
     add_executable(ranvier_${room}_gpu_tests ${both} ${PROJECT_SOURCE_DIR}/tests/gpu/device_under_test.cpp
                    ${arg_CUDA_SOURCES} ${arg_GPU_SOURCES})
@@ -106,6 +117,7 @@ function(ranvier_tests room)
   endif()
   add_executable(ranvier_${room}_tests ${both} ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_tests PRIVATE ${arg_LINK} ranvier_test_main)
+  ranvier_join(ranvier_${room}_tests)
   string(REPLACE "_" " " prefix ${room})
   doctest_discover_tests(ranvier_${room}_tests TEST_PREFIX "${ranvier_test_prefix}${prefix}: "
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES LABELS unit
@@ -128,6 +140,7 @@ function(ranvier_mpi_tests room)
   cmake_parse_arguments(arg "" "" "RANKS;SOURCES;LINK" ${ARGN})
   add_executable(ranvier_${room}_mpi_tests ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${arg_SOURCES})
   target_link_libraries(ranvier_${room}_mpi_tests PRIVATE ${arg_LINK} ranvier_doctest)
+  ranvier_join(ranvier_${room}_mpi_tests)
   foreach(ranks IN LISTS arg_RANKS)
     ranvier_mpirun("${room}: mpirun -n ${ranks}" ${ranks} COMMAND ranvier_${room}_mpi_tests)
   endforeach()

@@ -12,12 +12,14 @@ while [[ ${1:-} == -D* ]]; do
   options+=("$1")
   shift
 done
+# Into a new folder a dozen sources at a time; whoever goes on to change them says -DRANVIER_JOIN=OFF.
+[ -e "build/$preset/CMakeCache.txt" ] || options=(-DRANVIER_JOIN=ON "${options[@]}")
 
 gib=1048576
 available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
 limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
 [ "$limit" = max ] || [ $((limit / 1024)) -gt "$available" ] || available=$((limit / 1024))
-jobs=$((available / (gib * 3 / 2)))  # the largest translation units take a good GiB each
+jobs=$((available / (gib * 3 / 2)))  # the largest groups of sources take a good GiB each
 cores=$(nproc)
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1

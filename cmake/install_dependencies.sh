@@ -2,9 +2,10 @@
 # Installs what a build needs and this system lacks on Debian 12. The names of packages for Debian 13 and Ubuntu 24.04 are
 # known as well; elsewhere it lists what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--bench] [--cuda] [--fuzz] [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--cuda] [--format] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
 #   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
+#   --format      clang-format from PyPI, if that can be reached, in build/clang-format, for cmake/format.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
 #   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
 #                 tests/reference and tests/bench/compare_pytorch.py, and transformers from PyPI, if that can be
@@ -14,6 +15,7 @@
 set -euo pipefail
 
 cudnn_frontend=
+clang_format=
 transformers=  # a version that works with the distribution's PyTorch
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libzstd-dev openmpi-bin
@@ -32,13 +34,14 @@ for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
     --cuda) cudnn_frontend=1.32.0 ;;
+    --format) clang_format=$(sed -n 's/^version=//p' "$(dirname "$0")/format.sh") ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
     --reference)
       packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch
                  python3-venv)
       transformers=4.36.2
       ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --fuzz and --reference" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
 
@@ -74,9 +77,22 @@ install_cudnn_frontend() {
     echo "cudnn-frontend cannot be installed; builds have no attention by cuDNN" >&2
 }
 
+install_clang_format() {
+  [ -n "$clang_format" ] || return 0
+  local build python=python3
+  build=$(cd "$(dirname "$0")/.." && pwd)/build
+  [ ! -d "$build/clang-format/clang_format-$clang_format.dist-info" ] || return 0
+  [ ! -x "$build/reference-python/bin/python" ] || python=$build/reference-python/bin/python  # surely with pip
+  echo "Installing clang-format $clang_format into $build/clang-format"
+  "$python" -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --upgrade \
+    --target "$build/clang-format" "clang-format==$clang_format" ||
+    echo "clang-format cannot be installed; the format is not checked" >&2
+}
+
 install_from_pypi() {
   install_transformers
   install_cudnn_frontend
+  install_clang_format
 }
 
 missing=()

@@ -10,37 +10,50 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+case "${RANVIER_TESTS:-all}" in
+  all) presets=(tsan asan release fuzz) ;;
+  quick) presets=(release) ;;
+  *) echo "tests/run.sh: RANVIER_TESTS is '$RANVIER_TESTS'; it takes all (the default) or quick" >&2; exit 2 ;;
+esac
+
+# First what every build needs; then the rest, while those of the sanitizers compile.
+cmake/install_dependencies.sh
 [ -r /etc/os-release ] && . /etc/os-release
-optional=()  # PyTorch, and Clang with libFuzzer, where the distribution has packages that are known to work
-if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then
-  optional=(--reference)
+optional=(--format)
+if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then  # it has packages of PyTorch and Clang that are known to work
+  optional+=(--reference)
   [ "${RANVIER_TESTS:-all}" != all ] || optional+=(--fuzz)
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then optional+=(--cuda); fi
-cmake/install_dependencies.sh "${optional[@]}"
+mkdir -p build/tests
+cmake/install_dependencies.sh "${optional[@]}" > build/tests/installation.log 2>&1 &
+installation=$!
+trap wait EXIT  # for the packages, whatever fails meanwhile
+
+finish_installation() {
+  local status=0
+  wait "$installation" || status=$?
+  cat build/tests/installation.log
+  return "$status"
+}
 
 has_fuzzer() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
     clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
 }
 
-presets=(release)
-case "${RANVIER_TESTS:-all}" in
-  all)
-    presets+=(asan tsan)
-    if has_fuzzer; then presets+=(fuzz); else echo "== no fuzzing: there is no clang++ with libFuzzer" >&2; fi
-    ;;
-  quick) ;;
-  *) echo "tests/run.sh: RANVIER_TESTS is '$RANVIER_TESTS'; it takes all (the default) or quick" >&2; exit 2 ;;
-esac
-
 # ThreadSanitizer of GCC 12 and 13 does not start where the kernel spreads mappings widely.
 fixed_addresses=(setarch "$(uname -m)" --addr-no-randomize)
 "${fixed_addresses[@]}" true 2>/dev/null || fixed_addresses=()
 
-mkdir -p build/tests
 : > build/tests/CTestTestfile.cmake
+built=()
 for preset in "${presets[@]}"; do
+  [ "$preset" != release ] || finish_installation
+  if [ "$preset" = fuzz ] && ! has_fuzzer; then
+    echo "== no fuzzing: there is no clang++ with libFuzzer" >&2
+    continue
+  fi
   echo "== build: $preset"
   options=()
   # Said anew each time: what the quickstart left in build/release may be without it.
@@ -48,9 +61,11 @@ for preset in "${presets[@]}"; do
   SECONDS=0
   "${fixed_addresses[@]}" cmake/build.sh "$preset" "${options[@]}"
   echo "== built: $preset, in $SECONDS s"
+  built+=("$preset")
   echo "subdirs(\"$PWD/build/$preset\")" >> build/tests/CTestTestfile.cmake
 done
 
-echo "== test: ${presets[*]}"
-"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel "$(nproc)" --timeout 600 --no-tests=error \
+echo "== test: ${built[*]}"
+# Twice as many slots as cores, because jobs under mpirun wait most of their time.
+"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel $((2 * $(nproc))) --timeout 600 --no-tests=error \
   --output-on-failure "$@"

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Formats the tracked C++ and CUDA files as .clang-format says, in seconds; with --check it says which are not, and which
+# lines are longer than 120 columns, and ends with 1.
+#
+# usage: cmake/format.sh [--check]      exit code 77: there is no clang-format of the right version
+#
+# Versions differ in what they make of the same file, so it takes one alone: on the PATH, or in build/clang-format,
+# where cmake/install_dependencies.sh --format puts it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=19.1.7
+
+check=
+case "${1:-}" in
+  '') ;;
+  --check) check=1 ;;
+  *) echo "format.sh: unknown argument '$1'; it takes --check" >&2; exit 2 ;;
+esac
+
+formatter=
+for candidate in build/clang-format/clang_format/data/bin/clang-format clang-format; do
+  if "$candidate" --version 2>/dev/null | grep -qF "version $version"; then formatter=$candidate; fi
+done
+if [ -z "$formatter" ]; then
+  echo "No clang-format $version: run cmake/install_dependencies.sh --format" >&2
+  exit 77
+fi
+if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  echo "Not a git checkout, which would know the files" >&2
+  exit 77
+fi
+
+files() { git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh'; }
+if [ -z "$check" ]; then
+  files | xargs -0 -P "$(nproc)" -n 32 "$formatter" -i
+  exit 0
+fi
+
+status=0
+files | xargs -0 -P "$(nproc)" -n 32 "$formatter" --dry-run --Werror --ferror-limit=1 || status=1
+files | xargs -0 awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, more than 120"; long = 1 }
+                      END { exit long }' || status=1
+[ "$status" -eq 0 ] || echo "cmake/format.sh formats all; it leaves long strings and comments to be broken by hand" >&2
+exit "$status"
