@@ -45,6 +45,7 @@ struct TrainerOptions {
   struct GpuMemory {
     std::size_t scratch_bytes = 0;  ///< of libraries, on the device
     bool staged = false;            ///< messages go by way of pinned memory
+    bool nccl = false;              ///< collectives may go by NCCL
   };
   std::optional<GpuMemory> gpu;  ///< none: it is not one
 
@@ -91,11 +92,9 @@ struct RankPlan : ModelShare {
   ParameterStore::Options parameter_options;
   ParameterStore::Memory parameter_memory;
   ParameterTier::Memory parameter_tier_memory;
-  GradientTier::Memory gradient_memory;
-  GradientSync::Options sync_options;
-  GradientSync::Memory sync_memory;
-  Optimizer::Options optimizer_options;
-  Optimizer::Memory optimizer_memory;
+  GradientRecords::Plan gradient_records;
+  GradientSync::Plan gradients;
+  Optimizer::Plan optimizer;
   ActivationTier::Memory checkpoint_memory;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
   /// On their way to a device whose memory the host does not reach, at a time.

@@ -53,19 +53,15 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
     parameter_tier_ = std::make_unique<ParameterTier>(loop, tiers_, *gather_, *plan_.states,
                                                       plan_.parameter_tier_memory, arena_);
   }
-  parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, parameter_tier_.get(),
+  parameters_ = std::make_unique<ParameterStore>(context_, transport, *gather_, parameter_tier_.get(),
                                                  *plan_.stage, *plan_.states, *plan_.column, plan_.flow, trace_, plan_.parameter_options,
                                                  plan_.parameter_memory, arena_);
-  if (plan_.sync_options.in_tier) {
-    gradients_ = std::make_unique<GradientTier>(loop, tiers_, *reduce_, *plan_.states, plan_.gradient_memory, arena_);
+  if (options.tiers.gradients != TierKind::device) {
+    gradients_ = std::make_unique<GradientRecords>(context_, plan_, plan_.gradient_records);
   }
-  sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage, *plan_.states,
-                                         *plan_.column, plan_.flow, plan_.chunks, trace_, plan_.sync_options,
-                                         gradients_.get(),
-                                         plan_.sync_memory, arena_);
-  optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column, plan_.flow,
-                                           plan_.chunks, *parameters_, parameter_tier_.get(), gradients_.get(), trace_,
-                                           plan_.optimizer_options, plan_.optimizer_memory, arena_);
+  sync_ = std::make_unique<GradientSync>(context_, plan_, plan_.gradients, gradients_.get());
+  optimizer_ = std::make_unique<Optimizer>(context_, plan_, plan_.optimizer, *parameters_, parameter_tier_.get(),
+                                           gradients_.get());
   sync_->when_reduced([this](std::size_t chunk) { optimizer_->reduced(chunk); });
   checkpoints_ = std::make_unique<ActivationTier>(loop, tiers_, *plan_.stage, plan_.checkpoint_memory);
   const int stage = plan_.position.stage;
@@ -114,7 +110,7 @@ Trainer::Trainer(runtime::EventLoop& loop, runtime::Transport& transport, runtim
     first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
   }
   for (std::size_t u = 0; u < plan_.states->all().size(); ++u) {
-    const auto& partner = plan_.sync_options.partners[u];
+    const auto& partner = plan_.gradients.tied.options.partners[u];
     const bool counts = first_copy && (!partner || plan_.rank < *partner);
     square_place_.push_back(counts ? std::optional(plan_.states->all()[u].global_index * pieces +
                                                    static_cast<std::size_t>(layout.piece(reduced)))
@@ -148,23 +144,26 @@ void Trainer::load_weights(const WeightSource& weights) {
   };
   for (const UnitState& unit : plan_.states->all()) {
     if (unit.parameters.data != nullptr) fill(unit, unit.parameters);
-    if (plan_.states->separate_master() && unit.master.data != nullptr) fill(unit, unit.master);
   }
   weights_ = weights;
 }
 
 void Trainer::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  optimizer_->read(unit, begin, out, std::move(done));
+  const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer, runtime::DType::f32};
+  optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
 }
 
 void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
   const auto load_states = [this] {
     parameters_->start();
-    optimizer_->load(std::exchange(weights_, nullptr), [this] {
+    const auto begin = [this] {
       if (options_.steps > 0) return begin_step();
       evaluate();
-    });
+    };
+    const WeightSource weights = std::exchange(weights_, nullptr);
+    if (!plan_.states->separate_master()) return loop_->post(begin);  // layers' own are the only ones
+    fill_state(*loop_, *optimizer_, "weights", *plan_.states, weights, begin);
   };
   if (!parameter_tier_) return load_states();
   parameter_tier_->load(weights_, *compute_, load_states);
@@ -184,8 +183,9 @@ runtime::Handler Trainer::stepped() {
 
 std::vector<std::string> Trainer::running() const {
   std::vector<std::string> all = parameters_->running();
-  for (std::string& what : sync_->running()) all.push_back(std::move(what));
-  for (std::string& what : optimizer_->running()) all.push_back(std::move(what));
+  for (const Part* part : {static_cast<const Part*>(sync_.get()), static_cast<const Part*>(optimizer_.get())}) {
+    for (Wait& wait : part->waits()) all.push_back(std::move(wait.what));
+  }
   return all;
 }
 

@@ -11,6 +11,7 @@
 
 #include "actors/rank/choice_scorer.hpp"
 #include "actors/rank/consensus.hpp"
+#include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 
@@ -53,9 +54,6 @@ struct TrainerHooks {
   std::function<void()> done;
 };
 
-/// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
-using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-
 class Trainer {
  public:
   /// Allocates what `plan` says and nothing later. `validation` may be null. All references outlive it.
@@ -64,7 +62,7 @@ class Trainer {
           const models::SampleSource* validation, const TrainerOptions& options, RankPlan plan);
   ~Trainer();
 
-  /// Fills the parameters; blocks. Before start(), which asks for what lives off the device.
+  /// Fills the parameters; blocks. Before start(), which asks for master weights and what lives off the device.
   void load_weights(const WeightSource& weights);
 
   /// Trains all steps, or evaluates where there are none, then calls hooks.done.
@@ -135,7 +133,7 @@ class Trainer {
   Loader loader_;
   std::unique_ptr<ParameterTier> parameter_tier_;  // null: on the device
   std::unique_ptr<ParameterStore> parameters_;
-  std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
+  std::unique_ptr<GradientRecords> gradients_;  // null: sums are on the device
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<ActivationTier> checkpoints_;

@@ -1,5 +1,7 @@
 #include "actors/states/parameter_store.hpp"
 
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -45,8 +47,8 @@ struct ParameterStore::Peer {
 };
 
 ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const UnitStates& states,
-                                            const ColumnOptions& column, const collectives::ShardFlow& flow,
-                                            const Options& options, runtime::MemoryPlan& plan) {
+                                            const ColumnOptions&, const collectives::ShardFlow& flow,
+                                            const Options& options, Planner& planner) {
   Memory memory;
   if (!states.gathers_parameters()) return memory;
   std::vector<std::vector<std::size_t>> sizes;
@@ -62,20 +64,21 @@ ParameterStore::Memory ParameterStore::plan(const models::Stage& stage, const Un
   steps.insert(steps.end(), back.begin(), back.end());
   for (std::size_t kind = 0; kind < memory.classes.slots.size(); ++kind) {
     const std::size_t elements = states.all()[memory.classes.first_unit[kind]].elements;
-    memory.places.push_back(plan.add({MemoryKind::workspace, MemorySpace::device,
+    memory.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
                                       fmt::format("gathered units of {} elements", elements),
                                       elements * runtime::size_of(states.precision().compute),
                                       memory.classes.slots[kind]}));
   }
-  std::vector<std::vector<std::size_t>> bundles;
+  std::vector<std::vector<HopPipeline::PartShape>> bundles;
   for (const auto& units : steps) {
-    std::vector<std::size_t>& bundle = bundles.emplace_back();
-    for (const std::size_t unit : units) bundle.push_back(states.all()[unit].elements);
+    auto& bundle = bundles.emplace_back();
+    for (const std::size_t unit : units) bundle.push_back({states.all()[unit].elements});
   }
-  memory.forward =
-      HopPipeline::plan(column, flow.gather_forward, bundles, states.precision().compute, "parameters", plan);
-  memory.backward =
-      HopPipeline::plan(column, flow.gather_backward, bundles, states.precision().compute, "parameters", plan);
+  const runtime::DType dtype = states.precision().compute;
+  memory.forward = HopPipeline::plan(
+      planner, {.hops = flow.gather_forward, .dtype = dtype, .family = 0, .name = "parameters"}, bundles);
+  memory.backward = HopPipeline::plan(
+      planner, {.hops = flow.gather_backward, .dtype = dtype, .family = 1, .name = "parameters"}, bundles);
   return memory;
 }
 
@@ -120,12 +123,12 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(
   return messages;
 }
 
-ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                               runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage,
+ParameterStore::ParameterStore(const RankContext& context, runtime::Transport& transport, runtime::StreamView copies,
+                               ParameterTier* tier, const models::Stage& stage,
                                const UnitStates& states, const ColumnOptions& column,
                                const collectives::ShardFlow& flow, Trace& trace,
                                const Options& options, const Memory& memory, const runtime::Arena& arena)
-    : loop_(&loop),
+    : loop_(&context.loop),
       transport_(&transport),
       copies_(copies),
       tier_(tier),
@@ -137,10 +140,8 @@ ParameterStore::ParameterStore(runtime::EventLoop& loop, runtime::Transport& tra
       gathers_(states.gathers_parameters()),
       pulls_(pulls_pieces(states, flow, options)),
       schedule_(memory.classes),
-      forward_(loop, executor, column, gathers_ ? flow.gather_forward : std::vector<collectives::Hop>{},
-               states.precision().compute, 0, memory.forward, arena),
-      backward_(loop, executor, column, gathers_ ? flow.gather_backward : std::vector<collectives::Hop>{},
-                states.precision().compute, 1, memory.backward, arena),
+      forward_(context, column, memory.forward),
+      backward_(context, column, memory.backward),
       slots_(schedule_.slots()),
       version_of_(states.all().size(), 0),
       secondary_of_(states.all().size(), 0),

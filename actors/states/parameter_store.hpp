@@ -41,11 +41,10 @@ class ParameterStore {
   struct Memory {
     SlotClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class
-    HopPipeline::Memory forward, backward;
+    HopPipeline::Plan forward, backward;
   };
   [[nodiscard]] static Memory plan(const models::Stage& stage, const UnitStates& states, const ColumnOptions& column,
-                                   const collectives::ShardFlow& flow, const Options& options,
-                                   runtime::MemoryPlan& plan);
+                                   const collectives::ShardFlow& flow, const Options& options, Planner& planner);
 
   /// What pulls send and receive at a time; nothing where there are none.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(
@@ -54,8 +53,7 @@ class ParameterStore {
 
   /// `copies` runs copies of this rank's own pieces; `tier` is null where those lie on the device. All outlive the
   /// store.
-  ParameterStore(runtime::EventLoop& loop, runtime::Transport& transport, collectives::Executor& executor,
-                 runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage, const UnitStates& states,
+  ParameterStore(const RankContext& context, runtime::Transport& transport, runtime::StreamView copies, ParameterTier* tier, const models::Stage& stage, const UnitStates& states,
                  const ColumnOptions& column, const collectives::ShardFlow& flow, runtime::Trace& trace,
                  const Options& options, const Memory& memory, const runtime::Arena& arena);
   ~ParameterStore();

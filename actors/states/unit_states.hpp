@@ -60,6 +60,10 @@ struct UnitState {
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
 };
 
+/// The optimizer's range, cut where layers' copies on this rank begin and end: one range, or up to three. Each is in
+/// those copies as a whole or not at all.
+[[nodiscard]] std::vector<collectives::Range> stepped_ranges(const UnitState& unit);
+
 class UnitStates {
  public:
   /// Adds the states of `stage` to `plan`. `architecture_units` gives every unit its global index. Where nothing is
@@ -78,7 +82,7 @@ class UnitStates {
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
-  /// Otherwise the sums of gradients have no address (gradient_tier.hpp).
+  /// Otherwise the sums of gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Whether layers need a copy of some unit that is brought for them.
   [[nodiscard]] bool gathers_parameters() const noexcept;

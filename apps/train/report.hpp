@@ -17,6 +17,9 @@ namespace ranvier::apps {
 /// Every item of the memory of the stage that needs the most.
 [[nodiscard]] std::string largest_memory_table(const std::vector<actors::RankPlan>& stages);
 
+/// What the end of a batch is on a rank of the stage that has the most of it, as operations.
+[[nodiscard]] std::string operations_line(const std::vector<actors::RankPlan>& stages);
+
 /// What a run took of one rank.
 struct RankTotals {
   double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0, send = 0;

@@ -150,7 +150,7 @@ std::vector<int> peers_of(const actors::RankPlan& plan, int ranks) {
   for (int stage : {plan.position.stage - 1, plan.position.stage + 1}) {
     if (stage >= 0 && stage < static_cast<int>(plan.pipeline.size())) peers.push_back(plan.pipeline[static_cast<std::size_t>(stage)]);
   }
-  for (const auto& partner : plan.sync_options.partners) {
+  for (const auto& partner : plan.gradients.tied.options.partners) {
     if (partner) peers.push_back(*partner);
   }
   const auto& column = plan.column->ranks;  // collectives and pulls
@@ -210,6 +210,7 @@ bool Run::execute() {
     if (options_.run.request == Request::dry_run) {
       fmt::print("{}", largest_memory_table(stages_));
       fmt::print("\n{}", job_memory_table(job_.architecture, stages_, trainer_options_));
+      fmt::print("\n{}", operations_line(stages_));
       fmt::print("\n{}", shard_table(options_, job_.architecture, trainer_options_, stages_));
     }
     std::fflush(stdout);
@@ -254,7 +255,8 @@ void Run::plan() {
     }
     direct_ = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach_gpus_);
     trainer_options_.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
-                            .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_))};
+                            .staged = !direct_ || nccl_needs_staging(options_, may_use_nccl(options_)),
+                            .nccl = may_use_nccl(options_)};
   }
   if (job_.validation) {
     const std::int64_t all = job_.validation->samples(), asked = options_.data.eval_samples;

@@ -49,18 +49,15 @@ class Phase {
         gather_(device.make_stream("gather", runtime::StreamWidth::one)),
         arena_(device, plan_.memory),
         tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, transport.rank()),
-        executor_(loop, transport, *reduce_) {
+        executor_(loop, transport, *reduce_),
+        context_{loop, transport, device, trace_, arena_, tiers_, executor_, *compute_, *reduce_, *gather_, *gather_} {
     plan_.stage->bind(arena_);
     plan_.states->bind(arena_);
-    parameters_ = std::make_unique<ParameterStore>(loop, transport, executor_, *gather_, nullptr, *plan_.stage,
+    parameters_ = std::make_unique<ParameterStore>(context_, transport, *gather_, nullptr, *plan_.stage,
                                                    *plan_.states, *plan_.column, plan_.flow, trace_,
                                                    plan_.parameter_options, plan_.parameter_memory, arena_);
-    sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage,
-                                           *plan_.states, *plan_.column, plan_.flow, plan_.chunks, trace_,
-                                           plan_.sync_options, nullptr, plan_.sync_memory, arena_);
-    optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column,
-                                             plan_.flow, plan_.chunks, *parameters_, nullptr, nullptr, trace_,
-                                             plan_.optimizer_options, plan_.optimizer_memory, arena_);
+    sync_ = std::make_unique<GradientSync>(context_, plan_, plan_.gradients, nullptr);
+    optimizer_ = std::make_unique<Optimizer>(context_, plan_, plan_.optimizer, *parameters_, nullptr, nullptr);
     sync_->when_reduced([this](std::size_t chunk) {
       if (steps_) optimizer_->reduced(chunk);
     });
@@ -127,6 +124,7 @@ class Phase {
   runtime::Arena arena_;
   offload::Tiers tiers_;
   collectives::Executor executor_;
+  RankContext context_;
   std::unique_ptr<ParameterStore> parameters_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -60,12 +60,17 @@ actors::ParameterStore::Memory places_of(const actors::RankPlan& plan, const mod
                                          const models::Precision& precision) {
   const Sharding shared{collectives::Scope::global, collectives::Scope::global, collectives::Scope::global};
   runtime::MemoryPlan scratch;
-  actors::ColumnOptions column = *plan.column;
-  column.sharding = shared;
+  offload::TierPlan regions;
+  const actors::TierOptions tiers;
+  actors::ModelShare share;
+  share.column = std::make_unique<actors::ColumnOptions>(*plan.column);
+  share.column->sharding = shared;
+  const actors::ColumnOptions& column = *share.column;
+  actors::Planner planner{share, tiers, scratch, regions};
   const actors::UnitStates states(*plan.stage, architecture.units(), column.layout, shared, precision, {}, true,
                                   scratch);
   return actors::ParameterStore::plan(*plan.stage, states, column, column.layout.flow(shared),
-                                      plan.parameter_options, scratch);
+                                      plan.parameter_options, planner);
 }
 
 class Column {
