@@ -27,6 +27,12 @@ class Communicator {
     std::size_t stride = 0;    ///< elements from the begin of a run to that of the next one, no fewer than `run`
   };
 
+  /// An operation that has begun and not ended.
+  struct UnderWay {
+    std::string what;
+    runtime::Duration since{};  ///< loop time
+  };
+
   virtual ~Communicator() = default;
 
   [[nodiscard]] virtual const Team& team() const noexcept = 0;
@@ -38,8 +44,8 @@ class Communicator {
   virtual void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
                    runtime::Handler done) = 0;
 
-  /// What is under way, in the order of the calls, for a report about a peer that is lost.
-  [[nodiscard]] virtual std::vector<std::string> running() const = 0;
+  /// In the order of the calls, for a report about a peer that is lost.
+  [[nodiscard]] virtual std::vector<UnderWay> running() const = 0;
 };
 
 }  // namespace ranvier::collectives

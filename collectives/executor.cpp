@@ -33,17 +33,20 @@ const Script::Step* step_of(const Executor::Part& part, std::size_t chunk, std::
   return number < steps.size() ? &steps[number] : nullptr;
 }
 
-/// Calls `use` for every contiguous stretch of `range`, in order: elements from the part's data on. Sender and
-/// receiver cut alike.
-template <typename Use>
-void for_each_stretch(const Executor::Part& part, Range range, Use use) {
-  if (part.run == part.stride) return use(range);
-  while (range.count > 0) {
-    const std::size_t inside = range.begin % part.run;
-    const std::size_t count = std::min(range.count, part.run - inside);
-    use(Range{range.begin / part.run * part.stride + inside, count});
-    range = {range.begin + count, range.count - count};
-  }
+/// A range of a part where it lies.
+struct Lie {
+  std::byte* data = nullptr;
+  runtime::Runs runs;
+  std::size_t count = 0;  ///< elements
+
+  /// What lies in several runs is packed, so that it is one range of a message however many they are.
+  [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
+};
+
+Lie lie_of(const Executor::Part& part, const Range& range, std::size_t element_bytes) {
+  const runtime::Runs runs{.run = part.run, .stride = part.stride, .first = range.begin};
+  if (range.count <= runs.together(0)) return {part.data + runs.at(0) * element_bytes, {}, range.count};
+  return {part.data, runs, range.count};
 }
 
 std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
@@ -53,7 +56,7 @@ std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
 }
 
 /// One of the two places of a chunk in flight: steps use them in turn, as the receives of the next step are posted
-/// while this one runs. Each range that is added arrives aligned.
+/// while this one runs. Each range that is added, or unpacked, arrives aligned, and what is packed leaves so.
 std::size_t place_bytes(const Executor::Operands& operands) {
   std::size_t largest = 0;
   for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
@@ -63,11 +66,10 @@ std::size_t place_bytes(const Executor::Operands& operands) {
         const Script::Step* const step = step_of(part, chunk, number);
         if (step == nullptr) continue;
         for (const Script::Message& message : step->messages) {
-          if (message.action != Action::receive_add) continue;
           for (const Range& range : message.ranges) {
-            for_each_stretch(part, range, [&](const Range& stretch) {
-              bytes += align(stretch.count * size_of(operands.dtype));
-            });
+            const std::size_t width = size_of(operands.dtype);
+            if (message.action != Action::receive_add && !lie_of(part, range, width).packed()) continue;
+            bytes += align(range.count * width);
           }
         }
       }
@@ -89,7 +91,10 @@ struct Executor::State {
     bool is_long = false;
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
-    std::vector<std::byte*> sums;  ///< of receive_add: where each range that was received is added
+    std::vector<Lie> lies;  ///< of each range; of one that is not packed and not added, where it was sent from or arrived
+    bool packs = false;     ///< one of them, at least
+
+    [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
   };
 
   /// A step as the lane runs it. Entries are kept for later steps, so that these need no new memory.
@@ -128,6 +133,7 @@ struct Executor::State {
   void start_chunk(Lane& lane);
   void start_step(Lane& lane);
   void post_receives(Lane& lane, std::size_t step, std::size_t place);
+  void send(Lane& lane);
   void use(Lane& lane, std::uint32_t index);
   void complete_one(Lane& lane);
   void finish(Running& operation);
@@ -211,12 +217,7 @@ void Executor::State::start_step(Lane& lane) {
   if (!std::exchange(lane.next_posted, false)) post_receives(lane, lane.step, lane.place);
   Transfers& transfers = lane.transfers[lane.place];
   lane.left = transfers.used + 1;  // one more until everything has started
-  for (std::size_t index = 0; index < transfers.used; ++index) {
-    const Transfer& transfer = transfers.entries[index];
-    if (transfer.action != Action::send) continue;
-    transport.send(lane.running->operands.members[transfer.peer], lane.tag, transfer.sent,
-                   [this, &lane] { complete_one(lane); });
-  }
+  send(lane);
   for (const std::uint32_t index : lane.early) use(lane, index);
   lane.early.clear();
   const std::size_t next = next_busy(lane, lane.step + 1);
@@ -225,6 +226,34 @@ void Executor::State::start_step(Lane& lane) {
     post_receives(lane, next, 1 - lane.place);
   }
   complete_one(lane);
+}
+
+/// All sends of the step, in the order in which the other end receives them: if some are packed, once they are.
+void Executor::State::send(Lane& lane) {
+  const auto for_sends = [&lane](auto use) {
+    const Transfers& transfers = lane.transfers[lane.place];
+    for (std::size_t index = 0; index < transfers.used; ++index) {
+      if (transfers.entries[index].action == Action::send) use(transfers.entries[index]);
+    }
+  };
+  const auto send_all = [this, &lane, for_sends] {
+    for_sends([&](const Transfer& transfer) {
+      transport.send(lane.running->operands.members[transfer.peer], lane.tag, transfer.sent,
+                     [this, &lane] { complete_one(lane); });
+    });
+  };
+  bool packs = false;
+  const std::size_t width = size_of(lane.running->operands.dtype);
+  for_sends([&](const Transfer& transfer) {
+    packs |= transfer.packs;
+    for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
+      const Lie& lie = transfer.lies[i];
+      if (!lie.packed()) continue;
+      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, lie.data, lie.runs, width, lie.count);
+    }
+  });
+  if (!packs) return send_all();
+  loop.after_work(stream, {"collectives", "the packing of what is sent"}, send_all);
 }
 
 /// Both ends see the ranges in one order, and so make the same messages in the same order.
@@ -241,7 +270,8 @@ Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, A
   transfer.is_long = is_long;
   transfer.sent.clear();
   transfer.received.clear();
-  transfer.sums.clear();
+  transfer.lies.clear();
+  transfer.packs = false;
   return transfer;
 }
 
@@ -256,25 +286,23 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
     const Script::Step* const script = step_of(part, lane.chunk, step);
     if (script == nullptr) continue;
     for (const Script::Message& message : script->messages) {
-      const auto move = [&](const Range& stretch) {
-        std::byte* const data = part.data + stretch.begin * element_bytes;
-        const std::size_t bytes = stretch.count * element_bytes;
+      for (const Range& range : message.ranges) {
+        const Lie lie = lie_of(part, range, element_bytes);
+        const std::size_t bytes = lie.count * element_bytes;
         Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
-        switch (message.action) {
-          case Action::send:
-            transfer.sent.emplace_back(data, bytes);
-            break;
-          case Action::receive:
-            transfer.received.emplace_back(data, bytes);
-            break;
-          case Action::receive_add:
-            transfer.received.emplace_back(arrival, bytes);
-            transfer.sums.push_back(data);
-            arrival += align(bytes);
-            break;
+        std::byte* data = lie.data;
+        if (lie.packed() || message.action == Action::receive_add) {
+          data = arrival;
+          arrival += align(bytes);
         }
-      };
-      for (const Range& range : message.ranges) for_each_stretch(part, range, move);
+        if (message.action == Action::send) {
+          transfer.sent.emplace_back(data, bytes);
+        } else {
+          transfer.received.emplace_back(data, bytes);
+        }
+        transfer.packs |= lie.packed();
+        transfer.lies.push_back(lie);
+      }
     }
   }
 }
@@ -297,11 +325,16 @@ void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t pl
 /// Does with what transfer `index` of the current step received what its action says.
 void Executor::State::use(Lane& lane, std::uint32_t index) {
   const Transfer& transfer = lane.transfers[lane.place].entries[index];
-  if (transfer.action == Action::receive) return complete_one(lane);
+  if (!transfer.uses_stream()) return complete_one(lane);
   const runtime::DType dtype = lane.running->operands.dtype;
-  for (std::size_t i = 0; i < transfer.sums.size(); ++i) {
-    const runtime::Bytes arrived = transfer.received[i];
-    add(stream, transfer.sums[i], arrived.data(), dtype, arrived.size() / size_of(dtype));
+  for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
+    const Lie& lie = transfer.lies[i];
+    const std::byte* const arrived = transfer.received[i].data();
+    if (transfer.action == Action::receive_add) {
+      add(stream, lie.data, arrived, dtype, lie.count, lie.runs, {});
+    } else if (lie.packed()) {
+      runtime::copy(stream, lie.data, lie.runs, arrived, {}, size_of(dtype), lie.count);
+    }
   }
   loop.after_work(stream, {"collectives", "an addition of what arrived"}, [this, &lane] { complete_one(lane); });
 }

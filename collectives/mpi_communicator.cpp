@@ -38,7 +38,7 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
   }
   if (ranks == 1 || left == 0) return loop_->post(std::move(done));
 
-  running_.push_back({left, std::move(what), std::move(done)});
+  running_.push_back({left, {std::move(what), loop_->now()}, std::move(done)});
   const auto complete_one = [this, operation = std::prev(running_.end())] {
     if (--operation->left > 0) return;
     const runtime::Handler finished = std::move(operation->done);
@@ -63,10 +63,10 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
   }
 }
 
-std::vector<std::string> MpiCommunicator::running() const {
-  std::vector<std::string> names;
-  for (const Operation& operation : running_) names.push_back(operation.what);
-  return names;
+std::vector<Communicator::UnderWay> MpiCommunicator::running() const {
+  std::vector<UnderWay> all;
+  for (const Operation& operation : running_) all.push_back(operation.name);
+  return all;
 }
 
 }  // namespace ranvier::collectives

@@ -24,12 +24,12 @@ class MpiCommunicator final : public Communicator {
   /// ErrorCode::usage for sums of half precision. Parts are contiguous.
   void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
-  [[nodiscard]] std::vector<std::string> running() const override;
+  [[nodiscard]] std::vector<UnderWay> running() const override;
 
  private:
   struct Operation {
     std::size_t left = 0;  ///< parts that are not complete
-    std::string what;
+    UnderWay name;
     runtime::Handler done;
   };
 

@@ -38,6 +38,10 @@ enum Lane : std::size_t { inside, across, lanes };
 
 constexpr std::size_t most_ahead = 2;  // phases on a lane: one that runs, one to follow it
 
+void copy(runtime::StreamView stream, const NcclStage::Move& move, runtime::DType dtype) {
+  runtime::copy(stream, move.to, move.to_runs, move.from, move.from_runs, size_of(dtype), move.count);
+}
+
 /// Where each phase of an operation ends, in stages: a phase is of one communicator.
 std::vector<std::size_t> phase_ends(const std::vector<NcclStage>& stages) {
   std::vector<std::size_t> ends;
@@ -217,10 +221,10 @@ class NcclColumn::Member final : public Communicator {
     try {
       switch (state_->options.ways[static_cast<std::size_t>(collective)]) {
         case NcclWay::own:
-          stages = own_stages(collective, topology, options_.me, parts, dtype);
+          stages = own_stages(collective, topology, options_.me, parts, dtype, packing());
           break;
         case NcclWay::hierarchical:
-          stages = hierarchical_stages(collective, topology, options_.me, parts, dtype);
+          stages = hierarchical_stages(collective, topology, options_.me, parts, dtype, packing());
           break;
         case NcclWay::plan:
           stages = stages_by_plan(collective, parts, dtype);
@@ -240,15 +244,20 @@ class NcclColumn::Member final : public Communicator {
                     .since = state_->loop.now()});
   }
 
-  [[nodiscard]] std::vector<std::string> running() const override {
-    std::vector<std::string> names;
+  [[nodiscard]] std::vector<UnderWay> running() const override {
+    std::vector<UnderWay> all;
     for (const auto& operation : state_->operations) {
-      if (operation.number == number_) names.push_back(state_->text_of(operation));
+      if (operation.number == number_) all.push_back({state_->text_of(operation), operation.since});
     }
-    return names;
+    return all;
   }
 
  private:
+  /// Stages of one span follow each other on a stream, so a place is enough for all of them.
+  [[nodiscard]] NcclPacking packing() const {
+    if (options_.staging.size() < 2) return {};
+    return {options_.staging[0], options_.staging[1], options_.staging_bytes};
+  }
   std::vector<NcclStage> stages_by_plan(Collective collective, std::span<const Part> parts, runtime::DType dtype) {
     const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
     if (!operands) return {};
@@ -485,10 +494,14 @@ bool NcclColumn::State::issue(Operation& operation) {
       const NcclLibrary::Result result = before.calls.empty() ? NcclLibrary::success : library.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       if (result != NcclLibrary::success) fail_with(result, used, operation.what);
-      for (const NcclStage::Sum& sum : before.sums) add(stream, sum.to, sum.from, operation.dtype, sum.count);
+      for (const NcclStage::Move& unpack : before.unpacks) copy(stream, unpack, operation.dtype);
+      for (const auto& [to, to_runs, from, from_runs, count] : before.sums) {
+        add(stream, to, from, operation.dtype, count, to_runs, from_runs);
+      }
     }
     if (operation.next_stage == operation.phases[phase]) return true;
     const NcclStage& stage = operation.stages[operation.next_stage++];
+    for (const NcclStage::Move& pack : stage.packs) copy(stream, pack, operation.dtype);
     if (!stage.calls.empty()) launch(used, stage.calls, operation, stream);
   }
 }

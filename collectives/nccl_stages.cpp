@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace ranvier::collectives {
 
@@ -35,6 +36,23 @@ void for_each_stretch(const Part& part, Range range, runtime::DType dtype, Use u
   }
 }
 
+/// Memory for what a stage packs, from its begin on.
+struct Room {
+  std::byte* at = nullptr;
+  std::size_t left = 0;
+
+  /// Null: there is none.
+  std::byte* take(std::size_t bytes) {
+    if (at == nullptr || align(bytes) > left) return nullptr;
+    left -= align(bytes);
+    return std::exchange(at, at + align(bytes));
+  }
+};
+
+Room room_of(const NcclPacking& packing, NcclSpan span) {
+  return {span == NcclSpan::row ? packing.row : packing.others, packing.bytes};
+}
+
 void check(const Part& part, int ranks) {
   expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks",
          part.elements, ranks);
@@ -43,9 +61,25 @@ void check(const Part& part, int ranks) {
 }
 
 /// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
-void append(std::vector<NcclCall>& calls, Collective collective, const Part& part, Range range, int ranks, int me,
-            runtime::DType dtype) {
+void append(NcclStage& stage, Collective collective, const Part& part, Range range, int ranks, int me,
+            runtime::DType dtype, Room& room) {
   if (range.count == 0) return;
+  std::vector<NcclCall>& calls = stage.calls;
+  const std::size_t width = size_of(dtype), owned = range.count / static_cast<std::size_t>(ranks);
+  const runtime::Runs runs{part.run, part.stride, range.begin};
+  std::byte* const packed = range.count > runs.together(0) ? room.take(range.count * width) : nullptr;
+  if (packed != nullptr) {
+    // What is this rank's before a gather, or after a reduce-scatter.
+    const std::size_t before = static_cast<std::size_t>(me) * owned;
+    const runtime::Runs my_runs{part.run, part.stride, range.begin + before};
+    const bool gathered = collective == Collective::all_gather, scattered = collective == Collective::reduce_scatter;
+    stage.packs.push_back({packed + (gathered ? before * width : 0), {}, part.data, gathered ? my_runs : runs,
+                           gathered ? owned : range.count});
+    append(stage, collective, {packed, range.count}, {0, range.count}, ranks, me, dtype, room);
+    stage.unpacks.push_back({part.data, scattered ? my_runs : runs, packed + (scattered ? before * width : 0), {},
+                             scattered ? owned : range.count});
+    return;
+  }
   if (collective == Collective::all_reduce) {
     for_each_stretch(part, range, dtype, [&](std::byte* data, std::size_t count) {
       calls.push_back({Kind::all_reduce, data, data, count});
@@ -53,7 +87,7 @@ void append(std::vector<NcclCall>& calls, Collective collective, const Part& par
     return;
   }
   const bool gathers = collective == Collective::all_gather;
-  const std::size_t piece = range.count / static_cast<std::size_t>(ranks);
+  const std::size_t piece = owned;
   if (is_contiguous(part)) {
     std::byte* const whole = part.data + range.begin * size_of(dtype);
     std::byte* const mine = whole + static_cast<std::size_t>(me) * piece * size_of(dtype);
@@ -62,8 +96,8 @@ void append(std::vector<NcclCall>& calls, Collective collective, const Part& par
     return;
   }
   for (int owner = 0; owner < ranks; ++owner) {
-    const Range owned{range.begin + static_cast<std::size_t>(owner) * piece, piece};
-    for_each_stretch(part, owned, dtype, [&](std::byte* data, std::size_t count) {
+    const Range of_owner{range.begin + static_cast<std::size_t>(owner) * piece, piece};
+    for_each_stretch(part, of_owner, dtype, [&](std::byte* data, std::size_t count) {
       calls.push_back({gathers ? Kind::broadcast : Kind::reduce, data, data, count, owner});
     });
   }
@@ -83,33 +117,36 @@ NcclWay nccl_way(std::string_view algorithm) noexcept {
 }
 
 std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                  std::span<const Part> parts, runtime::DType dtype) {
+                                  std::span<const Part> parts, runtime::DType dtype, const NcclPacking& packing) {
   std::vector<NcclStage> stages;
   NcclStage stage;
+  Room room = room_of(packing, stage.span);
   for (const Part& part : parts) {
     check(part, topology.ranks());
-    append(stage.calls, collective, part, {0, part.elements}, topology.ranks(), topology.piece(me), dtype);
+    append(stage, collective, part, {0, part.elements}, topology.ranks(), topology.piece(me), dtype, room);
   }
   add_stage(stages, std::move(stage));
   return stages;
 }
 
 std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                           std::span<const Part> parts, runtime::DType dtype) {
+                                           std::span<const Part> parts, runtime::DType dtype,
+                                           const NcclPacking& packing) {
   const int inner = topology.inner, outer = topology.outer;
-  if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype);
+  if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype, packing);
   const int i = me % inner, o = me / inner;
   // What the ranks at this place of all rows own together is contiguous (topology.hpp), and so is what a row owns
   // once they have gathered it.
   const auto stage = [&](Collective of, NcclSpan span) {
-    NcclStage made{span, {}};
+    NcclStage made{.span = span};
+    Room room = room_of(packing, span);
     for (const Part& part : parts) {
       check(part, topology.ranks());
       const std::size_t shared = part.elements / static_cast<std::size_t>(inner);
       if (span == NcclSpan::row) {
-        append(made.calls, of, part, {0, part.elements}, inner, i, dtype);
+        append(made, of, part, {0, part.elements}, inner, i, dtype, room);
       } else {
-        append(made.calls, of, part, {static_cast<std::size_t>(i) * shared, shared}, outer, o, dtype);
+        append(made, of, part, {static_cast<std::size_t>(i) * shared, shared}, outer, o, dtype, room);
       }
     }
     return made;
@@ -157,22 +194,33 @@ std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Par
           if (number >= script.steps.size()) continue;
           for (const Script::Message& message : script.steps[number].messages) {
             const int peer = topology.piece(message.peer);
-            const auto move = [&](std::byte* data, std::size_t count) {
-              switch (message.action) {
-                case Action::send:
-                  stage.calls.push_back({Kind::send, data, nullptr, count, peer});
-                  break;
-                case Action::receive:
-                  stage.calls.push_back({Kind::receive, nullptr, data, count, peer});
-                  break;
-                case Action::receive_add:
-                  stage.calls.push_back({Kind::receive, nullptr, arrival, count, peer});
-                  stage.sums.push_back({data, arrival, count});
-                  arrival += align(count * size_of(dtype));
-                  break;
+            for (const Range& range : message.ranges) {
+              if (range.count == 0) continue;
+              const std::size_t width = size_of(dtype), count = range.count;
+              runtime::Runs runs{parts[part].run, parts[part].stride, range.begin};
+              std::byte* data = parts[part].data;
+              const bool packed = count > runs.together(0);  // as the executor has it
+              if (!packed) {
+                data += runs.at(0) * width;
+                runs = {};
               }
-            };
-            for (const Range& range : message.ranges) for_each_stretch(parts[part], range, dtype, move);
+              std::byte* place = data;
+              if (packed || message.action == Action::receive_add) {
+                place = arrival;
+                arrival += align(count * width);
+              }
+              if (message.action == Action::send) {
+                if (packed) stage.packs.push_back({place, {}, data, runs, count});
+                stage.calls.push_back({Kind::send, place, nullptr, count, peer});
+                continue;
+              }
+              stage.calls.push_back({Kind::receive, nullptr, place, count, peer});
+              if (message.action == Action::receive_add) {
+                stage.sums.push_back({data, runs, place, {}, count});
+              } else if (packed) {
+                stage.unpacks.push_back({data, runs, place, {}, count});
+              }
+            }
           }
         }
       }

@@ -2,13 +2,15 @@
 // any thread.
 //
 // NCCL's rank of a member is the piece that it owns, so pieces lie in the order of NCCL's ranks and a contiguous
-// part is one call. A part in runs (Communicator::Part) has no such order: each run of a piece is then sent out by
-// its owner or summed up at it, all of them in one group, which NCCL runs as one launch.
+// part is one call. A part in runs (Communicator::Part) is packed for it where there is memory to pack to. Where there
+// is none, each run of a piece is sent out by its owner or summed up at it, all of them in one group: as many calls as
+// there are runs.
 #pragma once
 
 #include "collectives/communicator.hpp"
 #include "collectives/plan_choice.hpp"
 #include "collectives/script.hpp"
+#include "runtime/runs.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -45,31 +47,51 @@ enum class NcclSpan {
 };
 inline constexpr int nccl_spans = 3;
 
-/// Calls that go as one group, and what is added to what once they are done.
+/// Calls that go as one group, what is packed for them, and what becomes of what came.
 struct NcclStage {
-  struct Sum {
+  /// From array to array, one of which lies in runs or both are flat.
+  struct Move {
     std::byte* to = nullptr;
+    runtime::Runs to_runs = {};
     const std::byte* from = nullptr;
-    std::size_t count = 0;
+    runtime::Runs from_runs = {};
+    std::size_t count = 0;  ///< elements
 
-    friend bool operator==(const Sum&, const Sum&) = default;
+    friend bool operator==(const Move& a, const Move& b) noexcept {
+      const auto same = [](const runtime::Runs& x, const runtime::Runs& y) {
+        return x.run == y.run && x.stride == y.stride && x.first == y.first;
+      };
+      return a.to == b.to && a.from == b.from && a.count == b.count && same(a.to_runs, b.to_runs) &&
+             same(a.from_runs, b.from_runs);
+    }
   };
 
   NcclSpan span = NcclSpan::team;
-  std::vector<NcclCall> calls;
-  std::vector<Sum> sums = {};
+  std::vector<NcclCall> calls = {};
+  std::vector<Move> packs = {};    ///< copied before the calls
+  std::vector<Move> unpacks = {};  ///< copied once they are done
+  std::vector<Move> sums = {};     ///< added then
 
   friend bool operator==(const NcclStage&, const NcclStage&) = default;
 };
 
+/// Where a stage may pack what lies in runs: memory for those of a row, and for those of a team or a column, as these
+/// may be under way at a time.
+struct NcclPacking {
+  std::byte* row = nullptr;
+  std::byte* others = nullptr;
+  std::size_t bytes = 0;  ///< of each; what does not fit is not packed
+};
+
 /// By NCCL's own algorithms: one stage, or none where there are no elements. `me` is the rank of the topology.
 [[nodiscard]] std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                                std::span<const Communicator::Part> parts, runtime::DType dtype);
+                                                std::span<const Communicator::Part> parts, runtime::DType dtype,
+                                                const NcclPacking& packing = {});
 
 /// Across the rows and inside them. As own_stages() where the topology has one row or rows of one.
 [[nodiscard]] std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
                                                          std::span<const Communicator::Part> parts,
-                                                         runtime::DType dtype);
+                                                         runtime::DType dtype, const NcclPacking& packing = {});
 
 /// The part of this rank in every chunk of a plan, by part.
 using PartScripts = std::vector<std::shared_ptr<const std::vector<Script>>>;

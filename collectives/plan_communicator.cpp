@@ -19,7 +19,7 @@ struct PlanCommunicator::State {
   };
   struct Running {
     std::byte* staging = nullptr;
-    std::string what;
+    UnderWay name;
     runtime::Handler done;
   };
 
@@ -60,7 +60,7 @@ void PlanCommunicator::State::start_waiting() {
     waiting.pop_front();
     next.operands.staging = free_staging.back();
     free_staging.pop_back();
-    running.push_back({next.operands.staging, std::move(next.what), std::move(next.done)});
+    running.push_back({next.operands.staging, {std::move(next.what), loop.now()}, std::move(next.done)});
     executor.run(std::move(next.operands), [this, operation = std::prev(running.end())] { finish(operation); });
   }
 }
@@ -96,11 +96,13 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
   };
   std::size_t most = 0;
   for (const OperationShape& shape : shapes) {
-    if (shape.collective == Collective::all_gather || ranks == 1) continue;  // arrives where it stays
+    if (ranks == 1) continue;
     const int chunks = choice.chunks(ranks, shape.parts, shape.dtype);
     std::size_t bytes = 0;
     for (std::size_t part = 0; part < shape.parts.size(); ++part) {
-      bytes += bytes_of_part(shape, shape.parts[part], shape.runs.empty() ? 0 : shape.runs.at(part), chunks);
+      const std::size_t run = shape.runs.empty() ? 0 : shape.runs.at(part);
+      if (shape.collective == Collective::all_gather && run == 0) continue;  // arrives where it stays
+      bytes += bytes_of_part(shape, shape.parts[part], run, chunks);
     }
     most = std::max(most, bytes);
   }
@@ -136,10 +138,10 @@ void PlanCommunicator::run(Collective collective, std::span<const Part> parts, r
   state.start_waiting();
 }
 
-std::vector<std::string> PlanCommunicator::running() const {
-  std::vector<std::string> names;
-  for (const State::Running& operation : state_->running) names.push_back(operation.what);
-  return names;
+std::vector<Communicator::UnderWay> PlanCommunicator::running() const {
+  std::vector<UnderWay> all;
+  for (const State::Running& operation : state_->running) all.push_back(operation.name);
+  return all;
 }
 
 std::optional<Executor::Operands> PlanOperands::of(Collective collective, std::span<const Communicator::Part> parts,

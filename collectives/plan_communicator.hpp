@@ -47,7 +47,7 @@ class PlanCommunicator final : public Communicator {
   [[nodiscard]] int me() const noexcept override;
   void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
-  [[nodiscard]] std::vector<std::string> running() const override;
+  [[nodiscard]] std::vector<UnderWay> running() const override;
 
  private:
   struct State;

@@ -14,6 +14,20 @@ namespace {
 
 bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
 
+/// How many runs from `first` on are equally long and equally far apart, and how far: they are one copy.
+std::pair<std::size_t, std::size_t> alike(const Tiers::Runs& runs, std::size_t first) {
+  const std::size_t bytes = runs[first].size();
+  std::size_t count = 1, stride = bytes;
+  for (; first + count < runs.size() && runs[first + count].size() == bytes; ++count) {
+    const std::byte* const before = runs[first + count - 1].data();
+    if (runs[first + count].data() < before + bytes) break;
+    const auto distance = static_cast<std::size_t>(runs[first + count].data() - before);
+    if (count > 1 && distance != stride) break;
+    stride = distance;
+  }
+  return {count, count > 1 ? stride : bytes};
+}
+
 std::size_t bytes_of(const Tiers::Runs& runs) {
   std::size_t bytes = 0;
   for (const auto& run : runs) bytes += run.size();
@@ -176,13 +190,16 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, b
                       runtime::Handler done) {
   const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
   std::byte* there = places_[region.index].memory.data() + offset;
-  for (const auto& run : runs) {
+  for (std::size_t first = 0; first < runs.size();) {
+    const auto [count, stride] = alike(runs, first);
+    const std::span<std::byte> run = runs[first];
     if (fetches) {
-      runtime::copy(stream, run.data(), there, run.size());
+      runtime::copy_runs(stream, run.data(), stride, there, run.size(), run.size(), count);
     } else {
-      runtime::copy(stream, there, run.data(), run.size());
+      runtime::copy_runs(stream, there, run.size(), run.data(), stride, run.size(), count);
     }
-    there += run.size();
+    there += count * run.size();
+    first += count;
   }
   loop_->after_work(stream, {"tiers", fetches ? "a copy from host memory" : "a copy to host memory"}, std::move(done));
 }

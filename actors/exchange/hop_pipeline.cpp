@@ -1,5 +1,7 @@
 #include "actors/exchange/hop_pipeline.hpp"
 
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -24,6 +26,19 @@ struct HopPart {
   std::size_t run = 0, stride = 0;
 };
 
+/// What the parts that lie in runs take one after another, at most.
+std::size_t packed_bytes(const std::vector<collectives::OperationShape>& shapes) {
+  std::size_t most = 0;
+  for (const collectives::OperationShape& shape : shapes) {
+    std::size_t bytes = 0;
+    for (std::size_t part = 0; part < shape.parts.size(); ++part) {
+      if (shape.runs[part] > 0) bytes += shape.parts[part] * runtime::size_of(shape.dtype) + runtime::MemoryPlan::alignment;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::size_t unit_elements,
                 std::size_t slice) {
   const std::size_t whole = unit_elements / static_cast<std::size_t>(layout.pieces(hop.whole));
@@ -35,15 +50,15 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 
 }  // namespace
 
-HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
-                                      const std::vector<std::vector<PartShape>>& bundles, runtime::DType dtype,
-                                      const std::string& name, runtime::MemoryPlan& plan) {
-  Memory memory;
-  for (const Hop& hop : hops) {
+HopPipeline::Plan HopPipeline::plan(Planner& planner, const Options& options,
+                                    const std::vector<std::vector<PartShape>>& bundles) {
+  const ColumnOptions& column = *planner.share.column;
+  Plan plan{.hops = options.hops, .dtype = options.dtype, .family = options.family, .staging = {}, .staging_bytes = {}};
+  for (const Hop& hop : options.hops) {
     const collectives::Team& team = column.layout.team(hop.team);
     std::vector<collectives::OperationShape> shapes;
     for (const auto& bundle : bundles) {
-      collectives::OperationShape shape{hop.collective, {}, dtype};
+      collectives::OperationShape shape{hop.collective, {}, options.dtype};
       for (const auto& [elements, slice] : bundle) {
         const HopPart part = part_of(column.layout, hop, elements, slice);
         shape.parts.push_back(part.elements);
@@ -51,42 +66,30 @@ HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::ve
       }
       shapes.push_back(std::move(shape));
     }
-    const std::size_t bytes =
-        hop.collective == collectives::Collective::all_gather
-            ? 0  // what arrives lies where it belongs
-            : PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
-                                              column.choices[static_cast<std::size_t>(hop.team)], shapes);
-    memory.staging.push_back(plan.add({MemoryKind::messages, MemorySpace::device,
-                                       fmt::format("{} arriving from the {}", name, to_string(hop.team)), bytes,
-                                       operations_at_a_time}));
-    memory.staging_bytes.push_back(bytes);
+    std::size_t bytes =
+        PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
+                                        column.choices[static_cast<std::size_t>(hop.team)], shapes);
+    if (column.packs) bytes = std::max(bytes, packed_bytes(shapes));
+    plan.staging.push_back(
+        planner.memory.add({MemoryKind::messages, MemorySpace::device,
+                            fmt::format("{} arriving from the {}", options.name, to_string(hop.team)), bytes,
+                            operations_at_a_time}));
+    plan.staging_bytes.push_back(bytes);
   }
-  return memory;
+  return plan;
 }
 
-HopPipeline::Memory HopPipeline::plan(const ColumnOptions& column, const std::vector<Hop>& hops,
-                                      const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
-                                      const std::string& name, runtime::MemoryPlan& plan) {
-  std::vector<std::vector<PartShape>> shapes;
-  for (const auto& bundle : bundles) {
-    auto& parts = shapes.emplace_back();
-    for (const std::size_t elements : bundle) parts.push_back({elements});
-  }
-  return HopPipeline::plan(column, hops, shapes, dtype, name, plan);
-}
-
-HopPipeline::HopPipeline(runtime::EventLoop& loop, collectives::Executor& executor, const ColumnOptions& column,
-                         std::vector<Hop> hops, runtime::DType dtype, int family, const Memory& memory,
-                         const runtime::Arena& arena)
-    : loop_(&loop), layout_(&column.layout), hops_(std::move(hops)), dtype_(dtype), queues_(hops_.size()) {
-  expect(hops_.size() <= most_hops && family >= 0 && family < 8, "{} hops of family {}", hops_.size(), family);
+HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan)
+    : loop_(&context.loop), column_(&column), hops_(plan.hops), dtype_(plan.dtype), queues_(hops_.size()) {
+  expect(hops_.size() <= most_hops && plan.family >= 0 && plan.family < 8, "{} hops of family {}", hops_.size(),
+         plan.family);
   for (std::size_t h = 0; h < hops_.size(); ++h) {
     const collectives::Team& team = column.layout.team(hops_[h].team);
     std::vector<int> ranks;
     for (const int member : team.members) ranks.push_back(column.ranks.at(static_cast<std::size_t>(member)));
     std::vector<std::byte*> staging;
-    for (std::size_t s = 0; s < operations_at_a_time; ++s) staging.push_back(arena.slot(memory.staging[h], s));
-    const int number = family * most_hops + static_cast<int>(h);
+    for (std::size_t s = 0; s < operations_at_a_time; ++s) staging.push_back(context.arena.slot(plan.staging[h], s));
+    const int number = plan.family * most_hops + static_cast<int>(h);
     PlanCommunicator::Options options{.team = team,
                                       .me = team.index_of(column.layout.rank()),
                                       .ranks = std::move(ranks),
@@ -94,11 +97,11 @@ HopPipeline::HopPipeline(runtime::EventLoop& loop, collectives::Executor& execut
                                       .first_index = static_cast<std::uint32_t>(number) * indices_per_hop,
                                       .indices = indices_per_hop,
                                       .staging = std::move(staging),
-                                      .staging_bytes = memory.staging_bytes[h]};
+                                      .staging_bytes = plan.staging_bytes[h]};
     communicators_.push_back(
         column.source != nullptr
             ? column.source->communicator(hops_[h].team, number, std::move(options))
-            : std::make_unique<PlanCommunicator>(loop, executor, std::move(options)));
+            : std::make_unique<PlanCommunicator>(context.loop, context.executor, std::move(options)));
   }
 }
 
@@ -121,8 +124,8 @@ void HopPipeline::start_ready(std::size_t h) {
     std::vector<Communicator::Part> parts;
     for (const Part& part : bundle->parts) {
       // From the part's begin, in elements of the unit.
-      const std::size_t begin = layout_->range(hops_[h].whole, part.elements).begin - part.begin;
-      const auto [elements, run, stride] = part_of(*layout_, hops_[h], part.elements, part.slice.count);
+      const std::size_t begin = column_->layout.range(hops_[h].whole, part.elements).begin - part.begin;
+      const auto [elements, run, stride] = part_of(column_->layout, hops_[h], part.elements, part.slice.count);
       if (part.compact && run > 0) {
         parts.push_back({part.data + begin / stride * run * runtime::size_of(dtype_), elements});
       } else {
@@ -140,10 +143,23 @@ void HopPipeline::finished(const std::shared_ptr<Bundle>& bundle) {
   start_ready(bundle->hop);
 }
 
-std::vector<std::string> HopPipeline::running() const {
-  std::vector<std::string> all;
+std::vector<Wait> HopPipeline::waits() const {
+  std::vector<Wait> all;
   for (const auto& communicator : communicators_) {
-    for (std::string& what : communicator->running()) all.push_back(std::move(what));
+    for (auto& [what, since] : communicator->running()) all.push_back({std::move(what), std::nullopt, since});
+  }
+  return all;
+}
+
+std::vector<int> HopPipeline::peers() const {
+  std::vector<int> all;
+  for (const auto& communicator : communicators_) {
+    const collectives::Team& team = communicator->team();
+    for (const int member : team.members) {
+      if (member != team.members[static_cast<std::size_t>(communicator->me())]) {
+        all.push_back(column_->ranks.at(static_cast<std::size_t>(member)));
+      }
+    }
   }
   return all;
 }

@@ -4,13 +4,11 @@
 // same on all ranks, whatever finishes first. Loop thread only.
 #pragma once
 
-#include "collectives/communicator_source.hpp"
-#include "collectives/shard.hpp"
+#include "actors/exchange/column_options.hpp"
+#include "actors/rank/part.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
 
-#include <array>
-#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -18,14 +16,8 @@
 
 namespace ranvier::actors {
 
-/// What the operations of a column need to know, whichever flow they belong to.
-struct ColumnOptions {
-  collectives::ShardLayout layout;
-  collectives::Sharding sharding;
-  std::vector<int> ranks;  ///< MPI ranks of the column, in row order
-  std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
-  collectives::CommunicatorSource* source = nullptr;  ///< null: communicators run plans over the transport
-};
+struct Planner;
+struct RankContext;
 
 class HopPipeline {
  public:
@@ -39,7 +31,7 @@ class HopPipeline {
     std::size_t begin = 0;          ///< the element of the unit that lies at `data`
     std::size_t elements = 0;       ///< of the whole unit
     collectives::Range slice = {};  ///< in each finest piece; a count of 0: all of it
-    bool compact = false;           ///< the slices of the pieces from `begin` on lie one after another; on all ranks or none
+    bool compact = false;  ///< the slices of the pieces from `begin` on lie one after another; on all ranks or none
   };
 
   /// A part without its data, for planning.
@@ -48,47 +40,49 @@ class HopPipeline {
     std::size_t slice = 0;     ///< Part::slice.count; compact or not
   };
 
-  /// Places where the sums of a flow arrive.
-  struct Memory {
+  struct Options {
+    std::vector<collectives::Hop> hops;  ///< of the flow
+    runtime::DType dtype = runtime::DType::f32;
+    int family = 0;    ///< tells the pipelines of a rank apart, 0 to 7
+    std::string name;  ///< of what goes through, for the table of memory
+  };
+  /// The hops, and places where their sums arrive.
+  struct Plan {
+    std::vector<collectives::Hop> hops;
+    runtime::DType dtype = runtime::DType::f32;
+    int family = 0;
     std::vector<runtime::MemoryId> staging;  ///< by hop
     std::vector<std::size_t> staging_bytes;  ///< likewise, of one operation
   };
+  /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too.
+  [[nodiscard]] static Plan plan(Planner& planner, const Options& options,
+                                 const std::vector<std::vector<PartShape>>& bundles);
 
-  /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too. `name` is for the table
-  /// of memory.
-  [[nodiscard]] static Memory plan(const ColumnOptions& column, const std::vector<collectives::Hop>& hops,
-                                   const std::vector<std::vector<PartShape>>& bundles, runtime::DType dtype,
-                                   const std::string& name, runtime::MemoryPlan& plan);
-  /// The same for whole units, of which `bundles` has the elements.
-  [[nodiscard]] static Memory plan(const ColumnOptions& column, const std::vector<collectives::Hop>& hops,
-                                   const std::vector<std::vector<std::size_t>>& bundles, runtime::DType dtype,
-                                   const std::string& name, runtime::MemoryPlan& plan);
-
-  /// `family` tells the pipelines of a rank apart, 0 to 7.
-  HopPipeline(runtime::EventLoop& loop, collectives::Executor& executor, const ColumnOptions& column,
-              std::vector<collectives::Hop> hops, runtime::DType dtype, int family, const Memory& memory,
-              const runtime::Arena& arena);
+  HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan);
 
   /// `done` runs on the loop after this returned, once this rank has what the last hop leaves. What wrote the data
   /// has finished.
   void submit(std::vector<Part> parts, std::string what, runtime::Handler done);
 
-  [[nodiscard]] std::vector<std::string> running() const;
+  /// Operations under way.
+  [[nodiscard]] std::vector<Wait> waits() const;
+  /// The ranks of its hops.
+  [[nodiscard]] std::vector<int> peers() const;
 
  private:
   struct Bundle {
     std::vector<Part> parts;
     std::string what;
     runtime::Handler done;
-    std::size_t hop = 0;   // that comes next
-    bool waits = true;     // for that hop to start
+    std::size_t hop = 0;  // that comes next
+    bool waits = true;    // for that hop to start
   };
 
   void start_ready(std::size_t hop);
   void finished(const std::shared_ptr<Bundle>& bundle);
 
   runtime::EventLoop* loop_;
-  const collectives::ShardLayout* layout_;
+  const ColumnOptions* column_;
   std::vector<collectives::Hop> hops_;
   runtime::DType dtype_;
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by hop

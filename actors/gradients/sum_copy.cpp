@@ -7,6 +7,9 @@
 
 namespace ranvier::actors {
 
+SumCopy::SumCopy(const RankContext& context, Options options)
+    : loop_(&context.loop), transport_(&context.transport), options_(std::move(options)) {}
+
 void SumCopy::run(const std::vector<runtime::Bytes>& runs, runtime::Handler done) {
   const auto bucket = std::make_shared<Bucket>(Bucket{0, std::move(done)});
   std::size_t room = 0;
@@ -24,6 +27,7 @@ void SumCopy::run(const std::vector<runtime::Bytes>& runs, runtime::Handler done
     }
   }
   expect(bucket->missing > 0, "a tied unit's bucket without elements is copied");
+  if (under_way_ == 0) since_ = loop_->now();
   while (under_way_ < options_.depth && !waiting_.empty()) begin_next();
 }
 
@@ -39,6 +43,13 @@ void SumCopy::begin_next() {
   if (!options_.sends) return transport_->receive(options_.partner, options_.tag, message.ranges, std::move(through));
   const std::vector<runtime::ConstBytes> ranges(message.ranges.begin(), message.ranges.end());
   transport_->send(options_.partner, options_.tag, ranges, std::move(through));
+}
+
+std::vector<Wait> SumCopy::waits() const {
+  if (under_way_ == 0) return {};
+  return {{fmt::format("the reduced gradients of {}, {} the other stage", options_.unit,
+                       options_.sends ? "which go to" : "which come from"),
+           options_.partner, since_}};
 }
 
 }  // namespace ranvier::actors

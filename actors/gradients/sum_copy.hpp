@@ -4,11 +4,13 @@
 // Loop thread only.
 #pragma once
 
-#include "runtime/transport.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
 
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ranvier::actors {
@@ -16,6 +18,7 @@ namespace ranvier::actors {
 class SumCopy {
  public:
   struct Options {
+    std::string unit;               ///< for people
     int partner = 0;
     bool sends = false;             ///< otherwise it receives
     runtime::Tag tag;               ///< of the unit
@@ -23,12 +26,14 @@ class SumCopy {
     std::size_t depth = 1;          ///< messages under way at a time
   };
 
-  /// The transport outlives this.
-  SumCopy(runtime::Transport& transport, const Options& options) : transport_(&transport), options_(options) {}
+  /// All outlive it.
+  SumCopy(const RankContext& context, Options options);
 
   /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order. What
   /// wrote the bytes has finished, and nothing changes them before `done`, which runs on the loop after this returned.
   void run(const std::vector<runtime::Bytes>& runs, runtime::Handler done);
+
+  [[nodiscard]] std::vector<Wait> waits() const;
 
  private:
   struct Bucket {
@@ -42,10 +47,12 @@ class SumCopy {
 
   void begin_next();
 
+  runtime::EventLoop* loop_;
   runtime::Transport* transport_;
   Options options_;
   std::deque<Message> waiting_;
   std::size_t under_way_ = 0;
+  runtime::Duration since_{};  // of the oldest of them, no later
 };
 
 }  // namespace ranvier::actors

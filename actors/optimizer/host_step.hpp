@@ -4,9 +4,7 @@
 // so that a step runs beside passes. The arithmetic is that of the device. Loop thread only.
 #pragma once
 
-#include "actors/optimizer/state_tier.hpp"
-#include "actors/states/unit_states.hpp"
-#include "runtime/event_loop.hpp"
+#include "actors/optimizer/state_records.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -14,41 +12,41 @@
 
 namespace ranvier::actors {
 
+/// What a step reads and writes of a stretch of a bucket, on the device.
+struct StretchStep {
+  StateRecords::Stretch states;
+  const std::byte* gradient = nullptr;
+  runtime::Runs gradient_runs;
+  std::byte* layers_copy = nullptr;  ///< as in AdamWArrays::working
+  runtime::Runs layers_runs;
+  std::vector<runtime::DecaySegment> segments;  ///< counted from the stretch's begin on, in the unit
+};
+
 class HostStep {
  public:
   /// Pinned, one of each for each bucket that is stepped at a time.
-  struct Memory {
+  struct Plan {
     runtime::MemoryId gradients, parameters;
-    std::size_t slots = 0;
   };
-  [[nodiscard]] static Memory plan(const UnitStates& states, std::size_t slots, runtime::MemoryPlan& plan);
+  [[nodiscard]] static Plan plan(Planner& planner, std::size_t slots);
 
-  /// All outlive it.
-  HostStep(runtime::EventLoop& loop, runtime::Device& device, const UnitStates& states, const Memory& memory,
-           const runtime::Arena& arena);
+  HostStep(const RankContext& context, const ModelShare& share, const Plan& plan);
   ~HostStep();
 
-  /// A run of a bucket, and where what belongs to it lies on the device.
-  struct Piece {
-    StateTier::Run states;
-    const std::byte* gradient = nullptr;
-    std::byte* layers_copy = nullptr;  ///< as in AdamWArrays::working
-    std::vector<runtime::DecaySegment> segments;
-  };
-  /// One step on all runs of a bucket; `done` runs on the loop once its states are stepped and layers' copies are on
-  /// the device.
-  void step(std::size_t slot, std::vector<Piece> pieces, const runtime::AdamWOptions& adamw, runtime::Handler done);
+  /// One step on a bucket; `done` runs on the loop once its states are stepped and layers' copies are on the device.
+  void step(std::size_t slot, std::vector<StretchStep> stretches, const runtime::AdamWOptions& adamw,
+            runtime::Handler done);
   /// Only rounds separate master weights to layers' copies; needs no gradients.
-  void refresh(std::size_t slot, std::vector<Piece> pieces, runtime::Handler done);
+  void refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::Handler done);
 
  private:
-  void copy_to_layers(std::size_t slot, const std::vector<Piece>& pieces, runtime::Handler done);
+  void copy_to_layers(std::size_t slot, const std::vector<StretchStep>& stretches, runtime::Handler done);
   void after(runtime::Stream& stream, runtime::Handler next);
 
   runtime::EventLoop* loop_;
-  const UnitStates* states_;
-  Memory memory_;
   const runtime::Arena* arena_;
+  const UnitStates* states_;
+  Plan plan_;
   std::unique_ptr<runtime::Device> host_;  ///< null: the device itself computes for the host
   std::unique_ptr<runtime::Stream> to_host_, steps_, to_device_;
 };

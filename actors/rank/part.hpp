@@ -5,9 +5,15 @@
 // under its name: nobody has to ask for that.
 #pragma once
 
+#include "collectives/plan.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/error.hpp"
 #include "runtime/own_work.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +24,18 @@ struct Wait {
   std::string what;              ///< "the gather of the parameters of h.3 for a backward pass"
   std::optional<int> rank;       ///< whose turn it is, where it is one rank's
   runtime::Duration since{};     ///< loop time
+};
+
+inline void oldest_first(std::vector<Wait>& waits) {
+  std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
+}
+
+/// A named array of training state, of which a part holds some elements on this rank.
+struct StateArray {
+  std::size_t unit = 0;      ///< of the stage
+  const char* name = "";     ///< "weights", "m", "v"
+  collectives::Range range;  ///< elements of the unit
+  runtime::DType dtype = runtime::DType::f32;
 };
 
 class Part {
@@ -32,6 +50,21 @@ class Part {
   [[nodiscard]] virtual std::string details() const { return {}; }
   /// Ranks that it exchanges messages with, whoever begins; of two ranks each names the other.
   [[nodiscard]] virtual std::vector<int> peers() const { return {}; }
+
+  /// What it holds of the training's state, wherever that lives: all that has to be kept of the part.
+  [[nodiscard]] virtual std::vector<StateArray> state() const { return {}; }
+  /// Copies elements [begin, …) of one of these, as many as `values` has, from where they live or to there; `done` runs
+  /// on the loop after this returned. Between steps, one call at a time. What others keep in copies is not touched.
+  virtual void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
+  virtual void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
+                           runtime::Handler done);
 };
+
+inline void Part::read_state(const StateArray& array, std::size_t, std::span<std::byte>, runtime::Handler) {
+  fail(ErrorCode::internal, "{} holds no state, and '{}' is read", name(), array.name);
+}
+inline void Part::write_state(const StateArray& array, std::size_t, std::span<const std::byte>, runtime::Handler) {
+  fail(ErrorCode::internal, "{} holds no state, and '{}' is written", name(), array.name);
+}
 
 }  // namespace ranvier::actors

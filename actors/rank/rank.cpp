@@ -21,22 +21,15 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   if (options.tiers.parameters != TierKind::device)
     parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
   parameters_ = &add<ParameterStore>(context, plan_, plan_.parameters, parameter_records_);
-  if (plan_.sync_options.in_tier) {
-    gradients_ = std::make_unique<GradientTier>(loop, context.tiers, context.reduce, *plan_.states,
-                                                plan_.gradient_memory, context.arena);
-  }
-  sync_ = std::make_unique<GradientSync>(loop, transport, context.executor, context.compute, context.reduce,
-                                         *plan_.stage, *plan_.states, *plan_.column, plan_.flow, plan_.chunks,
-                                         context.trace, plan_.sync_options, gradients_.get(), plan_.sync_memory,
-                                         context.arena);
-  optimizer_ = std::make_unique<Optimizer>(loop, context.tiers, context.executor, context.compute, *plan_.states,
-                                           *plan_.column, plan_.flow, plan_.chunks, *parameters_, parameter_records_,
-                                           gradients_.get(), context.trace, plan_.optimizer_options,
-                                           plan_.optimizer_memory, context.arena);
+  GradientRecords* gradient_records = nullptr;
+  if (options.tiers.gradients != TierKind::device)
+    gradient_records = &add<GradientRecords>(context, plan_, plan_.gradient_records);
+  auto& gradients = add<GradientSync>(context, plan_, plan_.gradients, gradient_records);
+  optimizer_ = &add<Optimizer>(context, plan_, plan_.optimizer, *parameters_, parameter_records_, gradient_records);
   auto& checkpoints = add<ActivationCheckpoints>(context, plan_, plan_.checkpoints);
   auto& consensus = add<Consensus>(loop, transport);
 
-  auto& gradient_places = gradient_places_.emplace(*sync_);
+  auto& gradient_places = gradient_places_.emplace(gradients);
   const std::vector<PassResource*> resources{&checkpoints, parameters_, &gradient_places};
   auto& loader = add<Loader>(context, load_places_, samples.training, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
@@ -61,7 +54,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
                             .vocabulary = plan_.stage->vocabulary()});
   }
   trainer_ = &add<Trainer>(context, plan_, samples.training,
-                           Trainer::Parts{stage, *sync_, *optimizer_, consensus, evaluation, writer});
+                           Trainer::Parts{stage, gradients, *optimizer_, consensus, evaluation, writer});
 }
 
 Rank::~Rank() {
@@ -86,7 +79,6 @@ void Rank::load_weights(const WeightSource& weights) {
   };
   for (const UnitState& unit : plan_.states->all()) {
     if (unit.parameters.data != nullptr) fill(unit, unit.parameters);
-    if (plan_.states->separate_master() && unit.master.data != nullptr) fill(unit, unit.master);
   }
   weights_ = weights;
 }
@@ -94,14 +86,18 @@ void Rank::load_weights(const WeightSource& weights) {
 void Rank::start(TrainerHooks hooks) {
   const auto load_states = [this, hooks = std::move(hooks)] {
     parameters_->start();
-    optimizer_->load(std::exchange(weights_, nullptr), [this, hooks] { trainer_->start(hooks); });
+    const auto begin = [this, hooks] { trainer_->start(hooks); };
+    const WeightSource weights = std::exchange(weights_, nullptr);
+    if (!plan_.states->separate_master()) return context().loop.post(begin);  // layers' own are the only ones
+    fill_state(context().loop, *optimizer_, "weights", *plan_.states, weights, begin);
   };
   if (parameter_records_ == nullptr) return load_states();
   parameter_records_->load(weights_, load_states);
 }
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  optimizer_->read(unit, begin, out, std::move(done));
+  const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer, runtime::DType::f32};
+  optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
 }
 
 std::vector<Wait> Rank::waits() const {
@@ -109,9 +105,7 @@ std::vector<Wait> Rank::waits() const {
   for (const auto& part : parts_) {
     for (Wait& wait : part->waits()) all.push_back(std::move(wait));
   }
-  for (const auto& running : {sync_->running(), optimizer_->running()}) {
-    for (const std::string& what : running) all.push_back({.what = what, .rank = {}, .since = context().loop.now()});
-  }
+  oldest_first(all);
   return all;
 }
 
@@ -127,10 +121,7 @@ std::string Rank::details(std::string_view part) const {
 
 std::vector<int> Rank::peers() const {
   const runtime::Transport& transport = context().transport;
-  std::set<int> peers(plan_.column->ranks.begin(), plan_.column->ranks.end());
-  for (const auto& partner : plan_.sync_options.partners) {
-    if (partner) peers.insert(*partner);
-  }
+  std::set<int> peers;
   for (const auto& part : parts_) {
     for (const int peer : part->peers()) peers.insert(peer);
   }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "actors/pipeline/gradient_places.hpp"
+#include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
@@ -22,9 +23,6 @@
 #include <vector>
 
 namespace ranvier::actors {
-
-/// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
-using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
 
 class Rank {
  public:
@@ -41,7 +39,7 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  /// Fills the parameters; blocks. Before start(), which asks for what lives off the device.
+  /// Fills the parameters; blocks. Before start(), which asks for master weights and what lives off the device.
   void load_weights(const WeightSource& weights);
 
   /// Trains all steps, or evaluates where there are none, then calls hooks.done.
@@ -80,10 +78,8 @@ class Rank {
   std::vector<std::unique_ptr<Part>> parts_;
   ParameterRecords* parameter_records_ = nullptr;  // null: parameters are on the device
   ParameterStore* parameters_ = nullptr;
-  std::unique_ptr<GradientTier> gradients_;  // null: sums are on the device
-  std::unique_ptr<GradientSync> sync_;
   std::optional<GradientPlaces> gradient_places_;
-  std::unique_ptr<Optimizer> optimizer_;
+  Optimizer* optimizer_ = nullptr;
   Trainer* trainer_ = nullptr;
   WeightSource weights_;  // until start()
 };

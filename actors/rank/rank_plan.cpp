@@ -100,7 +100,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
   each("pulled parameters leaving, staged", "pulled parameters arriving, staged, for place",
        ParameterStore::staged_messages(plan, plan.parameters));
   each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
-       GradientSync::staged_messages(*plan.states, plan.sync_options));
+       TiedUnits::staged_messages(*plan.states, plan.gradients.tied));
   // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {
@@ -142,7 +142,7 @@ void plan_squares(std::size_t units, RankPlan& plan) {
   for (int row = 0; row < plan.position.row; ++row)
     first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
   for (std::size_t u = 0; u < plan.states->all().size(); ++u) {
-    const auto& partner = plan.sync_options.partners[u];
+    const auto& partner = plan.gradients.tied.options.partners[u];
     const bool counts = first_copy && (!partner || plan.rank < *partner);
     plan.square_places.push_back(counts ? std::optional(plan.states->all()[u].global_index * pieces + piece)
                                         : std::nullopt);
@@ -214,7 +214,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
          "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute auto",
          offload::to_string(options.tiers.activations));
   }
-  TierOptions tiers = options.tiers;
+  const TierOptions& tiers = options.tiers;
   if (tiers.commit == Commit::flip) {
     if (tiers.optimizer == TierKind::device) {
       fail(ErrorCode::usage,
@@ -226,7 +226,6 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
            "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: use "
            "--precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
     }
-    if (every_step_counts(options)) tiers.commit = Commit::wait;
   }
   models::StageOptions stage{.layers = plan.layers,
                              .capacity = {microbatch, architecture.positions, options.threads},
@@ -251,7 +250,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.column = std::make_unique<ColumnOptions>(
       ColumnOptions{.layout = collectives::ShardLayout(shape.node_of_row, shape.group_size, plan.position.row),
                     .sharding = options.sharding,
-                    .ranks = grid.column(plan.position.stage)});
+                    .ranks = grid.column(plan.position.stage),
+                    .packs = options.gpu && options.gpu->nccl});
   plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
                                            {.names = options.algorithms,
                                             .links = options.links,
@@ -268,10 +268,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
   plan.parameter_records = ParameterRecords::plan(
       planner, {.prefetch = options.prefetch, .lends = pulls && !plan.flow.gather_forward.empty()});
-  plan.gradient_memory = GradientTier::plan(*plan.states, options.tiers, plan.tiers, plan.memory);
-  plan.sync_options.in_tier = options.tiers.gradients != TierKind::device;
-  plan.sync_options.every_step_counts = every_step_counts(options);
-  plan.sync_options.prefetch = options.prefetch;
+  plan.gradient_records = GradientRecords::plan(planner);
+  std::vector<std::optional<int>> partners;
   const auto stages_of = stages_of_units(architecture, stages);
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;
@@ -285,15 +283,16 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       fail(ErrorCode::usage, "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
            unit.spec->name);
     }
-    plan.sync_options.partners.push_back(partner);
+    partners.push_back(partner);
   }
-  plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, plan.sync_options.partners),
+  plan.chunks = chunk_schedule(chunk_units(*plan.stage, *plan.states, partners),
                                {options.tiers.chunk_buckets, options.tiers.bundle_bytes});
-  plan.sync_memory = GradientSync::plan(*plan.stage, *plan.states, *plan.column, plan.flow, plan.chunks,
-                                        plan.sync_options, plan.memory);
-  plan.optimizer_options = {.tiers = tiers, .every_step_counts = every_step_counts(options)};
-  plan.optimizer_memory = Optimizer::plan(*plan.states, *plan.column, plan.flow, plan.chunks, plan.optimizer_options,
-                                          plan.tiers, plan.memory);
+  GradientSync::Options gradients;
+  gradients.tied.partners = std::move(partners);
+  gradients.every_step_counts = every_step_counts(options);
+  gradients.prefetch = options.prefetch;
+  plan.gradients = GradientSync::plan(planner, gradients);
+  plan.optimizer = Optimizer::plan(planner, {.every_step_counts = every_step_counts(options)});
   plan.checkpoints = ActivationCheckpoints::plan(planner);
   plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
   plan_squares(units.size(), plan);

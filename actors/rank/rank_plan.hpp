@@ -45,6 +45,7 @@ struct TrainerOptions {
   struct GpuMemory {
     std::size_t scratch_bytes = 0;  ///< of libraries, on the device
     bool staged = false;            ///< messages go by way of pinned memory
+    bool nccl = false;              ///< collectives may go by NCCL
   };
   std::optional<GpuMemory> gpu;  ///< none: it is not one
 
@@ -98,11 +99,9 @@ struct RankPlan : ModelShare {
   offload::TierPlan tiers;
   ParameterStore::Plan parameters;
   ParameterRecords::Plan parameter_records;
-  GradientTier::Memory gradient_memory;
-  GradientSync::Options sync_options;
-  GradientSync::Memory sync_memory;
-  Optimizer::Options optimizer_options;
-  Optimizer::Memory optimizer_memory;
+  GradientRecords::Plan gradient_records;
+  GradientSync::Plan gradients;
+  Optimizer::Plan optimizer;
   ActivationCheckpoints::Plan checkpoints;
   StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives

@@ -5,7 +5,7 @@
 //   Part part(context, share, plan, …);
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
+#include "actors/exchange/column_options.hpp"
 #include "actors/gradients/chunk_schedule.hpp"
 #include "actors/states/tier_options.hpp"
 #include "actors/states/unit_states.hpp"

@@ -72,19 +72,20 @@ ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& optio
                                               fmt::format("gathered units of {} elements", of_unit),
                                               of_unit * runtime::size_of(dtype), plan.classes.slots[kind]}));
   }
-  std::vector<std::vector<std::size_t>> bundles;
+  std::vector<std::vector<HopPipeline::PartShape>> bundles;
   using Kind = models::Stage::Step::Kind;
   for (const Kind kind : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : share.stage->units_of_parts(kind)) {
-      std::vector<std::size_t>& bundle = bundles.emplace_back();
-      for (const std::size_t unit : units) bundle.push_back(elements[unit]);
+      auto& bundle = bundles.emplace_back();
+      for (const std::size_t unit : units) bundle.push_back({elements[unit]});
     }
   }
-  const auto hops = [&](const std::vector<collectives::Hop>& of_passes) {
-    return HopPipeline::plan(*share.column, of_passes, bundles, dtype, "parameters", planner.memory);
+  const auto hops = [&](const std::vector<collectives::Hop>& of_passes, int family) {
+    return HopPipeline::plan(planner, {.hops = of_passes, .dtype = dtype, .family = family, .name = "parameters"},
+                             bundles);
   };
-  plan.forward = hops(share.flow.gather_forward);
-  plan.backward = hops(share.flow.gather_backward);
+  plan.forward = hops(share.flow.gather_forward, 0);
+  plan.backward = hops(share.flow.gather_backward, 1);
   return plan;
 }
 
@@ -142,12 +143,8 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       gathers_(states_->gathers_parameters()),
       pulls_(pulls_pieces(share, options_)),
       schedule_(plan.classes),
-      forward_(context.loop, context.executor, *column_,
-               gathers_ ? share.flow.gather_forward : std::vector<collectives::Hop>{}, states_->precision().compute, 0,
-               plan.forward, context.arena),
-      backward_(context.loop, context.executor, *column_,
-                gathers_ ? share.flow.gather_backward : std::vector<collectives::Hop>{}, states_->precision().compute,
-                1, plan.backward, context.arena),
+      forward_(context, *column_, plan.forward),
+      backward_(context, *column_, plan.backward),
       places_(schedule_.slots()),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),

@@ -42,7 +42,7 @@ class ParameterStore final : public Part, public PassResource {
     Options options;
     SlotClasses classes;                    ///< none where nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
-    HopPipeline::Memory forward, backward;
+    HopPipeline::Plan forward, backward;
   };
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 

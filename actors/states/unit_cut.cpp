@@ -29,6 +29,13 @@ std::vector<Range> UnitCut::runs(Range range, std::size_t bucket) const {
   return runs;
 }
 
+UnitCut::Spread UnitCut::spread(Range range, std::size_t bucket) const {
+  const Range part = slice(bucket);
+  const bool together = pieces(range) <= 1 || part.count == piece_;
+  return {range.begin + part.begin, elements(range, bucket),
+          together ? runtime::Runs{} : runtime::Runs{.run = part.count, .stride = piece_}};
+}
+
 offload::BucketLayout UnitCut::layout(Range range, std::vector<std::size_t> widths) const {
   return {range.count, std::max<std::size_t>(1, pieces(range) * std::min(slice_, piece_)), std::move(widths)};
 }

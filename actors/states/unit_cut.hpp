@@ -11,6 +11,7 @@
 
 #include "collectives/plan.hpp"
 #include "offload/bucket_layout.hpp"
+#include "runtime/runs.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -42,6 +43,14 @@ class UnitCut {
   }
   /// The same as runs of elements of the unit, one for each finest piece.
   [[nodiscard]] std::vector<collectives::Range> runs(collectives::Range range, std::size_t bucket) const;
+
+  /// Where the elements of a range that are in a bucket lie, all of them at once.
+  struct Spread {
+    std::size_t begin = 0;  ///< the first of them, an element of the unit
+    std::size_t count = 0;
+    runtime::Runs runs;     ///< from it on
+  };
+  [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
 
   /// Records of the buckets of a range in a tier, with arrays of `widths` bytes per element.
   [[nodiscard]] offload::BucketLayout layout(collectives::Range range, std::vector<std::size_t> widths) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -73,6 +74,19 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     units_.push_back(std::move(state));
     ids_.push_back(ids);
   }
+}
+
+std::vector<Range> stepped_ranges(const UnitState& unit) {
+  const Range& whole = unit.optimizer;
+  const Range& layers = unit.parameters.range;
+  const std::size_t end = whole.begin + whole.count;
+  const std::size_t from = std::clamp(layers.begin, whole.begin, end);
+  const std::size_t to = std::clamp(layers.begin + layers.count, from, end);
+  std::vector<Range> ranges;
+  for (const auto& [first, last] : {std::pair{whole.begin, from}, {from, to}, {to, end}}) {
+    if (first < last) ranges.push_back({first, last - first});
+  }
+  return ranges;
 }
 
 void UnitStates::bind(const runtime::Arena& arena) {

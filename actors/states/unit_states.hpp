@@ -62,6 +62,10 @@ struct UnitState {
 
 struct Planner;
 
+/// The optimizer's range, cut where layers' copies on this rank begin and end: one range, or up to three. Each is in
+/// those copies as a whole or not at all.
+[[nodiscard]] std::vector<collectives::Range> stepped_ranges(const UnitState& unit);
+
 class UnitStates {
  public:
   /// Plans the states of the stage of `planner.share`, whose stage and column are there already. `architecture_units`
@@ -79,7 +83,7 @@ class UnitStates {
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
-  /// Otherwise the sums of gradients have no address (gradient_tier.hpp).
+  /// Otherwise the sums of gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Whether layers need a copy of some unit that is brought for them.
   [[nodiscard]] bool gathers_parameters() const noexcept;

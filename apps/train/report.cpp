@@ -1,5 +1,6 @@
 #include "apps/train/report.hpp"
 
+#include "actors/exchange/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
 #include "apps/train/options/tier_flags.hpp"
 
@@ -44,7 +45,7 @@ std::string stage_columns(const models::Architecture& architecture, const actors
 std::string answer_line(const actors::TrainerOptions& options, const std::vector<actors::RankPlan>& stages) {
   std::size_t chunks = 0;
   for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
-  if (stages.front().optimizer_options.every_step_counts) {
+  if (stages.front().optimizer.every_step_counts) {
     return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank\n", chunks);
   }
   const bool clips = options.clip > 0;
@@ -53,7 +54,7 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
-    const auto& slots = stage.optimizer_memory.states.slots;
+    const auto& slots = stage.optimizer.states.slots;
     if (!slots) continue;
     const runtime::MemoryItem& item = stage.memory.items()[slots->index];
     most = std::max(most, item.slots * item.slot_bytes);
@@ -61,7 +62,7 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   std::size_t copy = 0;
   for (const actors::RankPlan& stage : stages) {
     std::size_t bytes = 0;
-    for (const offload::TierRegion& region : stage.optimizer_memory.states.regions) {
+    for (const offload::TierRegion& region : stage.optimizer.states.regions) {
       bytes += stage.tiers.items()[region.index].bytes;
     }
     copy = std::max(copy, bytes);
@@ -185,6 +186,18 @@ std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
     return a.memory.bytes(MemorySpace::device) < b.memory.bytes(MemorySpace::device);
   });
   return fmt::format("memory of a rank of stage {}:\n{}", largest->position.stage, largest->memory.table());
+}
+
+std::string operations_line(const std::vector<actors::RankPlan>& stages) {
+  actors::OperationCount most;
+  for (const actors::RankPlan& stage : stages) {
+    const actors::OperationCount count = actors::count_operations(stage);
+    if (count.launches() + count.messages > most.launches() + most.messages) most = count;
+  }
+  return fmt::format(
+      "a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of squares, {} copies, "
+      "{} additions); {} collectives in {} messages\n",
+      most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
 }
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {

@@ -18,6 +18,9 @@ namespace ranvier::apps {
 /// Every item of the memory of the stage that needs the most.
 [[nodiscard]] std::string largest_memory_table(const std::vector<actors::RankPlan>& stages);
 
+/// What the end of a batch is on a rank of the stage that has the most of it, as operations.
+[[nodiscard]] std::string operations_line(const std::vector<actors::RankPlan>& stages);
+
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

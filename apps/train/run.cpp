@@ -56,6 +56,7 @@ void Run::say_plan() const {
   if (options_.run.request == Request::dry_run) {
     fmt::print("{}", largest_memory_table(plan_.stages));
     fmt::print("\n{}", job_memory_table(job_.architecture, plan_.stages, plan_.trainer));
+    fmt::print("\n{}", operations_line(plan_.stages));
     fmt::print("\n{}", shard_table(job_.architecture, plan_.trainer, plan_.stages, options_.shard.links));
   }
   std::fflush(stdout);

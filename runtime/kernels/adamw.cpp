@@ -20,13 +20,53 @@ namespace {
 /// their bursts.
 constexpr std::size_t chunk_elements = 256;
 
-/// Elements [begin, end) of the arrays, all of which decay or none. Chunks stay in the first-level cache
-/// between the conversion of the gradient, the step and the rounding of the working copy.
+/// Elements that lie one after another in all arrays, all of which decay or none.
+struct Stretch {
+  std::size_t weights = 0, moments = 0, gradient = 0, working = 0;  ///< where the first one lies
+  std::size_t elements = 0;
+  bool decays = false;
+
+  [[nodiscard]] Stretch part(std::size_t begin, std::size_t end) const {
+    return {weights + begin, moments + begin, gradient + begin, working + begin, end - begin, decays};
+  }
+};
+
+/// The elements of `runs` that are in segments, in ascending order.
+std::vector<Stretch> stretches_of(const AdamWRuns& runs, const std::vector<DecaySegment>& segments) {
+  std::vector<Stretch> stretches;
+  auto segment = segments.begin();
+  for (std::size_t x = 0; x < runs.elements;) {
+    const std::size_t together =
+        std::min({runs.elements - x, runs.positions.together(x), runs.weights.together(x), runs.moments.together(x),
+                  runs.gradient.together(x), runs.working.together(x)});
+    const std::size_t begin = runs.positions.at(x), end = begin + together;
+    for (; segment != segments.end() && segment->begin < end; ++segment) {
+      const std::size_t from = std::max(segment->begin, begin), to = std::min(segment->end, end);
+      if (from < to) {
+        const std::size_t at = x + (from - begin);
+        stretches.push_back({runs.weights.at(at), runs.moments.at(at), runs.gradient.at(at), runs.working.at(at),
+                             to - from, segment->decays});
+      }
+      if (segment->end > end) break;  // it goes on in the next run
+    }
+    x += together;
+  }
+  return stretches;
+}
+
+/// Chunks stay in the first-level cache between the conversion of the gradient, the step and the rounding of the
+/// working copy.
 template <typename Gradient, typename Working>
-void step(const AdamWArrays& arrays, const Gradient* gradient, Working* working, std::size_t begin, std::size_t end,
-          float kept, const cpu::AdamWConstants& constants) {
-  for (std::size_t at = begin; at < end; at += chunk_elements) {
-    const std::size_t n = std::min(chunk_elements, end - at);
+void step(const AdamWArrays& arrays, const Stretch& stretch, const cpu::AdamWConstants& constants) {
+  const auto* gradient = static_cast<const Gradient*>(arrays.gradient) + stretch.gradient;
+  auto* working = static_cast<Working*>(arrays.working);
+  if (working != nullptr) working += stretch.working;
+  float* weights = arrays.weights + stretch.weights;
+  float* m = arrays.m + stretch.moments;
+  float* v = arrays.v + stretch.moments;
+  const float kept = stretch.decays ? constants.kept : 1.0f;
+  for (std::size_t at = 0; at < stretch.elements; at += chunk_elements) {
+    const std::size_t n = std::min(chunk_elements, stretch.elements - at);
     alignas(64) std::array<float, std::is_same_v<Gradient, float> ? 1 : chunk_elements> converted;
     const float* g = nullptr;
     if constexpr (std::is_same_v<Gradient, float>) {
@@ -35,8 +75,8 @@ void step(const AdamWArrays& arrays, const Gradient* gradient, Working* working,
       cpu::to_floats(converted.data(), gradient + at, n);
       g = converted.data();
     }
-    cpu::adamw(arrays.weights + at, arrays.m + at, arrays.v + at, g, n, kept, constants);
-    if (working != nullptr) cpu::from_floats(working + at, arrays.weights + at, n);
+    cpu::adamw(weights + at, m + at, v + at, g, n, kept, constants);
+    if (working != nullptr) cpu::from_floats(working + at, weights + at, n);
   }
 }
 
@@ -44,36 +84,45 @@ void step(const AdamWArrays& arrays, const Gradient* gradient, Working* working,
 
 void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegment> segments,
            const AdamWOptions& options) {
+  const std::size_t end = segments.empty() ? 0 : segments.back().end;
+  adamw(stream, arrays, {.elements = end}, std::move(segments), options);
+}
+
+void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, std::vector<DecaySegment> segments,
+           const AdamWOptions& options) {
   expect(options.step >= 1, "AdamW's steps count from 1, not {}", options.step);
-  std::size_t elements = 0;
   std::size_t last_end = 0;
   for (const DecaySegment& segment : segments) {
     expect(segment.begin >= last_end && segment.end >= segment.begin,
            "AdamW's segment {}…{} follows one that ends at {}", segment.begin, segment.end, last_end);
-    elements += segment.end - segment.begin;
     last_end = segment.end;
   }
-  if (elements == 0) return;
+  for (const Runs& array : {runs.positions, runs.weights, runs.moments, runs.gradient, runs.working}) {
+    expect(array.first == 0 && (array.contiguous() || array.run == runs.positions.run),
+           "AdamW's arrays lie in runs of {} and of {} elements", runs.positions.run, array.run);
+  }
+  if (last_end == 0 || runs.elements == 0) return;
 
   const cpu::AdamWConstants constants(options);
   if constexpr (with_cuda) {
-    if (stream.device().kind() == DeviceKind::cuda) return adamw_cuda(stream, arrays, segments, constants);
+    if (stream.device().kind() == DeviceKind::cuda) return adamw_cuda(stream, arrays, runs, segments, constants);
   }
-  stream.launch([=, segments = std::move(segments)](ComputePool& pool) {
+  std::vector<Stretch> stretches = stretches_of(runs, segments);
+  std::size_t elements = 0;
+  for (const Stretch& stretch : stretches) elements += stretch.elements;
+  if (elements == 0) return;
+  stream.launch([=, stretches = std::move(stretches)](ComputePool& pool) {
     with_float_type(arrays.gradient_dtype, [&]<typename Gradient>(Gradient) {
       with_float_type(arrays.working_dtype, [&]<typename Working>(Working) {
         pool.run([&](int thread, int threads) {
           // Threads share the elements, not the range: segments may leave most of it out.
           const Share share = share_of(elements, thread, threads, chunk_elements);
           std::size_t passed = 0;
-          for (const DecaySegment& segment : segments) {
-            const std::size_t length = segment.end - segment.begin;
-            const std::size_t from = std::max(share.begin, passed), to = std::min(share.end, passed + length);
-            if (from < to)
-              step(arrays, static_cast<const Gradient*>(arrays.gradient), static_cast<Working*>(arrays.working),
-                   segment.begin + (from - passed), segment.begin + (to - passed),
-                   segment.decays ? constants.kept : 1.0f, constants);
-            passed += length;
+          for (const Stretch& stretch : stretches) {
+            const std::size_t from = std::max(share.begin, passed);
+            const std::size_t to = std::min(share.end, passed + stretch.elements);
+            if (from < to) step<Gradient, Working>(arrays, stretch.part(from - passed, to - passed), constants);
+            passed += stretch.elements;
           }
         });
       });

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "runtime/dtype.hpp"
+#include "runtime/runs.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
@@ -47,6 +48,19 @@ struct AdamWArrays {
 /// One step on the elements that `segments` name (ascending, disjoint); others stay as they are.
 /// Elementwise, so any split of the array gives the same bits.
 void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegment> segments,
+           const AdamWOptions& options);
+
+/// How the arrays of a step lie. Those in runs have equally long ones, and begin with one.
+struct AdamWRuns {
+  std::size_t elements = 0;
+  Runs positions;  ///< of the elements, as segments count them; those between runs take no part
+  Runs weights;
+  Runs moments;    ///< m, v
+  Runs gradient;
+  Runs working;
+};
+/// The same where arrays lie in runs, as one piece of work.
+void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, std::vector<DecaySegment> segments,
            const AdamWOptions& options);
 
 }  // namespace ranvier::runtime

@@ -11,15 +11,31 @@ constexpr int width = 4;  // elements of a pack: 16 bytes of the states
 constexpr int most_segments = 64;
 constexpr int threads = 256;
 
-/// Segments cut into the packs that they touch; it travels in the launch itself, so nothing is allocated or copied.
-struct Packs {
-  int segments = 0;
-  std::size_t total = 0;                      ///< packs of all segments
-  std::size_t first[most_segments];           ///< number of the first pack of each, counted over all segments
-  std::size_t begin[most_segments];           ///< elements
+/// It travels in the launch itself, so nothing is allocated or copied.
+struct Segments {
+  int count = 0;
+  std::size_t begin[most_segments];  ///< positions, ascending
   std::size_t end[most_segments];
   float kept[most_segments];
 };
+
+/// The last segment that begins at `position` or before it; none: 0, which ends before it or begins behind it.
+__device__ int segment_of(const Segments& segments, std::size_t position) {
+  int low = 0, high = segments.count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (segments.begin[middle] <= position) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+__device__ std::size_t place(const Runs& runs, std::size_t x, std::size_t run, std::size_t in_run) {
+  return runs.run == runs.stride ? x : run * runs.stride + in_run;
+}
 
 /// One element. Its roundings are those of the host's code on processors that multiply and add in one go.
 __device__ void step(float& weight, float& m, float& v, float gradient, float kept, const cpu::AdamWConstants& c) {
@@ -30,68 +46,97 @@ __device__ void step(float& weight, float& m, float& v, float gradient, float ke
   weight = __fmaf_rn(weight, kept, -__fdiv_rn(__fmul_rn(c.step_size, m), root));
 }
 
+struct Places {
+  std::size_t weights, moments, gradient, working;
+};
+
 template <int N, typename Gradient, typename Working>
-__device__ void apply(const AdamWArrays& arrays, std::size_t at, float kept, const cpu::AdamWConstants& constants) {
+__device__ void apply(const AdamWArrays& arrays, const Places& at, float kept, const cpu::AdamWConstants& constants) {
   float weights[N], m[N], v[N], gradient[N];
-  cuda::load(weights, arrays.weights + at);
-  cuda::load(m, arrays.m + at);
-  cuda::load(v, arrays.v + at);
-  cuda::load(gradient, static_cast<const Gradient*>(arrays.gradient) + at);
+  cuda::load(weights, arrays.weights + at.weights);
+  cuda::load(m, arrays.m + at.moments);
+  cuda::load(v, arrays.v + at.moments);
+  cuda::load(gradient, static_cast<const Gradient*>(arrays.gradient) + at.gradient);
   for (int i = 0; i < N; ++i) step(weights[i], m[i], v[i], gradient[i], kept, constants);
-  cuda::store(arrays.weights + at, weights);
-  cuda::store(arrays.m + at, m);
-  cuda::store(arrays.v + at, v);
-  if (arrays.working != nullptr) cuda::store(static_cast<Working*>(arrays.working) + at, weights);
+  cuda::store(arrays.weights + at.weights, weights);
+  cuda::store(arrays.m + at.moments, m);
+  cuda::store(arrays.v + at.moments, v);
+  if (arrays.working != nullptr) cuda::store(static_cast<Working*>(arrays.working) + at.working, weights);
 }
 
+/// Packs of the elements [begin, end); where they lie in runs a pack ends with its run.
 template <typename Gradient, typename Working>
 __global__ void __launch_bounds__(threads)
-    step_packs(const AdamWArrays arrays, const __grid_constant__ Packs packs, const cpu::AdamWConstants constants,
-               bool packed) {
+    step_packs(const AdamWArrays arrays, const AdamWRuns runs, const __grid_constant__ Segments segments,
+               const cpu::AdamWConstants constants, std::size_t begin, std::size_t end, std::size_t packs_of_run,
+               std::size_t packs, bool packed) {
+  const bool flat = runs.positions.run == runs.positions.stride;
   const std::size_t stride = gridDim.x * std::size_t{threads};
-  int segment = 0;  // packs of one thread come in ascending order
-  for (std::size_t pack = blockIdx.x * std::size_t{threads} + threadIdx.x; pack < packs.total; pack += stride) {
-    while (segment + 1 < packs.segments && packs.first[segment + 1] <= pack) ++segment;
-    const std::size_t begin = packs.begin[segment], end = packs.end[segment];
-    const std::size_t at = begin / width * width + (pack - packs.first[segment]) * width;
-    if (packed && at >= begin && at + width <= end) {
-      apply<width, Gradient, Working>(arrays, at, packs.kept[segment], constants);
+  for (std::size_t pack = blockIdx.x * std::size_t{threads} + threadIdx.x; pack < packs; pack += stride) {
+    const std::size_t run = flat ? 0 : pack / packs_of_run;
+    const std::size_t in_run = (pack - run * packs_of_run) * width + (flat ? begin : 0);
+    const std::size_t first = flat ? in_run : run * runs.positions.run + in_run;
+    const std::size_t run_end = flat ? end : (run + 1) * runs.positions.run;
+    const std::size_t last = run_end < end ? run_end : end;
+    const std::size_t position = place(runs.positions, first, run, in_run);
+    const auto places = [&](std::size_t i) {
+      return Places{place(runs.weights, first + i, run, in_run + i), place(runs.moments, first + i, run, in_run + i),
+                    place(runs.gradient, first + i, run, in_run + i), place(runs.working, first + i, run, in_run + i)};
+    };
+    int segment = segment_of(segments, position);
+    if (packed && first + width <= last && position >= segments.begin[segment] &&
+        position + width <= segments.end[segment]) {
+      apply<width, Gradient, Working>(arrays, places(0), segments.kept[segment], constants);
       continue;
     }
-    for (std::size_t i = at; i < at + width; ++i) {
-      if (i >= begin && i < end) apply<1, Gradient, Working>(arrays, i, packs.kept[segment], constants);
+    for (std::size_t i = 0; i < width && first + i < last; ++i) {
+      segment = segment_of(segments, position + i);
+      if (position + i >= segments.begin[segment] && position + i < segments.end[segment]) {
+        apply<1, Gradient, Working>(arrays, places(i), segments.kept[segment], constants);
+      }
     }
   }
 }
 
 }  // namespace
 
-void adamw_cuda(StreamView stream, const AdamWArrays& arrays, std::span<const DecaySegment> segments,
-                const cpu::AdamWConstants& constants) {
+void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
+                std::span<const DecaySegment> segments, const cpu::AdamWConstants& constants) {
   constexpr std::size_t blocks_per_multiprocessor = 32;
   const cudaStream_t queue = cuda::native(stream);
   const auto most_blocks =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
+  const auto fits = [&](const Runs& array) {
+    return array.contiguous() || (array.run % width == 0 && array.stride % width == 0);
+  };
+  const bool flat = runs.positions.contiguous();
   const bool packed = cuda::aligned(arrays.weights) && cuda::aligned(arrays.m) && cuda::aligned(arrays.v) &&
-                      cuda::aligned(arrays.gradient) && cuda::aligned(arrays.working);
+                      cuda::aligned(arrays.gradient) && cuda::aligned(arrays.working) &&
+                      (flat || runs.positions.run % width == 0) && fits(runs.weights) && fits(runs.moments) &&
+                      fits(runs.gradient) && fits(runs.working);
   for (std::size_t from = 0; from < segments.size();) {
-    Packs packs;
-    for (; from < segments.size() && packs.segments < most_segments; ++from) {
+    Segments taken;
+    for (; from < segments.size() && taken.count < most_segments; ++from) {
       const DecaySegment& segment = segments[from];
       if (segment.begin == segment.end) continue;
-      const auto index = static_cast<std::size_t>(packs.segments++);
-      packs.first[index] = packs.total;
-      packs.begin[index] = segment.begin;
-      packs.end[index] = segment.end;
-      packs.kept[index] = segment.decays ? constants.kept : 1.0f;
-      packs.total += (segment.end + width - 1) / width - segment.begin / width;
+      const auto index = static_cast<std::size_t>(taken.count++);
+      taken.begin[index] = segment.begin;
+      taken.end[index] = segment.end;
+      taken.kept[index] = segment.decays ? constants.kept : 1.0f;
     }
-    if (packs.total == 0) continue;
-    const std::size_t blocks = std::min((packs.total + threads - 1) / threads, most_blocks);
+    if (taken.count == 0) continue;
+    // A flat array only from the first of these segments to the last one.
+    const std::size_t begin = flat ? taken.begin[0] / width * width : 0;
+    const std::size_t end = flat ? std::min(runs.elements, taken.end[taken.count - 1]) : runs.elements;
+    if (begin >= end) continue;
+    const std::size_t of_run = flat ? cuda::ceil_divide(end - begin, width) : cuda::ceil_divide(runs.positions.run, width);
+    const std::size_t packs = flat ? of_run : cuda::ceil_divide(end, runs.positions.run) * of_run;
+    const std::size_t blocks = std::min((packs + threads - 1) / threads, most_blocks);
     cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
         cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},
-                     step_packs<decltype(gradient_type), decltype(working_type)>, arrays, packs, constants, packed);
+                     step_packs<decltype(gradient_type), decltype(working_type)>, arrays, runs, taken, constants, begin,
+                     end, of_run, packs, packed);
       });
     });
   }

@@ -8,7 +8,7 @@
 
 namespace ranvier::runtime {
 
-void adamw_cuda(StreamView stream, const AdamWArrays& arrays, std::span<const DecaySegment> segments,
-                const cpu::AdamWConstants& constants);
+void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs,
+                std::span<const DecaySegment> segments, const cpu::AdamWConstants& constants);
 
 }  // namespace ranvier::runtime

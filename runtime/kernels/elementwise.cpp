@@ -45,15 +45,15 @@ void in_chunks(std::size_t begin, std::size_t end, F&& f) {
 }
 
 template <typename To, typename From>
-void cast_part(To* to, const From* from, std::size_t begin, std::size_t end) {
+void cast_part(To* to, const From* from, std::size_t count) {
   if constexpr (std::is_same_v<From, float>) {
-    cpu::from_floats(to + begin, from + begin, end - begin);
+    cpu::from_floats(to, from, count);
   } else if constexpr (std::is_same_v<To, float>) {
-    cpu::to_floats(to + begin, from + begin, end - begin);
+    cpu::to_floats(to, from, count);
   } else if constexpr (std::is_same_v<To, From>) {
-    std::memmove(to + begin, from + begin, (end - begin) * sizeof(To));
+    std::memmove(to, from, count * sizeof(To));
   } else {
-    in_chunks(begin, end, [&](std::size_t at, std::size_t n) {
+    in_chunks(0, count, [&](std::size_t at, std::size_t n) {
       alignas(line_bytes) std::array<float, chunk_elements> values;
       cpu::to_floats(values.data(), from + at, n);
       cpu::from_floats(to + at, values.data(), n);
@@ -76,17 +76,27 @@ void scale_part(T* to, float factor, std::size_t begin, std::size_t end) {
 }
 
 template <typename T>
-void add_part(T* to, const T* from, std::size_t begin, std::size_t end) {
+void add_part(T* to, const T* from, std::size_t count) {
   if constexpr (std::is_floating_point_v<T>) {
-    cpu::add(to + begin, from + begin, end - begin);
+    cpu::add(to, from, count);
   } else {
-    in_chunks(begin, end, [&](std::size_t at, std::size_t n) {
+    in_chunks(0, count, [&](std::size_t at, std::size_t n) {
       alignas(line_bytes) std::array<float, chunk_elements> sums, terms;
       cpu::to_floats(sums.data(), to + at, n);
       cpu::to_floats(terms.data(), from + at, n);
       cpu::add(sums.data(), terms.data(), n);
       cpu::from_floats(to + at, sums.data(), n);
     });
+  }
+}
+
+/// Calls f(place in `a`, place in `b`, n) for all that lies one after another in both, of elements [begin, end).
+template <typename F>
+void in_stretches(const Runs& a, const Runs& b, std::size_t begin, std::size_t end, F&& f) {
+  while (begin < end) {
+    const std::size_t n = std::min({end - begin, a.together(begin), b.together(begin)});
+    f(a.at(begin), b.at(begin), n);
+    begin += n;
   }
 }
 
@@ -115,6 +125,51 @@ void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
   });
 }
 
+void copy_runs(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+               std::size_t run_bytes, std::size_t runs) {
+  expect(runs <= 1 || (to_stride >= run_bytes && from_stride >= run_bytes),
+         "runs of {} bytes are copied that begin {} and {} apart", run_bytes, from_stride, to_stride);
+  if (runs <= 1) return copy(stream, to, from, run_bytes * runs);
+  copy(stream, to, {run_bytes, to_stride}, from, {run_bytes, from_stride}, 1, run_bytes * runs);
+}
+
+void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs, std::size_t width,
+          std::size_t n) {
+  const bool flat = to_runs.contiguous() && from_runs.contiguous();
+  expect(to_runs.contiguous() || from_runs.contiguous() ||
+             (to_runs.run == from_runs.run && to_runs.first % to_runs.run == from_runs.first % from_runs.run),
+         "{} elements in runs of {} are copied to runs of {}", n, from_runs.run, to_runs.run);
+  if (n == 0) return;
+  if (flat) {
+    return copy(stream, static_cast<std::byte*>(to) + to_runs.first * width,
+                static_cast<const std::byte*>(from) + from_runs.first * width, n * width);
+  }
+  if constexpr (with_cuda) {
+    if (on_cuda(stream)) {
+      // What is before the first whole run, the whole runs, what is behind them.
+      const Runs& runs = to_runs.contiguous() ? from_runs : to_runs;
+      const auto stride = [&](const Runs& of) { return (of.contiguous() ? runs.run : of.stride) * width; };
+      for (std::size_t x = 0; x < n;) {
+        const std::size_t together = std::min(n - x, runs.together(x));
+        const std::size_t whole = together == runs.run ? (n - x) / runs.run : 1;
+        copy_runs_cuda(stream, static_cast<std::byte*>(to) + to_runs.at(x) * width, stride(to_runs),
+                       static_cast<const std::byte*>(from) + from_runs.at(x) * width, stride(from_runs),
+                       together * width, whole);
+        x += together * whole;
+      }
+      return;
+    }
+  }
+  stream.launch([=](ComputePool& pool) {
+    in_parts(pool, n, width, [&](std::size_t begin, std::size_t end) {
+      in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
+        std::memcpy(static_cast<std::byte*>(to) + to_at * width, static_cast<const std::byte*>(from) + from_at * width,
+                    count * width);
+      });
+    });
+  });
+}
+
 void fill_zero(StreamView stream, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if constexpr (with_cuda) {
@@ -127,18 +182,21 @@ void fill_zero(StreamView stream, void* to, std::size_t bytes) {
   });
 }
 
-void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n) {
+void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
+          const Runs& to_runs, const Runs& from_runs) {
   check_float(to_dtype, "cast");
   check_float(from_dtype, "cast");
   if (n == 0) return;
   if constexpr (with_cuda) {
-    if (on_cuda(stream)) return cast_cuda(stream, to, to_dtype, from, from_dtype, n);
+    if (on_cuda(stream)) return cast_cuda(stream, to, to_dtype, from, from_dtype, n, to_runs, from_runs);
   }
   stream.launch([=](ComputePool& pool) {
     with_float_type(to_dtype, [&]<typename To>(To) {
       with_float_type(from_dtype, [&]<typename From>(From) {
         in_parts(pool, n, std::min(sizeof(To), sizeof(From)), [&](std::size_t begin, std::size_t end) {
-          cast_part(static_cast<To*>(to), static_cast<const From*>(from), begin, end);
+          in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
+            cast_part(static_cast<To*>(to) + to_at, static_cast<const From*>(from) + from_at, count);
+          });
         });
       });
     });
@@ -159,16 +217,19 @@ void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n
   });
 }
 
-void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n) {
+void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
+         const Runs& from_runs) {
   if (dtype != DType::f64) check_float(dtype, "add");
   if (n == 0) return;
   if constexpr (with_cuda) {
-    if (on_cuda(stream)) return add_cuda(stream, to, from, dtype, n);
+    if (on_cuda(stream)) return add_cuda(stream, to, from, dtype, n, to_runs, from_runs);
   }
   stream.launch([=](ComputePool& pool) {
     const auto add_as = [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
-        add_part(static_cast<T*>(to), static_cast<const T*>(from), begin, end);
+        in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
+          add_part(static_cast<T*>(to) + to_at, static_cast<const T*>(from) + from_at, count);
+        });
       });
     };
     if (dtype == DType::f64)
@@ -179,20 +240,30 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
 }
 
 void sums_of_squares(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n) {
+  sums_of_squares(stream, sums, 0, from, {n, n}, dtype, n);
+}
+
+void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
+                     DType dtype, std::size_t n) {
   check_float(dtype, "sums_of_squares");
   if (n == 0) return;
+  constexpr std::size_t block_elements = squares_block_elements;
+  const std::size_t of_run = (runs.run + block_elements - 1) / block_elements;  // blocks
+  expect(runs.run > 0 && runs.first == 0 && (n <= runs.run || sums_stride >= of_run),
+         "sums of squares of runs of {} elements lie {} apart", runs.run, sums_stride);
   if constexpr (with_cuda) {
-    if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, from, dtype, n);
+    if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, sums_stride, from, runs, dtype, n);
   }
   stream.launch([=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       const auto* values = static_cast<const T*>(from);
-      constexpr std::size_t block_elements = squares_block_elements;
-      const std::size_t blocks = (n + block_elements - 1) / block_elements;
+      const std::size_t blocks = n / runs.run * of_run + (n % runs.run + block_elements - 1) / block_elements;
       in_parts(pool, blocks, block_elements * sizeof(T), [&](std::size_t begin, std::size_t end) {
         for (std::size_t block = begin; block < end; ++block) {
-          const std::size_t at = block * block_elements;
-          sums[block] = block_sum_of_squares(values + at, std::min(block_elements, n - at));
+          const std::size_t run = block / of_run, at = block % of_run * block_elements;
+          sums[run * sums_stride + block % of_run] =
+              block_sum_of_squares(values + run * runs.stride + at,
+                                   std::min({block_elements, runs.run - at, n - run * runs.run - at}));
         }
       });
     });

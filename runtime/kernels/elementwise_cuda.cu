@@ -16,10 +16,10 @@ struct Cast {
   const From* from;
 
   template <int N>
-  __device__ void apply(std::size_t at) const {
+  __device__ void apply(std::size_t to_at, std::size_t from_at) const {
     float values[N];
-    cuda::load(values, from + at);
-    cuda::store(to + at, values);
+    cuda::load(values, from + from_at);
+    cuda::store(to + to_at, values);
   }
 };
 
@@ -45,15 +45,61 @@ struct Add {
   const T* from;
 
   template <int N>
-  __device__ void apply(std::size_t at) const {
+  __device__ void apply(std::size_t to_at, std::size_t from_at) const {
     using Value = std::conditional_t<std::is_same_v<T, double>, double, float>;
     Value sums[N], terms[N];
-    cuda::load(sums, to + at);
-    cuda::load(terms, from + at);
+    cuda::load(sums, to + to_at);
+    cuda::load(terms, from + from_at);
     for (int i = 0; i < N; ++i) sums[i] += terms[i];
-    cuda::store(to + at, sums);
+    cuda::store(to + to_at, sums);
   }
 };
+
+/// An operation from array to array, both flat.
+template <typename Operation>
+struct Flat {
+  static constexpr int width = Operation::width;
+  Operation operation;
+
+  template <int N>
+  __device__ void apply(std::size_t at) const {
+    operation.template apply<N>(at, at);
+  }
+};
+
+__device__ inline std::size_t place(const Runs& runs, std::size_t x) {
+  if (runs.run == runs.stride) return runs.first + x;
+  return (runs.first + x) / runs.run * runs.stride + (runs.first + x) % runs.run;
+}
+
+/// The same where one of them lies in runs.
+template <typename Operation>
+struct InRuns {
+  static constexpr int width = Operation::width;
+  Operation operation;
+  Runs to, from;
+
+  template <int N>
+  __device__ void apply(std::size_t at) const {
+    operation.template apply<N>(place(to, at), place(from, at));
+  }
+};
+
+/// Whether packs neither cross the end of a run nor begin off their alignment in it.
+bool packs_fit(const Runs& runs, std::size_t width) {
+  return runs.first % width == 0 && (runs.contiguous() || (runs.run % width == 0 && runs.stride % width == 0));
+}
+
+template <typename Operation>
+void launch_from_array_to_array(StreamView stream, const Operation& operation, std::size_t n, const Runs& to,
+                                const Runs& from, const char* name) {
+  const bool packed = cuda::aligned(operation.to) && cuda::aligned(operation.from);
+  if (to.contiguous() && from.contiguous() && to.first == 0 && from.first == 0) {
+    return cuda::launch_elementwise(stream, Flat<Operation>{operation}, n, packed, name);
+  }
+  cuda::launch_elementwise(stream, InRuns<Operation>{operation, to, from}, n,
+                           packed && packs_fit(to, Operation::width) && packs_fit(from, Operation::width), name);
+}
 
 constexpr int warp = 32;
 constexpr int squares_threads = 256;
@@ -62,26 +108,30 @@ constexpr int squares_threads = 256;
 /// up half on half; a thread holds two next to each other.
 template <typename T>
 __global__ void __launch_bounds__(squares_threads)
-    block_squares(float* __restrict__ sums, const T* __restrict__ from, std::size_t n, std::size_t blocks, bool paired) {
+    block_squares(float* __restrict__ sums, std::size_t sums_stride, const T* __restrict__ from, const Runs runs,
+                  std::size_t n, std::size_t blocks, std::size_t blocks_of_run, bool paired) {
   constexpr int lanes = 2 * warp;
   constexpr int rounds = static_cast<int>(squares_block_elements) / lanes;
   const int thread = static_cast<int>(threadIdx.x) % warp;
   const std::size_t warps = gridDim.x * std::size_t{squares_threads / warp};
   std::size_t block = blockIdx.x * std::size_t{squares_threads / warp} + threadIdx.x / warp;
   for (; block < blocks; block += warps) {
-    const std::size_t begin = block * squares_block_elements + 2 * static_cast<std::size_t>(thread);
+    const std::size_t run = block / blocks_of_run, in_run = block % blocks_of_run;
+    const T* __restrict__ const array = from + run * runs.stride;
+    const std::size_t end = std::size_t{n - run * runs.run < runs.run ? n - run * runs.run : runs.run};
+    const std::size_t begin = in_run * squares_block_elements + 2 * static_cast<std::size_t>(thread);
     float values[rounds][2];
-    if (paired && (block + 1) * squares_block_elements <= n) {
+    if (paired && (in_run + 1) * squares_block_elements <= end) {
 #pragma unroll
       for (int round = 0; round < rounds; ++round) {
-        cuda::load(values[round], from + begin + round * lanes);
+        cuda::load(values[round], array + begin + round * lanes);
       }
     } else {
 #pragma unroll
       for (int round = 0; round < rounds; ++round) {
         for (int i = 0; i < 2; ++i) {
           const std::size_t at = begin + static_cast<std::size_t>(round * lanes + i);
-          values[round][i] = at < n ? cuda::to_float(from[at]) : 0.0f;
+          values[round][i] = at < end ? cuda::to_float(array[at]) : 0.0f;
         }
       }
     }
@@ -96,7 +146,7 @@ __global__ void __launch_bounds__(squares_threads)
       low += __shfl_down_sync(0xffffffffu, low, half);
       high += __shfl_down_sync(0xffffffffu, high, half);
     }
-    if (thread == 0) sums[block] = low + high;
+    if (thread == 0) sums[run * sums_stride + in_run] = low + high;
   }
 }
 
@@ -122,21 +172,31 @@ void copy_cuda(StreamView stream, void* to, const void* from, std::size_t bytes)
   cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::native(stream)), "cudaMemcpyAsync");
 }
 
+void copy_runs_cuda(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+                    std::size_t run_bytes, std::size_t runs) {
+  cuda::check(cudaMemcpy2DAsync(to, to_stride, from, from_stride, run_bytes, runs, cudaMemcpyDefault,
+                                cuda::native(stream)),
+              "cudaMemcpy2DAsync");
+}
+
 void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes) {
   cuda::check(cudaMemsetAsync(to, 0, bytes, cuda::native(stream)), "cudaMemsetAsync");
 }
 
-void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n) {
-  if (to_dtype == from_dtype) {
-    if (to != from) copy_cuda(stream, to, from, n * size_of(to_dtype));
+void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
+               const Runs& to_runs, const Runs& from_runs) {
+  if (to_dtype == from_dtype && to_runs.contiguous() && from_runs.contiguous()) {
+    auto* const begin = static_cast<std::byte*>(to) + to_runs.first * size_of(to_dtype);
+    const auto* const source = static_cast<const std::byte*>(from) + from_runs.first * size_of(to_dtype);
+    if (begin != source) copy_cuda(stream, begin, source, n * size_of(to_dtype));
     return;
   }
   cuda::with_type(to_dtype, [&](auto to_type) {
     cuda::with_type(from_dtype, [&](auto from_type) {
       using To = decltype(to_type);
       using From = decltype(from_type);
-      cuda::launch_elementwise(stream, Cast<To, From>{static_cast<To*>(to), static_cast<const From*>(from)}, n,
-                               cuda::aligned(to) && cuda::aligned(from), "cast");
+      launch_from_array_to_array(stream, Cast<To, From>{static_cast<To*>(to), static_cast<const From*>(from)}, n,
+                                 to_runs, from_runs, "cast");
     });
   });
 }
@@ -148,11 +208,12 @@ void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::siz
   });
 }
 
-void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n) {
+void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
+              const Runs& from_runs) {
   const auto add_as = [&](auto type) {
     using T = decltype(type);
-    cuda::launch_elementwise(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n,
-                             cuda::aligned(to) && cuda::aligned(from), "add");
+    launch_from_array_to_array(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n, to_runs, from_runs,
+                               "add");
   };
   if (dtype == DType::f64)
     add_as(double{});
@@ -160,18 +221,21 @@ void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::s
     cuda::with_type(dtype, add_as);
 }
 
-void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n) {
+void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
+                          DType dtype, std::size_t n) {
   constexpr std::size_t blocks_per_multiprocessor = 16;
-  const std::size_t blocks = (n + squares_block_elements - 1) / squares_block_elements;
+  constexpr std::size_t block_elements = squares_block_elements;
+  const std::size_t of_run = cuda::ceil_divide(runs.run, block_elements);
+  const std::size_t blocks = n / runs.run * of_run + cuda::ceil_divide(n % runs.run, block_elements);
   const std::size_t wanted = (blocks + squares_threads / warp - 1) / (squares_threads / warp);
   const cudaStream_t queue = cuda::native(stream);
   const auto most =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
+    const bool paired = cuda::aligned(from, 2 * sizeof(T)) && (n <= runs.run || runs.stride % 2 == 0);
     cuda::launch("sums_of_squares", queue, {static_cast<unsigned>(std::min(wanted, most)), squares_threads},
-                 block_squares<T>, sums, static_cast<const T*>(from), n, blocks,
-                 cuda::aligned(from, 2 * sizeof(T)));
+                 block_squares<T>, sums, sums_stride, static_cast<const T*>(from), runs, n, blocks, of_run, paired);
   });
 }
 

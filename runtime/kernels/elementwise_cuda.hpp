@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/dtype.hpp"
+#include "runtime/runs.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
@@ -10,11 +11,16 @@ namespace ranvier::runtime {
 
 /// Between device, pinned and host memory, too.
 void copy_cuda(StreamView stream, void* to, const void* from, std::size_t bytes);
+void copy_runs_cuda(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+                    std::size_t run_bytes, std::size_t runs);
 void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes);
-void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n);
+void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
+               const Runs& to_runs, const Runs& from_runs);
 void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::size_t n);
-void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n);
-void sums_of_squares_cuda(StreamView stream, float* sums, const void* from, DType dtype, std::size_t n);
+void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
+              const Runs& from_runs);
+void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
+                          DType dtype, std::size_t n);
 void sum_cuda(StreamView stream, double* total, const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime

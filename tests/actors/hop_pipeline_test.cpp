@@ -1,6 +1,8 @@
 #include "actors/exchange/hop_pipeline.hpp"
+#include "actors/states/model_share.hpp"
 #include "runtime/error.hpp"
 #include "runtime/simulation.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
@@ -96,28 +98,31 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
   }
 
   Simulation simulation(reduction.ranks, {.seed = seed});
-  const auto device = make_inline_device();
-  const auto stream = device->make_stream("add", StreamWidth::one);
-  std::vector<ColumnOptions> columns;
-  std::vector<std::unique_ptr<Arena>> arenas;
-  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<ModelShare> shares(units.size());
+  std::vector<std::unique_ptr<actors::RankResources>> contexts;
   std::vector<std::unique_ptr<HopPipeline>> pipelines;
   std::vector<std::size_t> left(static_cast<std::size_t>(reduction.ranks), slices.size());
   std::vector<std::vector<Units>> parts_of(slices.size(), std::vector<Units>(units.size(), Units(2)));
   for (int rank = 0; rank < reduction.ranks; ++rank) {
     std::vector<int> ranks;
     for (int r = 0; r < reduction.ranks; ++r) ranks.push_back(r);
-    columns.push_back({reduction.layout(rank), reduction.sharding, ranks, {}});
-    columns.back().choices.fill(reduction.choice);
+    auto& column = shares[static_cast<std::size_t>(rank)].column;
+    column = std::make_unique<ColumnOptions>(ColumnOptions{reduction.layout(rank), reduction.sharding, ranks, {}});
+    column->choices.fill(reduction.choice);
   }
   for (int rank = 0; rank < reduction.ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    MemoryPlan plan;
-    const auto memory = HopPipeline::plan(columns[r], reduction.hops(), shapes, reduction.dtype, "gradients", plan);
-    arenas.push_back(std::make_unique<Arena>(*device, plan));
-    executors.push_back(std::make_unique<Executor>(simulation.loop(rank), simulation.transport(rank), *stream));
-    pipelines.push_back(std::make_unique<HopPipeline>(simulation.loop(rank), *executors[r], columns[r],
-                                                      reduction.hops(), reduction.dtype, 0, memory, *arenas[r]));
+    MemoryPlan memory;
+    offload::TierPlan regions;
+    const TierOptions tiers;
+    Planner planner{shares[r], tiers, memory, regions};
+    const auto plan = HopPipeline::plan(
+        planner, {.hops = reduction.hops(), .dtype = reduction.dtype, .family = 0, .name = "gradients"}, shapes);
+    devices.push_back(make_inline_device());
+    contexts.push_back(std::make_unique<actors::RankResources>(simulation.loop(rank), simulation.transport(rank),
+                                                            *devices[r], memory, regions));
+    pipelines.push_back(std::make_unique<HopPipeline>(contexts[r]->context(), *shares[r].column, plan));
     simulation.loop(rank).post([&, r, rank] {
       for (std::size_t s = 0; s < slices.size(); ++s) {
         std::vector<HopPipeline::Part> parts;
@@ -205,10 +210,15 @@ TEST_CASE("a reduction in slices of every finest piece gives the bits of the red
 }
 
 TEST_CASE("a slice longer than a finest piece is refused") {
-  const ColumnOptions column{ShardLayout(std::vector<int>{0, 0}, 1, 0), {}, {0, 1}, {}};
-  MemoryPlan plan;
+  ModelShare share;
+  share.column = std::make_unique<ColumnOptions>(
+      ColumnOptions{ShardLayout(std::vector<int>{0, 0}, 1, 0), {}, {0, 1}, {}});
+  MemoryPlan memory;
+  offload::TierPlan regions;
+  const TierOptions tiers;
+  Planner planner{share, tiers, memory, regions};
   const std::vector<std::vector<HopPipeline::PartShape>> shapes = {{{20, 11}}};
   CHECK_THROWS_WITH_AS(
-      (void)HopPipeline::plan(column, column.layout.flow({}).reduce_batch, shapes, DType::f32, "gradients", plan),
+      (void)HopPipeline::plan(planner, {.hops = share.column->layout.flow({}).reduce_batch, .name = "gradients"}, shapes),
       doctest::Contains("a slice of 11 elements of pieces that have 10"), ranvier::Error);
 }

@@ -2,7 +2,8 @@
 
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
-#include "tests/actors/part_context.hpp"
+#include "runtime/simulation.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/far_device.hpp"
 
 #include <doctest/doctest.h>
@@ -52,9 +53,9 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
     AsioLoop loop;
     Simulation simulation(1, {});  // for its transport, which stays silent
     const Numbers source;
-    const tests::PartContext context(loop, simulation.transport(0), *device);
+    const actors::RankResources resources(loop, simulation.transport(0), *device);
     actors::Loader::Places places(*device, {});
-    actors::Loader loader(*context, places, source);
+    actors::Loader loader(resources.context(), places, source);
     constexpr int loads = 20, samples = 3;
     const Buffer buffer = device->allocate(2 * loads * samples * sizeof(std::int32_t), MemorySpace::device);
     auto* values = reinterpret_cast<std::int32_t*>(buffer.data());
@@ -88,9 +89,9 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
     AsioLoop loop;
     Simulation simulation(1, {});  // for its transport, which stays silent
     const Announced source;
-    const tests::PartContext context(loop, simulation.transport(0), *device);
+    const actors::RankResources resources(loop, simulation.transport(0), *device);
     actors::Loader::Places places(*device, {});
-    actors::Loader loader(*context, places, source, stride);
+    actors::Loader loader(resources.context(), places, source, stride);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(16, 4, buffer.data(), [] {});
     loader.load_targets(20, 4, buffer.data(), [&] { loop.stop(); });
@@ -108,9 +109,9 @@ TEST_CASE("a sample that cannot be read ends the loop with its message") {
     Simulation simulation(1, {});  // for its transport, which stays silent
     device->on_failure([&](std::exception_ptr error) { loop.stop(std::move(error)); });
     const Numbers source;
-    const tests::PartContext context(loop, simulation.transport(0), *device);
+    const actors::RankResources resources(loop, simulation.transport(0), *device);
     actors::Loader::Places places(*device, {});
-    actors::Loader loader(*context, places, source);
+    actors::Loader loader(resources.context(), places, source);
     const Buffer buffer = device->allocate(100, MemorySpace::device);
     loader.load_inputs(-5, 1, buffer.data(), [] {});
     CHECK_THROWS_WITH(loop.run(), "sample -5 cannot be read");

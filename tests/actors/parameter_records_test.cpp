@@ -1,7 +1,7 @@
 // Where parameters live between their uses must not change a bit.
 #include "actors/states/parameter_records.hpp"
 #include "runtime/asio_loop.hpp"
-#include "tests/actors/part_context.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
@@ -41,9 +41,9 @@ class Driven {
     options.tiers = {.parameters = kind, .bucket_elements = 1100};
     plan_ = actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
     REQUIRE(plan_.parameter_records.answers.has_value() == (kind == TierKind::nvme));
-    context_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
+    resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
                      offload::FileOptions{.directories = {folder_.path()}});
-    records_.emplace(**context_, plan_, plan_.parameter_records);
+    records_.emplace(resources_->context(), plan_, plan_.parameter_records);
     for (const actors::UnitState& unit : units()) {
       if (unit.secondary) has_secondary_ = true;
       written_.push_back(-1);
@@ -188,7 +188,7 @@ class Driven {
   runtime::Simulation simulation_{2, {}};  // for its transport, which stays silent
   models::Architecture architecture_;
   actors::RankPlan plan_;
-  std::optional<tests::PartContext> context_;
+  std::optional<actors::RankResources> resources_;
   std::optional<actors::ParameterRecords> records_;
   std::mt19937_64 random_;
   bool has_secondary_ = false;
@@ -218,11 +218,12 @@ TEST_CASE("parameter records bring and lend what was stored last, in any order o
 TEST_CASE("off the device, whole parameters take no more of it than the places of a few layers") {
   auto gpt = small_gpt(12);
   gpt.vocab_size = 11;  // the blocks are what is large
-  const auto architecture = models::make_gpt(gpt);
   const tests::RandomTokens tokens(8, 11);
   using runtime::MemoryKind;
   using runtime::MemorySpace;
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    gpt.precision = {dtype, runtime::DType::f32};
+    const auto architecture = models::make_gpt(gpt);
     for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
       for (const int prefetch : {0, 2}) {
         auto options = small_run();

@@ -5,7 +5,7 @@
 #include "models/pass_order.hpp"
 #include "runtime/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
-#include "tests/actors/part_context.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 
@@ -44,13 +44,13 @@ class Row {
       : loop_(&simulation.loop(rank)),
         device_(*loop_, seed + static_cast<std::uint64_t>(rank)),
         plan_(actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rank)),
-        context_(*loop_, simulation.transport(rank), device_, plan_.memory, plan_.tiers),
+        resources_(*loop_, simulation.transport(rank), device_, plan_.memory, plan_.tiers),
         own_(seed + static_cast<std::uint64_t>(rank)),
         // Collectives need the same passes on all rows, pulls do not.
         passes_(plan_.parameters.options.pulls ? seed + static_cast<std::uint64_t>(rank) : seed) {
-    plan_.stage->bind(context_->arena);
-    plan_.states->bind(context_->arena);
-    store_ = std::make_unique<actors::ParameterStore>(*context_, plan_, plan_.parameters, nullptr);
+    plan_.stage->bind(resources_.context().arena);
+    plan_.states->bind(resources_.context().arena);
+    store_ = std::make_unique<actors::ParameterStore>(resources_.context(), plan_, plan_.parameters, nullptr);
     for (std::size_t u = 0; u < units().size(); ++u) write(u);
     loop_->post([this] {
       store_->start();
@@ -59,7 +59,7 @@ class Row {
   }
 
   ~Row() {
-    for (const auto stream : {context_->compute, context_->reduce, context_->gather}) stream.synchronize();
+    for (const auto stream : {resources_.context().compute, resources_.context().reduce, resources_.context().gather}) stream.synchronize();
   }
 
   [[nodiscard]] const actors::ParameterStore& store() const { return *store_; }
@@ -138,8 +138,8 @@ class Row {
         check(step, arrays);
         if (store_->queued(running.use)) {
           // The stream does steps in order, late, and what it reads must stay until then.
-          context_->compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
-          loop_->after_work(context_->compute, {"test", "a step"}, [this, use = running.use] { store_->done(use); });
+          resources_.context().compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
+          loop_->after_work(resources_.context().compute, {"test", "a step"}, [this, use = running.use] { store_->done(use); });
         }
         ++running.use;
       }
@@ -148,7 +148,7 @@ class Row {
       announce();
       looks();
     }
-    loop_->after_work(context_->compute, {"test", "the passes"}, over);
+    loop_->after_work(resources_.context().compute, {"test", "the passes"}, over);
   }
 
   void check(const Stage::Step& step, const models::StepArrays& arrays) {
@@ -165,7 +165,7 @@ class Row {
   runtime::EventLoop* loop_;
   tests::DelayedDevice device_;
   actors::RankPlan plan_;
-  tests::PartContext context_;
+  actors::RankResources resources_;
   std::unique_ptr<actors::ParameterStore> store_;
   std::mt19937_64 own_, passes_;
   std::deque<Announced> queue_;

@@ -57,6 +57,12 @@ inline models::GptOptions small_gpt(int layers = 4) {
   return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
 }
 
+/// The same, whose layers compute as a job wants them to.
+inline models::GptOptions in_precision(models::GptOptions gpt, const models::Precision& precision) {
+  gpt.precision = precision;
+  return gpt;
+}
+
 inline actors::TrainerOptions small_run() {
   actors::TrainerOptions options;
   options.batch_size = 8;

@@ -3,7 +3,7 @@
 
 #include "runtime/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
-#include "tests/actors/part_context.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 
@@ -149,8 +149,8 @@ class Middle {
                                                                 .slots = slots,
                                                                 .recompute = recompute},
                                            memory);
-    context_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
-    share_.stage->bind((*context_)->arena);
+    resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
+    share_.stage->bind(resources_->context().arena);
     const auto weights = [](const Stage::Step& step) { return !step.needs_parameters(); };
     const auto parameters = [](const Stage::Step& step) { return step.needs_parameters(); };
     const auto some = [](const Stage::Step& step) {
@@ -162,8 +162,8 @@ class Middle {
     std::vector<PassResource*> list;
     for (const auto& resource : resources) list.push_back(resource.get());
     places_.emplace(device_, actors::Loader::Plan{});
-    loader_.emplace(**context_, *places_, source_);
-    actor.emplace(**context_, share_,
+    loader_.emplace(resources_->context(), *places_, source_);
+    actor.emplace(resources_->context(), share_,
                   actors::StageActor::Plan{.stage = 1,
                                            .stages = 3,
                                            .left = 0,
@@ -223,7 +223,7 @@ class Middle {
   std::optional<actors::Loader::Places> places_;
   std::optional<actors::Loader> loader_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> buffers_;
-  std::optional<tests::PartContext> context_;
+  std::optional<actors::RankResources> resources_;
 };
 
 /// Calls of all passes in that order, worked out from the stage's layout.

@@ -51,7 +51,7 @@ TEST_CASE("a stage knows its ends and its units") {
   CHECK(front.stage->units().front().name == "wte");
   CHECK(back.stage->units().back().name == "ln_f");
   // The tied unit lives on both stages; each names the other as the partner of its row.
-  CHECK(front.sync_options.partners.front() == std::optional<int>(1));
+  CHECK(front.gradients.tied.options.partners.front() == std::optional<int>(1));
   CHECK(front.stage->layers() + back.stage->layers() == architecture.layers.size());
 }
 

@@ -14,12 +14,12 @@ using runtime::MemorySpace;
 
 namespace {
 
-struct Job {
+struct SizedJob {
   models::Architecture architecture;
   models::SampleBytes sample{256 * 4, 256 * 4};
   actors::TrainerOptions options;
 
-  explicit Job(runtime::GridShape grid) {
+  explicit SizedJob(runtime::GridShape grid) {
     models::GptOptions gpt{.layers = 12, .hidden = 256, .heads = 4, .vocab_size = 512, .sequence_length = 256};
     gpt.precision = {runtime::DType::bf16, runtime::DType::f32};
     architecture = models::make_gpt(gpt);
@@ -45,7 +45,7 @@ bool says(const Verdict& verdict, std::string_view words) { return verdict.text.
 }  // namespace
 
 TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
-  const Job job({2, 2});
+  const SizedJob job({2, 2});
   const Verdict exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
   CHECK(says(exactly, "fits"));
@@ -56,13 +56,13 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
 }
 
 TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
-  const Verdict verdict = Job({1, 2}).in({});
+  const Verdict verdict = SizedJob({1, 2}).in({});
   CHECK(verdict.fits);
   CHECK(says(verdict, "--device-memory says"));  // a GPU's
 }
 
 TEST_CASE("flags that make a job fit were planned with: given, they do") {
-  Job job({1, 4});
+  SizedJob job({1, 4});
   const std::size_t room = job.device_bytes() * 3 / 5;
   const Verdict verdict = job.in({.device_bytes = room});
   CHECK_FALSE(verdict.fits);
@@ -73,7 +73,7 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
 }
 
 TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
-  Job job({1, 2});
+  SizedJob job({1, 2});
   const std::size_t all = job.device_bytes();
   const Verdict together = job.in({.device_bytes = all / 4});
   CHECK_FALSE(together.fits);
@@ -84,7 +84,7 @@ TEST_CASE("where no flag is enough alone, several are tried together, and what n
 }
 
 TEST_CASE("weights that --save writes need their disk, beside states in files where they share it") {
-  Job job({1, 2});
+  SizedJob job({1, 2});
   constexpr std::size_t MiB = 1 << 20;
   const Verdict fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
   CHECK(fits.fits);
@@ -109,7 +109,7 @@ TEST_CASE("weights that --save writes need their disk, beside states in files wh
 }
 
 TEST_CASE("host memory and disks count as devices do, summed over the ranks of a node") {
-  Job job({1, 2});
+  SizedJob job({1, 2});
   job.options.tiers.optimizer = actors::TierKind::host;
   const auto stages = apps::plan_stages(job.architecture, job.sample, job.options);
   const std::size_t host =

@@ -57,12 +57,8 @@ class Phase {
     plan_.stage->bind(arena_);
     plan_.states->bind(arena_);
     parameters_ = std::make_unique<ParameterStore>(context_, plan_, plan_.parameters, nullptr);
-    sync_ = std::make_unique<GradientSync>(loop, transport, executor_, *compute_, *reduce_, *plan_.stage,
-                                           *plan_.states, *plan_.column, plan_.flow, plan_.chunks, trace_,
-                                           plan_.sync_options, nullptr, plan_.sync_memory, arena_);
-    optimizer_ = std::make_unique<Optimizer>(loop, tiers_, executor_, *compute_, *plan_.states, *plan_.column,
-                                             plan_.flow, plan_.chunks, *parameters_, nullptr, nullptr, trace_,
-                                             plan_.optimizer_options, plan_.optimizer_memory, arena_);
+    sync_ = std::make_unique<GradientSync>(context_, plan_, plan_.gradients, nullptr);
+    optimizer_ = std::make_unique<Optimizer>(context_, plan_, plan_.optimizer, *parameters_, nullptr, nullptr);
     sync_->when_reduced([this](std::size_t chunk) {
       if (steps_) optimizer_->reduced(chunk);
     });

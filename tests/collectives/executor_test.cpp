@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <random>
@@ -17,9 +18,9 @@ using namespace ranvier::test;
 
 namespace {
 
-/// Runs `operations` copies of a case at a time on simulated ranks, in the order that `seed` gives.
+/// GappedRuns `operations` copies of a case at a time on simulated ranks, in the order that `seed` gives.
 template <typename T>
-void run_case(const Case& c, int operations, std::uint64_t seed, const Runs& runs = {}) {
+void run_case(const Case& c, int operations, std::uint64_t seed, const GappedRuns& runs = {}) {
   CAPTURE(seed);
   CAPTURE(runs.run);
   CAPTURE(runs.gap);
@@ -83,7 +84,7 @@ void run_case(const Case& c, int operations, std::uint64_t seed, const Runs& run
   }
 }
 
-void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed, const Runs& runs = {}) {
+void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed, const GappedRuns& runs = {}) {
   if (c.dtype == DType::f64) return run_case<double>(c, operations, seed, runs);
   with_float_type(c.dtype, [&](auto type) { run_case<decltype(type)>(c, operations, seed, runs); });
 }
@@ -117,7 +118,7 @@ TEST_CASE("thousands of seeded orders of messages give the same bits") {
     c.chunks = 1 + up_to(5);
     c.depth = 1 + up_to(3);
     c.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
-    const Runs runs = up_to(1) == 0 ? Runs{} : Runs{1 + static_cast<std::size_t>(up_to(40)), random() % 20};
+    const GappedRuns runs = up_to(1) == 0 ? GappedRuns{} : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20};
     run_case_of_any_type(c, 1 + up_to(2), seed, runs);
   }
 }
@@ -126,12 +127,55 @@ TEST_CASE("what lies in runs gets the same bits, and what lies between them is l
   for (const auto& [collective, algorithm] : all_algorithms()) {
     for (int ranks = 1; ranks <= most_ranks; ++ranks) {
       for (const Topology& topology : topologies_of(ranks)) {
-        for (const Runs& runs : {Runs{1, 1}, Runs{7, 0}, Runs{7, 30}, Runs{5, 2}, Runs{1000, 9}}) {
+        for (const GappedRuns& runs : {GappedRuns{1, 1}, GappedRuns{7, 0}, GappedRuns{7, 30}, GappedRuns{5, 2}, GappedRuns{1000, 9}}) {
           for (const std::size_t length : {0, 7, 35}) {
             run_case<float>({collective, algorithm, topology, length * ranks, 3, 2}, 1, 17, runs);
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a step is as many messages and pieces of work, however many runs it lies in") {
+  std::vector<std::size_t> receives(4), work(4);  // by rank, at 8 runs
+  for (const std::size_t runs : {8, 64, 512}) {
+    CAPTURE(runs);
+    const int ranks = 4;
+    const Case c{Collective::all_reduce, "recursive", Topology::regular(ranks, 1), runs * 4096, 1, 1};
+    const std::vector<Plan> plans = plans_of(c);
+    Simulation simulation(ranks, {});
+    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::unique_ptr<Executor>> executors;
+    std::vector<std::vector<float>> memory(ranks, std::vector<float>(runs * 5000));
+    std::vector<std::vector<std::byte>> staging(ranks);
+    for (int me = 0; me < ranks; ++me) {
+      devices.push_back(make_inline_device());
+      streams.push_back(devices.back()->make_stream("add", StreamWidth::one));
+      executors.push_back(std::make_unique<Executor>(simulation.loop(me), simulation.transport(me), *streams.back()));
+      Executor::Operands operands{
+          .parts = {{reinterpret_cast<std::byte*>(memory[me].data()),
+                     std::make_shared<const std::vector<Script>>(scripts_of(plans, me)), 4096, 5000}},
+          .members = {0, 1, 2, 3},
+          .me = me};
+      staging[me].resize(Executor::staging_bytes(operands));
+      operands.staging = staging[me].data();
+      simulation.loop(me).post([&, me, operands] {
+        executors[me]->run(operands, [&, me] { simulation.loop(me).stop(); });
+        // The first step: half of the buffer to one peer, and another half from it.
+        const auto pending = simulation.transport(me).pending();
+        const auto posted =
+            std::count_if(pending.begin(), pending.end(), [](const auto& each) { return each.receives; });
+        CHECK(posted <= 3);  // of two steps, of which one may wrap round the end of the buffer
+        if (runs == 8) receives[me] = static_cast<std::size_t>(posted);
+        CHECK(receives[me] == static_cast<std::size_t>(posted));
+      });
+    }
+    simulation.run();
+    for (int me = 0; me < ranks; ++me) {
+      if (runs == 8) work[me] = streams[me]->done();
+      CHECK(streams[me]->done() == work[me]);
     }
   }
 }

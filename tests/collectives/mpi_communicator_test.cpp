@@ -55,8 +55,8 @@ float value(std::size_t part, int member, std::size_t element) {
   return static_cast<float>((part * 31 + static_cast<std::size_t>(member) * 7 + element * 3) % 64);
 }
 
-/// Runs every collective twice, all of them at a time, and checks the values.
-void run_all(Rank& rank, Communicator& communicator, const Runs& runs = {}) {
+/// GappedRuns every collective twice, all of them at a time, and checks the values.
+void run_all(Rank& rank, Communicator& communicator, const GappedRuns& runs = {}) {
   const Topology& topology = communicator.team().topology;
   const int me = communicator.me(), ranks = topology.ranks();
   std::vector<std::vector<std::vector<float>>> buffers;  // [operation][part]
@@ -136,10 +136,10 @@ TEST_CASE("plans of several parts give the same values between processes") {
                               .reduce_scatter = name,
                               .all_reduce = std::string(name) == "h-ring" ? "torus" : name,
                               .chunk_bytes = 16 << 10};
-      const std::vector<Runs> layouts = {
+      const std::vector<GappedRuns> layouts = {
           {}, {100, 23}, {2500, 1}};  // short runs that are one message, and long ones
       std::vector<OperationShape> shapes;
-      for (const Runs& runs : layouts) {
+      for (const GappedRuns& runs : layouts) {
         for (const Collective collective : all_collectives) {
           auto& shape = shapes.emplace_back(OperationShape{collective, lengths});
           for (std::size_t& elements : shape.parts) elements *= static_cast<std::size_t>(topology.ranks());
@@ -157,7 +157,7 @@ TEST_CASE("plans of several parts give the same values between processes") {
                                      .choice = choice,
                                      .staging = places,
                                      .staging_bytes = bytes});
-      for (const Runs& runs : layouts) run_all(rank, communicator, runs);
+      for (const GappedRuns& runs : layouts) run_all(rank, communicator, runs);
     }
   }
   CHECK(rank.transport.pending().empty());

@@ -30,7 +30,7 @@ struct Rank {
   }
 };
 
-/// Runs the case `operations` times at once. All ranks draw the same numbers.
+/// GappedRuns the case `operations` times at once. All ranks draw the same numbers.
 template <typename T>
 void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(to_string(c.collective));

@@ -103,14 +103,14 @@ struct Job {
 struct Call {
   Collective collective = Collective::all_gather;
   std::vector<std::size_t> lengths;  ///< of a piece of each part
-  std::vector<Runs> runs = {};       ///< of each part; empty: all are contiguous
+  std::vector<GappedRuns> runs = {};       ///< of each part; empty: all are contiguous
 
-  [[nodiscard]] Runs runs_of(std::size_t part) const { return runs.empty() ? Runs{} : runs[part]; }
+  [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
 
 enum class Numbers { any, whole };  ///< sums of small whole numbers are the same in any order
 
-/// Runs all calls at a time and compares the bits of each with the sums of the named algorithm.
+/// GappedRuns all calls at a time and compares the bits of each with the sums of the named algorithm.
 template <typename T>
 void run_calls(const Topology& topology, NcclWay way, const PlanChoice& choice, const std::vector<Call>& calls,
                DType dtype, Numbers numbers, std::uint64_t seed) {
@@ -164,7 +164,7 @@ void run_calls(const Topology& topology, NcclWay way, const PlanChoice& choice, 
       for (std::size_t number = 0; number < calls.size(); ++number) {
         std::vector<Communicator::Part> parts;
         for (std::size_t part = 0; part < calls[number].lengths.size(); ++part) {
-          const Runs runs = calls[number].runs_of(part);
+          const GappedRuns runs = calls[number].runs_of(part);
           parts.push_back({memory[number][part][static_cast<std::size_t>(me)].data(),
                            before[number][part][static_cast<std::size_t>(me)].size(), runs.run, runs.stride()});
         }
@@ -549,7 +549,7 @@ TEST_CASE("an error that NCCL meets later is one message with rank, device and o
     CHECK(job.ranks[0].column->waited_for()[0].peer == 0);  // the other member
     const auto running = job.ranks[0].communicators[0]->running();
     REQUIRE(running.size() == 1);
-    CHECK(running[0] == "reduction of the gradients of h.3, by NCCL with ranks 1, 0 on inline, 1 thread");
+    CHECK(running[0].what == "reduction of the gradients of h.3, by NCCL with ranks 1, 0 on inline, 1 thread");
     job.loop(0).after(std::chrono::milliseconds(300), [&] {
       dynamic_cast<WorldNccl&>(*job.ranks[0].library).break_with(NcclLibrary::remote_error);
     });

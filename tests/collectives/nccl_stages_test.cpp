@@ -66,6 +66,35 @@ TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run
                               {Kind::broadcast, at(20), at(20), 2, 1}});
 }
 
+TEST_CASE("with memory to pack to, a part in runs is one call, however many runs there are") {
+  const Topology topology = Topology::regular(4, 1);
+  std::byte* const place = at(50000);
+  const NcclPacking packing{nullptr, place, 1 << 20};
+  for (const std::size_t runs : {8, 64, 512}) {
+    CAPTURE(runs);
+    const Communicator::Part part{memory, runs * 16, 16, 40};
+    const std::size_t piece = part.elements / 4;
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+      const auto stages = own_stages(collective, topology, 1, {&part, 1}, DType::f32, packing);
+      REQUIRE(stages.size() == 1);
+      REQUIRE(stages[0].calls.size() == 1);
+      REQUIRE(stages[0].packs.size() == 1);
+      REQUIRE(stages[0].unpacks.size() == 1);
+      const bool gathers = collective == Collective::all_gather, scatters = collective == Collective::reduce_scatter;
+      CHECK(stages[0].packs[0].to == place + (gathers ? piece * 4 : 0));
+      CHECK(stages[0].packs[0].from == memory);
+      CHECK(stages[0].packs[0].from_runs.first == (gathers ? piece : 0));
+      CHECK(stages[0].packs[0].count == (gathers ? piece : part.elements));
+      CHECK(stages[0].unpacks[0].to_runs.first == (scatters ? piece : 0));
+      CHECK(stages[0].unpacks[0].from == place + (scatters ? piece * 4 : 0));
+      CHECK(stages[0].unpacks[0].count == (scatters ? piece : part.elements));
+    }
+  }
+  // What does not fit goes run by run.
+  const Communicator::Part large{memory, 1 << 20, 16, 40};
+  CHECK(own_stages(Collective::all_reduce, topology, 1, {&large, 1}, DType::f32, packing)[0].packs.empty());
+}
+
 TEST_CASE("a hierarchical gather goes across the rows and then inside them, a reduce-scatter the other way") {
   const Topology topology = Topology::regular(2, 3);
   const Communicator::Part part{memory, 60};
@@ -100,7 +129,7 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
     const auto stages = plan_stages(topology, {&part, 1}, scripts, 2, staging, DType::f32);
     CHECK(stages.size() >= 3);
     for (const NcclStage& stage : stages) {
-      for (const NcclStage::Sum& sum : stage.sums) {
+      for (const NcclStage::Move& sum : stage.sums) {
         CHECK(sum.from >= staging);
         CHECK(sum.from + sum.count * 4 <= staging + bytes);
         CHECK(std::any_of(stage.calls.begin(), stage.calls.end(), [&](const NcclCall& call) {

@@ -90,7 +90,7 @@ class WaitingStream final : public runtime::Stream {
   void synchronize() override;
 
   void enqueue(std::shared_ptr<WaitingKernel> kernel);
-  /// Runs what can run; true if something did.
+  /// GappedRuns what can run; true if something did.
   bool progress();
 
  private:

@@ -24,9 +24,9 @@ namespace {
 struct Call {
   Collective collective = Collective::all_gather;
   std::vector<std::size_t> lengths;  ///< of a piece of each part
-  std::vector<Runs> runs = {};       ///< of each part; empty: all are contiguous
+  std::vector<GappedRuns> runs = {};       ///< of each part; empty: all are contiguous
 
-  [[nodiscard]] Runs runs_of(std::size_t part) const { return runs.empty() ? Runs{} : runs[part]; }
+  [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
 
 /// What all members of a team do.
@@ -144,7 +144,7 @@ void run_program(const Program& program, std::uint64_t seed) {
         const Call& call = program.calls[number];
         std::vector<Communicator::Part> parts;
         for (std::size_t part = 0; part < call.lengths.size(); ++part) {
-          const Runs runs = call.runs_of(part);
+          const GappedRuns runs = call.runs_of(part);
           parts.push_back(
               {memory[number][part][me].data(), before[number][part][me].size(), runs.run, runs.stride()});
         }
@@ -208,9 +208,9 @@ TEST_CASE(
       std::vector<std::size_t> lengths;
       const int parts = up_to(3);
       for (int part = 0; part < parts; ++part) lengths.push_back(up_to(3) == 0 ? 0 : up_to(30));
-      std::vector<Runs> runs;
+      std::vector<GappedRuns> runs;
       for (int part = 0; part < parts && call % 2 == 1; ++part) {
-        runs.push_back(up_to(3) == 0 ? Runs{} : Runs{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
+        runs.push_back(up_to(3) == 0 ? GappedRuns{} : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
       }
       program.calls.push_back({collectives_of_all[up_to(2)], lengths, runs});
     }
@@ -314,7 +314,8 @@ TEST_CASE("a communicator names what is under way, and lets no more operations r
   Pair pair(1 << 16);
   pair.run(Collective::all_gather, 100, "gather of h.0");
   pair.run(Collective::all_gather, 100, "gather of h.1");
-  CHECK(pair.communicator.running() == std::vector<std::string>{"gather of h.0"});
+  REQUIRE(pair.communicator.running().size() == 1);
+  CHECK(pair.communicator.running()[0].what == "gather of h.0");
   for (const auto& pending : pair.simulation.transport(0).pending()) CHECK(pending.tag.index == 0);
 }
 

@@ -37,7 +37,7 @@ struct Case {
 };
 
 /// How a part lies in memory: in runs with gaps between them, or contiguous where `run` is 0.
-struct Runs {
+struct GappedRuns {
   std::size_t run = 0;
   std::size_t gap = 0;
 
@@ -51,7 +51,7 @@ struct Runs {
 template <typename T>
 class InRuns {
  public:
-  InRuns(const std::vector<T>& values, const Runs& runs, std::mt19937_64& random)
+  InRuns(const std::vector<T>& values, const GappedRuns& runs, std::mt19937_64& random)
       : runs_(runs), elements_(values.size()), memory_(values.empty() ? 0 : runs.place(values.size() - 1) + 1) {
     for (T& element : memory_) {
       const std::uint64_t bits = random();
@@ -74,7 +74,7 @@ class InRuns {
   }
 
  private:
-  Runs runs_;
+  GappedRuns runs_;
   std::size_t elements_;
   std::vector<T> memory_, before_;
 };

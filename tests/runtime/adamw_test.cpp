@@ -7,7 +7,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -178,4 +180,64 @@ TEST_CASE("segments that overlap or go back, and a step before the first, are re
   CHECK_THROWS_AS(step(*stream, state, gradient, {{0, 5, true}}, {.step = 0}), Error);
   step(*stream, state, gradient, {}, {});
   CHECK(state == State(10));
+}
+
+TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherever arrays lie", T, float, Bf16, F16) {
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
+  const auto device = tests::make_device({.threads = 3});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1300, 5, 512}, {96, 128, 9, 96},
+                                                 {7, 19, 40, 7}, {64, 64, 3, 64}, {33, 48, 6, 5}}) {
+    CAPTURE(run);
+    const std::size_t n = stride * runs, elements = run * (runs - 1) + last;
+    // Some begin and end in the middle of runs, some cover several, one lies between two.
+    const std::vector<DecaySegment> segments = {
+        {3, stride + 2, true}, {stride + 2, 2 * stride + run / 2, false}, {2 * stride + run / 2, n - 3, true}};
+    State at_once(n);
+    at_once.weights = normal_values(n, random, 0.02f);
+    at_once.v = normal_values(n, random, 0.0f);
+    State one_by_one = at_once;
+    std::vector<T> gradient(elements), working(n), working_one_by_one(n);
+    for (T& value : gradient) value = from_float<T>(normal_values(1, random, 1)[0]);
+    const AdamWOptions options{.learning_rate = 1e-2, .step = 3};
+    {
+      const tests::OnDevice<float> weights(*stream, at_once.weights), m(*stream, at_once.m), v(*stream, at_once.v);
+      const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working);
+      const Runs in_runs{run, stride};
+      adamw(*stream,
+            {weights.data(), m.data(), v.data(), of_loss.data(), dtype_of<T>, copy.data(), dtype_of<T>},
+            {.elements = elements, .positions = in_runs, .weights = in_runs, .moments = in_runs, .gradient = {}, .working = in_runs},
+            segments, options);
+      at_once = State(0);
+      at_once.weights = weights.read();
+      at_once.m = m.read();
+      at_once.v = v.read();
+      working = copy.read();
+    }
+    {
+      const tests::OnDevice<float> weights(*stream, one_by_one.weights), m(*stream, one_by_one.m),
+          v(*stream, one_by_one.v);
+      const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working_one_by_one);
+      for (std::size_t r = 0; r < runs; ++r) {
+        const std::size_t begin = r * stride, count = r + 1 < runs ? run : last;
+        std::vector<DecaySegment> of_run;
+        for (const DecaySegment& segment : segments) {
+          const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, begin + count);
+          if (from < to) of_run.push_back({from - begin, to - begin, segment.decays});
+        }
+        adamw(*stream,
+              {weights.data() + begin, m.data() + begin, v.data() + begin, of_loss.data() + r * run, dtype_of<T>,
+               copy.data() + begin, dtype_of<T>},
+              of_run, options);
+      }
+      one_by_one = State(0);
+      one_by_one.weights = weights.read();
+      one_by_one.m = m.read();
+      one_by_one.v = v.read();
+      working_one_by_one = copy.read();
+    }
+    CHECK(at_once == one_by_one);
+    CHECK(std::memcmp(working.data(), working_one_by_one.data(), n * sizeof(T)) == 0);
+  }
 }

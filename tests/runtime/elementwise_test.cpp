@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -251,4 +252,52 @@ TEST_CASE("types that a kernel does not take are refused at the call") {
   CHECK_THROWS_AS(add(*bench.stream, &value, &value, DType::i32, 1), Error);
   float sums = 0;
   CHECK_THROWS_AS(sums_of_squares(*bench.stream, &sums, &value, DType::f64, 1), Error);
+}
+
+TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another", T, float, Bf16, F16) {
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
+  Bench bench(3);
+  for (const auto& [run, stride, runs, first] : {std::array<std::size_t, 4>{1024, 3000, 7, 0}, {512, 640, 90, 300},
+                                                 {24, 32, 11, 5}, {7, 9, 300, 20}}) {
+    CAPTURE(run);
+    const std::size_t compact = run * runs - first;
+    const Runs in_runs{run, stride, first};
+    const auto spread = random_values<T>(stride * runs, random), terms = random_values<T>(compact, random);
+    std::vector<T> gathered;
+    for (std::size_t x = 0; x < compact; ++x) gathered.push_back(spread[in_runs.at(x)]);
+
+    const auto there = bench.place(spread);
+    const auto flat = bench.place(terms), expected = bench.place(terms), flat_spread = bench.place(gathered);
+    add(*bench.stream, flat.data(), there.data(), dtype_of<T>, compact, {}, in_runs);
+    add(*bench.stream, expected.data(), flat_spread.data(), dtype_of<T>, compact);
+    CHECK(differences(flat.read(), expected.read()) == 0);
+
+    const auto rounded = bench.place(std::vector<Bf16>(stride * runs));
+    const auto rounded_flat = bench.place(std::vector<Bf16>(compact));
+    cast(*bench.stream, rounded.data(), DType::bf16, flat_spread.data(), dtype_of<T>, compact, in_runs, {});
+    cast(*bench.stream, rounded_flat.data(), DType::bf16, there.data(), dtype_of<T>, compact, {}, in_runs);
+    std::vector<Bf16> from_runs;
+    const auto spread_bits = rounded.read();
+    for (std::size_t x = 0; x < compact; ++x) from_runs.push_back(spread_bits[in_runs.at(x)]);
+    CHECK(differences(from_runs, rounded_flat.read()) == 0);
+
+    // Blocks begin with each run; the last run may be cut short.
+    const std::size_t of_run = (run + squares_block_elements - 1) / squares_block_elements;
+    const std::size_t n = run * (runs - 1) + run / 2;
+    const auto at_once = bench.place(std::vector<float>(of_run * runs));
+    const auto one_by_one = bench.place(std::vector<float>(of_run * runs));
+    sums_of_squares(*bench.stream, at_once.data(), of_run, there.data(), {run, stride}, dtype_of<T>, n);
+    for (std::size_t r = 0; r < runs; ++r) {
+      sums_of_squares(*bench.stream, one_by_one.data() + r * of_run, there.data() + r * stride, dtype_of<T>,
+                      std::min(run, n - r * run));
+    }
+    CHECK(differences(at_once.read(), one_by_one.read()) == 0);
+
+    const auto copied = bench.place(std::vector<T>(run * runs));
+    copy_runs(*bench.stream, copied.data(), run * sizeof(T), there.data(), stride * sizeof(T), run * sizeof(T), runs);
+    std::vector<T> tail(copied.read());
+    tail.erase(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(first));
+    CHECK(differences(tail, gathered) == 0);
+  }
 }

@@ -26,7 +26,8 @@ void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
   }
   plan.direct = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach);
   plan.trainer.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
-                      .staged = !plan.direct || nccl_needs_staging(options, may_use_nccl(options))};
+                      .staged = !plan.direct || nccl_needs_staging(options, may_use_nccl(options)),
+                      .nccl = may_use_nccl(options)};
 }
 
 void update_stages(const RankRun& run, JobPlan& plan) {

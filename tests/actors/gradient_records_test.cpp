@@ -1,9 +1,10 @@
 // Sums of gradients in a tier have the bits of sums on the device.
-#include "actors/gradients/gradient_tier.hpp"
+#include "actors/gradients/gradient_records.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/error.hpp"
 #include "tests/actors/delayed_device.hpp"
+#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
@@ -19,7 +20,7 @@
 #include <vector>
 
 using namespace ranvier;
-using actors::GradientTier;
+using actors::GradientRecords;
 using actors::TierKind;
 using actors::UnitState;
 using collectives::Range;
@@ -38,16 +39,15 @@ class Batches {
   Batches(runtime::EventLoop& loop, runtime::Device& device, const actors::TrainerOptions& options,
           std::uint64_t seed)
       : random_(seed),
-        architecture_(models::make_gpt(tests::small_gpt(2))),
-        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)),
-        stream_(device.make_stream("accumulate", runtime::StreamWidth::one)) {
-    const GradientTier::Memory memory = GradientTier::plan(*plan_.states, options.tiers, tier_plan_, memory_plan_);
+        architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
+        plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)) {
+    actors::Planner planner{plan_, options.tiers, memory_plan_, tier_plan_};
+    const GradientRecords::Plan plan = GradientRecords::plan(planner);
     tier_plan_.finish(options.tiers.files, memory_plan_);
-    arena_ = std::make_unique<runtime::Arena>(device, memory_plan_);
-    tiers_ = std::make_unique<offload::Tiers>(loop, device, tier_plan_, options.tiers.files, *arena_, 0);
-    tier_ = std::make_unique<GradientTier>(loop, *tiers_, *stream_, *plan_.states, memory, *arena_);
+    rank_ = std::make_unique<actors::RankResources>(loop, messages_.transport(0), device, memory_plan_, tier_plan_,
+                                                 options.tiers.files);
+    records_ = std::make_unique<GradientRecords>(rank_->context(), plan_, plan);
   }
-  ~Batches() { stream_->synchronize(); }
 
   [[nodiscard]] const runtime::MemoryPlan& memory() const { return memory_plan_; }
   [[nodiscard]] const actors::UnitStates& states() const { return *plan_.states; }
@@ -123,7 +123,7 @@ class Batches {
       add_to(use.sum, values);
     }
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(std::move(values)));
-    tier_->accumulate(use.unit, use.use, place.data(), microbatch == 0, [this, &place, done = std::move(done)] {
+    records_->accumulate(use.unit, use.use, place.data(), microbatch == 0, [this, &place, done = std::move(done)] {
       for (std::byte& byte : place) byte = static_cast<std::byte>(random_());  // somebody writes to it again
       done();
     });
@@ -139,7 +139,7 @@ class Batches {
     Use& use = uses_[u];
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(unit(use).elements * size_of(dtype())));
     if (microbatch == microbatches) {  // the last call is over when the one after it is
-      return tier_->bring(use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
+      return records_->bring(use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
     }
     const auto add_and_keep = [=, this, &use, &place, values = random_values(unit(use).elements)] {
       if (microbatch == 0) {
@@ -148,13 +148,13 @@ class Batches {
         add_to(use.sum, values);
         add_to(place, values);
       }
-      tier_->keep(use.unit, use.use, place.data(), [this, &place] {
+      records_->keep(use.unit, use.use, place.data(), [this, &place] {
         for (std::byte& byte : place) byte = static_cast<std::byte>(random_());
       });
       keep_next(u, microbatch + 1, microbatches);
     };
     if (microbatch == 0) return add_and_keep();
-    tier_->bring(use.unit, use.use, place.data(), add_and_keep);
+    records_->bring(use.unit, use.use, place.data(), add_and_keep);
   }
 
   /// What [whole unit] has in a bucket of a range, run after run.
@@ -175,9 +175,9 @@ class Batches {
     }
     const Bytes expected = part(use, use.sum, unit(use).gradients[0].range, bucket);
     auto arrived = std::make_shared<Bytes>(offload::Tier::whole_blocks(expected.size()));
-    const GradientTier::Stretch stretch = tier_->bucket(use.unit, bucket);
+    const GradientRecords::Stretch stretch = records_->bucket(use.unit, bucket);
     CHECK(stretch.elements() * size_of(dtype()) == expected.size());
-    tier_->fetch(use.unit, use.use, stretch, arrived->data(), [this, u, bucket, expected, arrived] {
+    records_->fetch(use.unit, use.use, stretch, arrived->data(), [this, u, bucket, expected, arrived] {
       arrived->resize(expected.size());
       CHECK(*arrived == expected);
       if (uses_[u].use == 0) return park(u, bucket);
@@ -189,11 +189,11 @@ class Batches {
     const Use& use = uses_[u];
     auto reduced = std::make_shared<Bytes>(random_values(unit(use).cut.elements(unit(use).reduced, bucket)));
     if (random_() % 2 == 0) {
-      tier_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] { take(u, bucket, *reduced); });
+      records_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] { take(u, bucket, *reduced); });
       return;
     }
     const auto expected = *reduced;
-    tier_->lend_reduced(use.unit, bucket, reduced->data(), [this, reduced] {
+    records_->lend_reduced(use.unit, bucket, reduced->data(), [this, reduced] {
       for (std::byte& byte : *reduced) byte = static_cast<std::byte>(random_());
     });
     take(u, bucket, expected);
@@ -201,7 +201,7 @@ class Batches {
 
   void take(std::size_t u, std::size_t bucket, const Bytes& expected) {
     auto arrived = std::make_shared<Bytes>(expected.size());
-    tier_->fetch_reduced(uses_[u].unit, bucket, arrived->data(), [this, u, bucket, expected, arrived] {
+    records_->fetch_reduced(uses_[u].unit, bucket, arrived->data(), [this, u, bucket, expected, arrived] {
       CHECK(*arrived == expected);
       compare(u, bucket + 1);
     });
@@ -212,10 +212,9 @@ class Batches {
   actors::RankPlan plan_;
   offload::TierPlan tier_plan_;
   runtime::MemoryPlan memory_plan_;
-  std::unique_ptr<runtime::Stream> stream_;
-  std::unique_ptr<runtime::Arena> arena_;
-  std::unique_ptr<offload::Tiers> tiers_;
-  std::unique_ptr<GradientTier> tier_;
+  runtime::Simulation messages_{1, {}};  // none are sent
+  std::unique_ptr<actors::RankResources> rank_;
+  std::unique_ptr<GradientRecords> records_;
   std::vector<Use> uses_;
   std::size_t missing_ = 0;
   std::function<void()> done_;

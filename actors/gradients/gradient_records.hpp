@@ -3,16 +3,16 @@
 // (unit_cut.hpp), in a record one run for each finest piece. Every element's sum is that of accumulators on the
 // device, microbatch after microbatch:
 //
-//   where gradients are sharded, what arrives is added in fetch → add → store, several pieces of records at a time
+//   where gradients are sharded, what arrives is added in fetch → add → store, several stretches of records at a time
 //   through a few slots on the device
 //
-//     tier.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
+//     records.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
 //
 //   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is
 //   there
 //
-//     tier.bring(unit, use, place, [] { … });                        // layers add to the place
-//     tier.keep(unit, use, place, [] { … });                         // they may write to it again
+//     records.bring(unit, use, place, [] { … });                        // layers add to the place
+//     records.keep(unit, use, place, [] { … });                         // they may write to it again
 //
 // After the batch's last microbatch buckets go through the device once more. What is left of them after the reduction
 // waits here until the step counts; where every step does, it waits on the device for the optimizer to take it.
@@ -20,8 +20,9 @@
 // Loop thread only; handlers run on the loop, after the call returned.
 #pragma once
 
-#include "actors/states/unit_states.hpp"
-#include "offload/tiers.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/states/model_share.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -32,20 +33,19 @@
 
 namespace ranvier::actors {
 
-class GradientTier {
+class GradientRecords final : public Part {
  public:
-  struct Memory {
+  struct Plan {
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
     std::size_t slot_count = 0;
     std::vector<std::vector<offload::TierRegion>> regions;  ///< by unit and use; none where gradients stay
   };
-  [[nodiscard]] static Memory plan(const UnitStates& states, const TierOptions& options, offload::TierPlan& tiers,
-                                   runtime::MemoryPlan& plan);
+  [[nodiscard]] static Plan plan(Planner& planner);
 
-  /// `stream` adds. All references outlive this.
-  GradientTier(runtime::EventLoop& loop, offload::Tiers& tiers, runtime::StreamView stream,
-               const UnitStates& states, const Memory& memory, const runtime::Arena& arena);
+  GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+
+  [[nodiscard]] const char* name() const noexcept override { return "gradients"; }
 
   // `place` is a whole unit in device memory, of which only the range of gradients counts; it stays as it is until
   // `done` runs. Calls for one use happen in their order, several uses side by side.
@@ -87,11 +87,11 @@ class GradientTier {
     Kind kind = Kind::add;
     std::byte* place = nullptr;
     runtime::Handler done;
-    std::size_t missing = 0;  // pieces
+    std::size_t missing = 0;  // stretches
   };
-  struct Piece {
+  struct StretchOfUse {
     std::size_t unit = 0, use = 0;
-    Stretch part;
+    Stretch stretch;
   };
   struct Lent {
     const std::byte* from = nullptr;
@@ -103,20 +103,20 @@ class GradientTier {
   void call(std::size_t unit, std::size_t use, Call call);
   void start(std::size_t unit, std::size_t use);
   void move_records(std::size_t unit, std::size_t use);
-  void start_pieces();
-  void move(const Piece& piece, std::byte* memory, bool fetches, runtime::Handler done);
-  void add(const Piece& piece, std::byte* slot);
-  void piece_done(std::size_t unit, std::size_t use);
+  void start_stretches();
+  void move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done);
+  void add(const StretchOfUse& part, std::byte* slot);
+  void stretch_done(std::size_t unit, std::size_t use);
 
   runtime::EventLoop* loop_;
   offload::Tiers* tiers_;
   runtime::StreamView stream_;
   const UnitStates* states_;
-  Memory memory_;
+  Plan plan_;
   std::size_t width_;                           // bytes of an element
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::byte*> free_slots_;
-  std::deque<Piece> waiting_;                         // for a slot
+  std::deque<StretchOfUse> waiting_;                  // for a slot
   std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
 };

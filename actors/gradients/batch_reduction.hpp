@@ -1,0 +1,76 @@
+// The reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): chunk by chunk (chunk_schedule.hpp) the second
+// hop or the all-reduce of the flow, as soon as the chunk's units are summed; then sums of squares of what is complete.
+// Chunks go in one order on all ranks of a column, whatever is ready first. Loop thread only.
+#pragma once
+
+#include "actors/exchange/hop_pipeline.hpp"
+#include "actors/gradients/chunk_sums.hpp"
+#include "actors/gradients/gradient_squares.hpp"
+#include "actors/gradients/record_chunk_sums.hpp"
+#include "actors/gradients/tied_units.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace ranvier::actors {
+
+class BatchReduction {
+ public:
+  struct Plan {
+    HopPipeline::Plan reduction;
+    RecordChunkSums::Plan chunks;
+    GradientSquares::Plan squares;
+  };
+  [[nodiscard]] static Plan plan(Planner& planner, bool every_step_counts);
+
+  /// `records` is null where sums are on the device.
+  BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, TiedUnits& tied,
+                 GradientRecords* records);
+
+  /// Called with each chunk's number when the optimizer may take it, in the order of the chunks. Once, before start().
+  void when_reduced(std::function<void(std::size_t chunk)> reduced) { chunk_reduced_ = std::move(reduced); }
+  /// Before a batch; `done` runs when all chunks are reduced and their sums of squares are there.
+  void start(runtime::Handler done);
+  /// A unit's gradients of the batch are with use 0, on this rank.
+  void summed(std::size_t unit);
+
+  /// As GradientSync::sum_of_squares().
+  [[nodiscard]] double sum_of_squares(std::size_t unit) const { return squares_.of(unit); }
+
+  [[nodiscard]] std::vector<Wait> waits() const { return reduction_.waits(); }
+  [[nodiscard]] std::vector<int> peers() const { return reduction_.peers(); }
+
+ private:
+  struct Chunk {
+    std::vector<ChunkSchedule::Bucket> buckets;
+    bool there = false;         // on the device
+    bool left_column = false;
+    bool equal = false;         // on both stages of a tied unit
+  };
+
+  void bring_ready();
+  void submit(std::size_t chunk);
+  void make_equal(std::size_t chunk);
+  void reduced(std::size_t chunk);
+  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
+  /// What is reduced of a bucket; `record` as ChunkSums has it.
+  [[nodiscard]] std::byte* first_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
+
+  runtime::EventLoop* loop_;
+  runtime::Trace* trace_;
+  const UnitStates* states_;
+  TiedUnits* tied_;
+  HopPipeline reduction_;
+  GradientSquares squares_;
+  std::unique_ptr<ChunkSums> sums_;
+  std::vector<Chunk> chunks_;
+  std::vector<bool> ready_;          // by unit
+  // Next chunks, each in one order on every row: to be brought, to be submitted, to be made equal, to be announced.
+  std::size_t next_ = 0, next_there_ = 0, next_left_ = 0, next_equal_ = 0;
+  std::size_t missing_ = 0;          // chunks that are not over
+  std::function<void(std::size_t)> chunk_reduced_;
+  runtime::Handler done_;
+};
+
+}  // namespace ranvier::actors

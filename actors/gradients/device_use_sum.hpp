@@ -1,0 +1,41 @@
+// The sum of two uses that are on the device. What comes from another stage comes message by message.
+#pragma once
+
+#include "actors/gradients/use_sum.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/unit_states.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+class DeviceUseSum final : public UseSum {
+ public:
+  struct Options {
+    std::optional<int> partner;         ///< the rank that has the other use; none: it is use 1 of this stage
+    std::size_t message_bytes = 0;      ///< at most
+    std::vector<std::byte*> places;     ///< of message_bytes each, on the device: as many messages at a time
+  };
+  /// All outlive it.
+  DeviceUseSum(const RankContext& context, const UnitState& unit, Options options);
+
+  void run(runtime::Handler done) override;
+  [[nodiscard]] std::vector<Wait> waits() const override;
+
+ private:
+  void exchange_next(std::byte* place);
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::StreamView stream_;
+  const UnitState* unit_;
+  Options options_;
+  std::size_t message_elements_;
+  std::size_t begun_ = 0, missing_ = 0;  // messages
+  runtime::Duration since_{};
+  runtime::Handler done_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,233 @@
+#include "actors/gradients/gradient_records.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::BucketLayout;
+using offload::Tier;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+BucketLayout layout_of(const UnitState& unit, std::size_t width) {
+  return unit.cut.layout(unit.gradients.front().range, {width});
+}
+
+}  // namespace
+
+GradientRecords::Plan GradientRecords::plan(Planner& planner) {
+  Plan plan;
+  const TierOptions& options = planner.tiers;
+  if (options.gradients == TierKind::device) return plan;
+  const UnitStates& states = *planner.share.states;
+  const std::size_t width = size_of(states.precision().gradient);
+  // A bucket may have more of a range of gradients than of the optimizer's, which it is cut for.
+  const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
+  std::size_t stretches = 0;
+  for (const UnitState& unit : states.all()) {
+    const BucketLayout layout = layout_of(unit, width);
+    const std::size_t slot_bytes = std::min(most, layout.slot_bytes());
+    plan.slot_bytes = std::max(plan.slot_bytes, slot_bytes);
+    if (slot_bytes > 0) stretches += layout.buckets() * ((layout.slot_bytes() + slot_bytes - 1) / slot_bytes);
+    auto& regions = plan.regions.emplace_back();
+    for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
+      regions.push_back(planner.regions.reserve(options.gradients, MemoryKind::gradients,
+                                                unit.spec->name + " gradients", layout.region_bytes(),
+                                                planner.memory));
+    }
+  }
+  if (plan.slot_bytes == 0 || !states.shards_gradients()) return plan;
+  plan.slot_count = std::min(options.depth, stretches);
+  plan.slots = planner.memory.add({MemoryKind::gradients, MemorySpace::device,
+                                   "buckets of gradients that are added to", plan.slot_bytes, plan.slot_count});
+  return plan;
+}
+
+GradientRecords::GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : loop_(&context.loop),
+      tiers_(&context.tiers),
+      stream_(context.reduce),
+      states_(share.states.get()),
+      plan_(plan),
+      width_(size_of(share.states->precision().gradient)) {
+  for (const UnitState& unit : states_->all()) {
+    layouts_.push_back(layout_of(unit, width_));
+    calls_.emplace_back(unit.gradients.size());
+  }
+  for (std::size_t s = 0; s < plan_.slot_count; ++s) free_slots_.push_back(context.arena.slot(*plan_.slots, s));
+}
+
+Range GradientRecords::range(std::size_t unit) const { return states_->all()[unit].gradients.front().range; }
+
+std::size_t GradientRecords::offset(std::size_t unit, const Stretch& stretch) const {
+  return layouts_[unit].record_offset(stretch.bucket) + stretch.begin * width_;
+}
+
+GradientRecords::Stretch GradientRecords::bucket(std::size_t unit, std::size_t bucket) const {
+  return {bucket, 0, states_->all()[unit].cut.elements(range(unit), bucket)};
+}
+
+std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t unit, std::size_t bytes) const {
+  expect(bytes > 0 && bytes % Tier::block_bytes == 0, "stretches of gradients of {} bytes, no whole blocks", bytes);
+  const std::size_t most = bytes / width_;
+  std::vector<Stretch> all;
+  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
+    const Stretch whole = bucket(unit, b);
+    for (std::size_t begin = 0; begin < whole.end; begin += most) {
+      all.push_back({b, begin, std::min(whole.end, begin + most)});
+    }
+  }
+  return all;
+}
+
+void GradientRecords::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
+                              runtime::Handler done) {
+  call(unit, use, {first ? Call::Kind::keep : Call::Kind::add, place, std::move(done)});
+}
+
+void GradientRecords::bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
+  call(unit, use, {Call::Kind::bring, place, std::move(done)});
+}
+
+void GradientRecords::keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done) {
+  call(unit, use, {Call::Kind::keep, place, std::move(done)});
+}
+
+void GradientRecords::call(std::size_t unit, std::size_t use, Call call) {
+  auto& queue = calls_.at(unit).at(use);
+  queue.push_back(std::move(call));
+  if (queue.size() == 1) start(unit, use);
+}
+
+void GradientRecords::start(std::size_t unit, std::size_t use) {
+  Call& call = calls_[unit][use].front();
+  if (layouts_[unit].buckets() == 0) {
+    call.missing = 1;
+    return loop_->post([this, unit, use] { stretch_done(unit, use); });
+  }
+  if (call.kind != Call::Kind::add) return move_records(unit, use);
+  expect(plan_.slot_count > 0, "gradients of {} are added in a tier, and the plan has them whole",
+         states_->all()[unit].spec->name);
+  for (const Stretch& stretch : stretches(unit, plan_.slot_bytes)) {
+    waiting_.push_back({unit, use, stretch});
+    ++call.missing;
+  }
+  start_stretches();
+}
+
+/// Between the place's runs and the records, as they are.
+void GradientRecords::move_records(std::size_t unit, std::size_t use) {
+  Call& call = calls_[unit][use].front();
+  call.missing = layouts_[unit].buckets();
+  for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
+    offload::Tiers::Runs runs;
+    for (const Range& run : states_->all()[unit].cut.runs(range(unit), b))
+      runs.emplace_back(call.place + run.begin * width_, run.count * width_);
+    const auto done = [this, unit, use] { stretch_done(unit, use); };
+    const std::size_t at = layouts_[unit].record_offset(b);
+    if (call.kind == Call::Kind::bring) {
+      tiers_->fetch(plan_.regions[unit][use], at, std::move(runs), done);
+    } else {
+      tiers_->store(plan_.regions[unit][use], at, std::move(runs), done);
+    }
+  }
+}
+
+void GradientRecords::start_stretches() {
+  while (!waiting_.empty() && !free_slots_.empty()) {
+    const StretchOfUse part = waiting_.front();
+    waiting_.pop_front();
+    std::byte* const slot = free_slots_.back();
+    free_slots_.pop_back();
+    move(part, slot, true, [this, part, slot] { add(part, slot); });
+  }
+}
+
+void GradientRecords::add(const StretchOfUse& part, std::byte* slot) {
+  const std::byte* place = calls_[part.unit][part.use].front().place;
+  const UnitState& unit = states_->all()[part.unit];
+  UnitCut::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
+  spread.runs.first = part.stretch.begin;
+  runtime::add(stream_, slot, place + spread.begin * width_, states_->precision().gradient, part.stretch.elements(), {},
+               spread.runs);
+  loop_->after_work(stream_, {"gradients", "the addition to the sum of", unit.spec->name}, [this, part, slot] {
+    move(part, slot, false, [this, part, slot] {
+      free_slots_.push_back(slot);
+      stretch_done(part.unit, part.use);
+      start_stretches();
+    });
+  });
+}
+
+void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
+  auto& queue = calls_[unit][use];
+  if (--queue.front().missing > 0) return;
+  const runtime::Handler done = std::move(queue.front().done);
+  queue.pop_front();
+  if (!queue.empty()) start(unit, use);
+  done();
+}
+
+/// In whole blocks, so that files need no detour; records end on one.
+void GradientRecords::move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done) {
+  const std::span<std::byte> bytes(memory, Tier::whole_blocks(part.stretch.elements() * width_));
+  const offload::TierRegion region = plan_.regions[part.unit][part.use];
+  if (fetches) {
+    tiers_->fetch(region, offset(part.unit, part.stretch), bytes, std::move(done));
+  } else {
+    tiers_->store(region, offset(part.unit, part.stretch), bytes, std::move(done));
+  }
+}
+
+void GradientRecords::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
+                         runtime::Handler done) {
+  expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
+         states_->all()[unit].spec->name);
+  move({unit, use, stretch}, to, true, std::move(done));
+}
+
+void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from,
+                         runtime::Handler done) {
+  expect(calls_.at(unit).at(use).empty(), "gradients of {} are stored while some are under way",
+         states_->all()[unit].spec->name);
+  move({unit, use, stretch}, from, false, std::move(done));
+}
+
+void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done) {
+  const UnitState& state = states_->all()[unit];
+  tiers_->store(plan_.regions[unit][0], layouts_[unit].record_offset(bucket),
+                {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+}
+
+void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
+                                runtime::Handler returned) {
+  const bool is_first = lent_.try_emplace({unit, bucket}, Lent{from, std::move(returned)}).second;
+  expect(is_first, "bucket {} of {} is lent before the last one was fetched", bucket,
+         states_->all()[unit].spec->name);
+}
+
+void GradientRecords::fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done) {
+  const UnitState& state = states_->all()[unit];
+  const std::size_t bytes = state.cut.elements(state.reduced, bucket) * width_;
+  auto lent = lent_.extract({unit, bucket});
+  if (lent.empty()) {
+    return tiers_->fetch(plan_.regions[unit][0], layouts_[unit].record_offset(bucket), {to, bytes},
+                         std::move(done));
+  }
+  runtime::copy(stream_, to, lent.mapped().from, bytes);
+  loop_->after_work(stream_, {"gradients", "the copy of what was reduced of", state.spec->name},
+                    [returned = std::move(lent.mapped().returned), done = std::move(done)] {
+                      returned();
+                      done();
+                    });
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,67 @@
+#include "actors/gradients/gradient_squares.hpp"
+
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+static_assert(UnitCut::granule % runtime::squares_block_elements == 0);
+
+std::size_t blocks_of_piece(const UnitState& unit) {
+  return (unit.cut.piece_elements() + runtime::squares_block_elements - 1) / runtime::squares_block_elements;
+}
+
+std::size_t blocks_of(const UnitState& unit) { return unit.cut.pieces(unit.reduced) * blocks_of_piece(unit); }
+
+}  // namespace
+
+GradientSquares::Plan GradientSquares::plan(Planner& planner) {
+  const auto& units = planner.share.states->all();
+  std::size_t sums = 0;
+  for (const UnitState& unit : units) sums += blocks_of(unit);
+  Plan plan;
+  plan.block_sums = planner.memory.add(
+      {MemoryKind::workspace, MemorySpace::device, "sums of squares of blocks", sums * sizeof(float), 1});
+  plan.squares = planner.memory.add(
+      {MemoryKind::workspace, MemorySpace::pinned, "sums of squares", sizeof(double), units.size()});
+  return plan;
+}
+
+GradientSquares::GradientSquares(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : stream_(context.compute), states_(share.states.get()), buckets_missing_(states_->all().size()) {
+  float* sums = context.arena.slot_as<float>(plan.block_sums);
+  for (std::size_t u = 0; u < states_->all().size(); ++u) {
+    block_sums_.push_back(sums);
+    sums += blocks_of(states_->all()[u]);
+    squares_.push_back(context.arena.slot_as<double>(plan.squares, u));
+  }
+}
+
+void GradientSquares::start() {
+  for (std::size_t u = 0; u < buckets_missing_.size(); ++u) buckets_missing_[u] = states_->all()[u].cut.buckets();
+}
+
+void GradientSquares::take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact) {
+  const UnitState& unit = states_->all()[bucket.unit];
+  const collectives::Range slice = unit.cut.slice(bucket.index);
+  const std::size_t piece = unit.cut.piece_elements(), begin = unit.reduced.begin + slice.begin;
+  // Nothing is behind the last parameter.
+  const std::size_t ahead = unit.spec->elements() - std::min(unit.spec->elements(), begin);
+  const std::size_t elements = std::min(unit.cut.elements(unit.reduced, bucket.index),
+                                        ahead / piece * slice.count + std::min(ahead % piece, slice.count));
+  runtime::sums_of_squares(stream_, block_sums_[bucket.unit] + slice.begin / runtime::squares_block_elements,
+                           blocks_of_piece(unit), gradients,
+                           {.run = slice.count, .stride = compact ? slice.count : piece},
+                           states_->precision().gradient, elements);
+  if (--buckets_missing_[bucket.unit] == 0) {
+    runtime::sum(stream_, squares_[bucket.unit], block_sums_[bucket.unit], blocks_of(unit));
+  }
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,219 @@
+#include "actors/gradients/microbatch_reduction.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using runtime::SpanKind;
+using runtime::Trace;
+
+namespace {
+
+/// Where a unit's parameters lie; units of one layout leave the same gaps, which nobody writes.
+std::vector<std::size_t> layout_of(const UnitState& unit) {
+  std::vector<std::size_t> layout{unit.elements};
+  for (std::size_t p = 0; p < unit.spec->parameters.size(); ++p) {
+    layout.push_back(unit.spec->offset(p));
+    layout.push_back(unit.spec->parameters[p].elements());
+  }
+  return layout;
+}
+
+}  // namespace
+
+MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead) {
+  const UnitStates& states = *planner.share.states;
+  const runtime::DType dtype = states.precision().gradient;
+  Plan plan;
+  std::vector<std::vector<std::size_t>> layouts;
+  for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
+  const auto steps = planner.share.stage->units_of_parts(models::Stage::Step::Kind::backward_weight);
+  plan.classes = slot_classes(layouts, steps, ahead, false);
+  for (std::size_t kind = 0; kind < plan.classes.slots.size(); ++kind) {
+    const std::size_t elements = states.all()[plan.classes.first_unit[kind]].elements;
+    plan.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
+                                              fmt::format("a microbatch's gradients of {} elements", elements),
+                                              elements * runtime::size_of(dtype), plan.classes.slots[kind]}));
+  }
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  for (const auto& units : steps) {
+    auto& parts = shapes.emplace_back();
+    for (const std::size_t unit : units) parts.push_back({states.all()[unit].elements});
+  }
+  const bool shards = states.shards_gradients();
+  plan.reduction = HopPipeline::plan(planner,
+                                     {.hops = shards ? planner.share.flow.reduce_microbatch : std::vector<collectives::Hop>{},
+                                      .dtype = dtype,
+                                      .family = 2,
+                                      .name = "gradients"},
+                                     shapes);
+  return plan;
+}
+
+MicrobatchReduction::MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
+                                         GradientRecords* records,
+                                         std::function<void(const models::Stage::Step&)> complete)
+    : loop_(&context.loop),
+      stream_(context.reduce),
+      trace_(&context.trace),
+      stage_(share.stage.get()),
+      states_(share.states.get()),
+      records_(records),
+      complete_(std::move(complete)),
+      schedule_(plan.classes),
+      reduction_(context, *share.column, plan.reduction),
+      places_(schedule_.slots()),
+      last_step_(stage_->uses().size()) {
+  std::vector<std::size_t> taken(plan.places.size(), 0);
+  for (std::size_t s = 0; s < places_.size(); ++s) {
+    const std::size_t kind = schedule_.class_of_slot(s);
+    places_[s].data = context.arena.slot(plan.places[kind], taken[kind]++);
+  }
+  std::vector<std::size_t> uses(states_->all().size(), 0);
+  for (const models::Stage::UnitUse& use : stage_->uses()) use_in_unit_.push_back(uses[use.unit]++);
+}
+
+void MicrobatchReduction::start(int microbatches) {
+  expect(writings_.empty(), "gradients of one batch are reduced at a time");
+  microbatches_ = microbatches;
+}
+
+std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, bool adds) {
+  const std::uint64_t first = first_ + writings_.size();
+  for (const models::Stage::Step& writes : pass) {
+    if (writes.kind != models::Stage::Step::Kind::backward_weight) continue;
+    const std::uint64_t number = first_ + writings_.size();
+    Writing& writing = writings_.emplace_back();
+    writing.writes = writes;
+    writing.places.resize(stage_->uses_of(writes.layer).size());
+    for (const std::size_t use : stage_->uses_of(writes)) {
+      const auto [layer, index, unit] = stage_->uses()[use];
+      const SlotSchedule::Place place = schedule_.next(unit, number, false);
+      writing.slots.push_back(place.slot);
+      writing.after.push_back(place.after);
+      writing.places[index] = places_[place.slot].data;
+      if (adds) writing.sums.push_back({use, last_step_[use]});
+      last_step_[use] = number;
+    }
+    writing.sums_missing = writing.sums.size();
+  }
+  bring_sums();
+  return first;
+}
+
+bool MicrobatchReduction::ready(std::uint64_t step) const {
+  const Writing& wanted = at(step);
+  for (std::size_t s = 0; s < wanted.slots.size(); ++s) {
+    if (!is_free(wanted, s)) return false;
+  }
+  return wanted.sums_missing == 0;
+}
+
+bool MicrobatchReduction::is_free(const Writing& writing, std::size_t s) const {
+  const auto& over = places_[writing.slots[s]].over;
+  return !writing.after[s] || (over && *over >= *writing.after[s]);
+}
+
+/// To places that became free.
+void MicrobatchReduction::bring_sums() {
+  for (std::size_t i = 0; i < writings_.size(); ++i) {
+    for (std::size_t s = 0; s < writings_[i].sums.size(); ++s) {
+      Sum& sum = writings_[i].sums[s];
+      // The records have heard of all steps before first_.
+      if (sum.begun || sum.after >= first_ || !is_free(writings_[i], s)) continue;
+      sum.begun = true;
+      const auto [layer, index, unit] = stage_->uses()[sum.use];
+      records_->bring(unit, use_in_unit_[sum.use], writings_[i].places[index], [this, number = first_ + i] {
+        --writings_[number - first_].sums_missing;
+        check_waiting();
+      });
+    }
+  }
+}
+
+void MicrobatchReduction::when_ready(std::uint64_t step, runtime::Handler handler) {
+  expect(!waiting_, "a pass waits for one place for gradients at a time");
+  waiting_step_ = step;
+  waiting_ = std::move(handler);
+  check_waiting();
+}
+
+void MicrobatchReduction::check_waiting() {
+  if (waiting_ && ready(waiting_step_)) loop_->post(std::exchange(waiting_, nullptr));
+}
+
+void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
+  Writing& leaving = writings_[step - first_];
+  leaving.microbatch = microbatch;
+  std::vector<HopPipeline::Part> parts;
+  for (const std::size_t use : stage_->uses_of(leaving.writes)) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    parts.push_back({leaving.places[index], 0, states_->all()[unit].elements});
+  }
+  const auto begin = trace_->now();
+  reduction_.submit(
+      std::move(parts),
+      fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.writes.layer, microbatch),
+      [this, step, begin] {
+        Writing& done = writings_[step - first_];
+        trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), done.microbatch);
+        done.reduced = true;
+        accumulate_reduced();
+      });
+}
+
+void MicrobatchReduction::accumulate_reduced() {
+  while (!writings_.empty() && writings_.front().reduced) {
+    const std::uint64_t number = first_++;
+    const Writing writing = std::move(writings_.front());
+    writings_.pop_front();
+    accumulate(writing, [this, number, slots = writing.slots, writes = writing.writes,
+                         last = writing.microbatch + 1 == microbatches_] {
+      for (const std::size_t slot : slots) places_[slot].over = number;
+      bring_sums();
+      check_waiting();
+      if (last) complete_(writes);
+    });
+  }
+  bring_sums();
+}
+
+void MicrobatchReduction::accumulate(const Writing& writing, const runtime::Handler& done) {
+  if (records_ != nullptr) return accumulate_in_records(writing, done);
+  const runtime::DType dtype = states_->precision().gradient;
+  for (const std::size_t use : stage_->uses_of(writing.writes)) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    const UnitPart& sum = states_->all()[unit].gradients[use_in_unit_[use]];
+    const std::byte* arrived = writing.places[index] + sum.range.begin * runtime::size_of(dtype);
+    if (writing.microbatch == 0) {
+      runtime::copy(stream_, sum.data, arrived, sum.bytes());
+    } else {
+      runtime::add(stream_, sum.data, arrived, dtype, sum.range.count);
+    }
+  }
+  loop_->after_work(stream_, {"gradients", "the addition of a microbatch's gradients"}, done);
+}
+
+void MicrobatchReduction::accumulate_in_records(const Writing& writing, const runtime::Handler& done) {
+  const auto& uses = stage_->uses_of(writing.writes);
+  if (uses.empty()) return loop_->post(done);
+  const auto one_done = [missing = std::make_shared<std::size_t>(uses.size()), done] {
+    if (--*missing == 0) done();
+  };
+  for (const std::size_t use : uses) {
+    const auto [layer, index, unit] = stage_->uses()[use];
+    if (states_->shards_gradients()) {
+      records_->accumulate(unit, use_in_unit_[use], writing.places[index], writing.microbatch == 0, one_done);
+    } else {
+      records_->keep(unit, use_in_unit_[use], writing.places[index], one_done);
+    }
+  }
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,58 @@
+// The sum of two uses that are in a tier. Stretches of records go through a few places on the device: fetch, exchange
+// or fetch, add, store. Both stages take the same stretches in one order.
+#pragma once
+
+#include "actors/gradients/gradient_records.hpp"
+#include "actors/gradients/use_sum.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+class RecordUseSum final : public UseSum {
+ public:
+  struct Options {
+    std::size_t unit = 0;            ///< of the stage
+    std::optional<int> partner;      ///< the rank that has the other use; none: it is use 1 of this stage
+    std::size_t message_bytes = 0;   ///< whole blocks
+    std::vector<std::byte*> places;  ///< of place_bytes() each, on the device
+  };
+  [[nodiscard]] static std::size_t place_bytes(std::size_t message_bytes) noexcept { return 2 * message_bytes; }
+
+  /// All outlive it.
+  RecordUseSum(const RankContext& context, const UnitStates& states, GradientRecords& records, Options options);
+
+  void run(runtime::Handler done) override;
+  [[nodiscard]] std::vector<Wait> waits() const override;
+
+ private:
+  /// A stretch on its way.
+  struct Exchange {
+    std::byte* mine = nullptr;  // null until it was fetched
+    int missing = 2;            // before it is added: what is mine left or came, what is the other's came
+  };
+
+  void begin_next(std::byte* place);
+  void send_fetched();
+  void one_there(std::size_t number, std::byte* place);
+
+  runtime::EventLoop* loop_;
+  runtime::Transport* transport_;
+  runtime::StreamView stream_;
+  const UnitState* unit_;
+  GradientRecords* records_;
+  Options options_;
+  runtime::Tag tag_;
+  runtime::DType dtype_;
+  std::vector<GradientRecords::Stretch> stretches_;
+  std::vector<Exchange> exchanges_;  // likewise
+  std::size_t begun_ = 0;
+  std::size_t sent_ = 0;
+  std::size_t stored_ = 0;
+  runtime::Duration since_{};
+  runtime::Handler done_;
+};
+
+}  // namespace ranvier::actors

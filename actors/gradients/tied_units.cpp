@@ -1,0 +1,115 @@
+#include "actors/gradients/tied_units.hpp"
+
+#include "actors/gradients/device_use_sum.hpp"
+#include "actors/gradients/record_use_sum.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::Channel;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+TiedUnits::Plan TiedUnits::plan(Planner& planner, Options options) {
+  Plan plan{.options = std::move(options), .has_places = {}, .messages_of_each = 0, .places = {}};
+  const bool in_tier = planner.tiers.gradients != TierKind::device;
+  std::size_t units = 0;
+  for (std::size_t u = 0; u < planner.share.states->all().size(); ++u) {
+    const bool has_two = planner.share.states->all()[u].gradients.size() > 1;
+    const bool has = plan.options.partners[u].has_value() || (in_tier && has_two);
+    plan.has_places.push_back(has);
+    units += has;
+  }
+  const std::size_t sharing = std::max<std::size_t>(units, 1);
+  plan.messages_of_each = (static_cast<std::size_t>(plan.options.depth) + sharing - 1) / sharing;
+  // Each unit has places of its own: both stages must take the same steps whatever unit each completes first.
+  const std::size_t bytes = plan.options.message_bytes;
+  plan.places = planner.memory.add(
+      {MemoryKind::messages, MemorySpace::device,
+       in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
+       units == 0 ? 0 : in_tier ? RecordUseSum::place_bytes(bytes) : bytes, units * plan.messages_of_each});
+  return plan;
+}
+
+std::vector<runtime::StagedMessages> TiedUnits::staged_messages(const UnitStates& states, const Plan& plan) {
+  using Direction = runtime::StagedMessages::Direction;
+  std::vector<runtime::StagedMessages> messages;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    if (!plan.options.partners[u]) continue;
+    const UnitState& unit = states.all()[u];
+    const auto index = static_cast<std::uint32_t>(unit.global_index);
+    const std::size_t bytes = std::min(plan.options.message_bytes, unit.gradients.front().bytes());
+    for (const Direction direction : {Direction::send, Direction::receive}) {
+      messages.push_back({Channel::tied, direction, index, bytes, plan.messages_of_each});
+    }
+  }
+  return messages;
+}
+
+TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records)
+    : partners_(plan.options.partners) {
+  const bool sums_alike = share.column->source == nullptr || share.column->source->sums_alike();
+  std::size_t taken = 0;
+  for (std::size_t u = 0; u < partners_.size(); ++u) {
+    const UnitState& unit = share.states->all()[u];
+    const std::optional<int> partner = partners_[u];
+    std::vector<std::byte*> places;
+    for (std::size_t p = 0; p < plan.messages_of_each && plan.has_places[u]; ++p) {
+      places.push_back(context.arena.slot(plan.places, taken++));
+    }
+    const std::size_t bytes = plan.options.message_bytes;
+    auto& sum = sums_.emplace_back();
+    if (records != nullptr && plan.has_places[u]) {
+      sum = std::make_unique<RecordUseSum>(
+          context, *share.states, *records,
+          RecordUseSum::Options{.unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
+    } else if (partner || unit.gradients.size() > 1) {
+      sum = std::make_unique<DeviceUseSum>(
+          context, unit,
+          DeviceUseSum::Options{.partner = partner, .message_bytes = bytes, .places = std::move(places)});
+    }
+    auto& copy = copies_.emplace_back();
+    if (!partner || sums_alike || share.flow.reduce_batch.empty()) continue;
+    copy = std::make_unique<SumCopy>(
+        context, SumCopy::Options{.unit = unit.spec->name,
+                                  .partner = *partner,
+                                  .sends = context.transport.rank() < *partner,
+                                  .tag = {Channel::tied, static_cast<std::uint32_t>(unit.global_index)},
+                                  .message_bytes = bytes,
+                                  .depth = plan.messages_of_each});
+  }
+}
+
+void TiedUnits::sum_uses(std::size_t unit, runtime::Handler done) {
+  if (!sums_[unit]) return done();
+  sums_[unit]->run(std::move(done));
+}
+
+void TiedUnits::copy(std::size_t unit, const std::vector<runtime::Bytes>& runs, runtime::Handler done) {
+  copies_[unit]->run(runs, std::move(done));
+}
+
+std::vector<Wait> TiedUnits::waits() const {
+  std::vector<Wait> all;
+  const auto add = [&](const auto& parts) {
+    for (const auto& part : parts) {
+      if (!part) continue;
+      for (Wait& wait : part->waits()) all.push_back(std::move(wait));
+    }
+  };
+  add(sums_);
+  add(copies_);
+  return all;
+}
+
+std::vector<int> TiedUnits::peers() const {
+  std::vector<int> all;
+  for (const auto& partner : partners_) {
+    if (partner) all.push_back(*partner);
+  }
+  return all;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,115 @@
+#include "actors/optimizer/bucket_step.hpp"
+
+#include "actors/optimizer/bundle_round.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::SpanKind;
+using runtime::Trace;
+
+BucketStep::Plan BucketStep::plan(Planner& planner) {
+  std::size_t buckets = 0;
+  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
+  Plan plan;
+  if (planner.tiers.step == StepPlace::host) plan.host = HostStep::plan(planner, std::min(planner.tiers.depth, buckets));
+  return plan;
+}
+
+BucketStep::BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan,
+                       const StateRecords& states)
+    : loop_(&context.loop),
+      trace_(&context.trace),
+      stream_(context.compute),
+      states_(share.states.get()),
+      records_(&states),
+      host_(plan.host ? std::make_unique<HostStep>(context, share, *plan.host) : nullptr) {}
+
+std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
+  const UnitState& unit = states_->all()[operands.bucket.unit];
+  const models::Precision& precision = states_->precision();
+  const std::size_t width = runtime::size_of(precision.compute);
+  const bool rounds = states_->separate_master() && operands.copy == StateRecords::Copy::counts;
+  std::vector<StretchStep> all;
+  for (const StateRecords::Stretch& states : records_->stretches(operands.bucket, operands.slot, operands.copy)) {
+    StretchStep& step = all.emplace_back();
+    step.states = states;
+    if (operands.gradients != nullptr) {
+      step.gradient = operands.gradients + states.offset * runtime::size_of(precision.gradient);
+    } else {
+      step.gradient = unit.gradients.front().at(states.begin);
+      step.gradient_runs = states.in_unit;
+    }
+    if (rounds && states.layers_have && operands.parameters != nullptr) {
+      // The range of parameters may begin before this stretch.
+      const collectives::Range before{unit.parameters.range.begin,
+                                      states.begin - unit.cut.slice(operands.bucket.index).begin -
+                                          unit.parameters.range.begin};
+      step.layers_copy = operands.parameters + unit.cut.elements(before, operands.bucket.index) * width;
+    } else if (rounds && states.layers_have) {
+      step.layers_copy = unit.parameters.at(states.begin);
+      step.layers_runs = states.in_unit;
+    }
+    // In elements from the stretch's begin on.
+    const std::size_t begin = states.begin - unit.optimizer.begin;
+    const std::size_t end = begin + states.in_unit.at(states.count - 1) + 1;
+    for (const runtime::DecaySegment& segment : unit.segments) {
+      const std::size_t from = std::max(segment.begin, begin), to = std::min(segment.end, end);
+      if (from < to) step.segments.push_back({from - begin, to - begin, segment.decays});
+    }
+  }
+  return all;
+}
+
+/// Between parameters nothing is stepped, and what layers have there is zero.
+void BucketStep::clear_record(const Operands& operands) {
+  if (operands.parameters == nullptr || host_) return;
+  runtime::fill_zero(stream_, operands.parameters, parameter_bytes(*states_, operands.bucket));
+}
+
+void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done) {
+  std::vector<StretchStep> stretches = this->stretches(operands);
+  clear_record(operands);
+  if (host_) return host_->step(operands.slot, std::move(stretches), adamw, std::move(done));
+  const UnitState& unit = states_->all()[operands.bucket.unit];
+  const models::Precision& precision = states_->precision();
+  trace_->begin(stream_, SpanKind::optimizer, static_cast<int>(unit.global_index));
+  for (StretchStep& stretch : stretches) {
+    const StateRecords::Stretch& states = stretch.states;
+    runtime::adamw(stream_,
+                   {.weights = states.weights,
+                    .m = states.m,
+                    .v = states.v,
+                    .gradient = stretch.gradient,
+                    .gradient_dtype = precision.gradient,
+                    .working = stretch.layers_copy,
+                    .working_dtype = precision.compute},
+                   {.elements = states.count,
+                    .positions = states.in_unit,
+                    .weights = states.weight_runs,
+                    .moments = states.moment_runs,
+                    .gradient = stretch.gradient_runs,
+                    .working = stretch.layers_runs},
+                   std::move(stretch.segments), adamw);
+  }
+  trace_->end(stream_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
+  loop_->after_work(stream_, {"optimizer", "the step of", unit.spec->name}, std::move(done));
+}
+
+void BucketStep::round(const Operands& operands, runtime::Handler done) {
+  std::vector<StretchStep> stretches = this->stretches(operands);
+  if (host_) return host_->refresh(operands.slot, std::move(stretches), std::move(done));
+  clear_record(operands);
+  for (const StretchStep& stretch : stretches) {
+    if (stretch.layers_copy == nullptr) continue;
+    runtime::cast(stream_, stretch.layers_copy, states_->precision().compute, stretch.states.weights,
+                  runtime::DType::f32, stretch.states.count, stretch.layers_runs, stretch.states.weight_runs);
+  }
+  loop_->after_work(stream_, {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
+                    std::move(done));
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,27 @@
+#include "actors/optimizer/bundle_round.hpp"
+
+namespace ranvier::actors {
+
+std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
+  const UnitState& unit = states.all()[bucket.unit];
+  return unit.cut.elements(unit.optimizer, bucket.index) * runtime::size_of(states.precision().gradient);
+}
+
+std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
+  const UnitState& unit = states.all()[bucket.unit];
+  return unit.cut.elements(unit.parameters.range, bucket.index) * runtime::size_of(states.precision().compute);
+}
+
+BundleRound::BundleRound(const ModelShare& share, std::span<const std::size_t> order) {
+  for (const std::size_t b : order) {
+    bundles.push_back({.buckets = share.chunks.bundles[b].buckets, .first = buckets.size()});
+    std::size_t gradients = 0, parameters = 0;
+    for (const ChunkSchedule::Bucket& bucket : bundles.back().buckets) {
+      buckets.push_back({bucket, bundles.size() - 1, gradients, parameters});
+      gradients += gradient_bytes(*share.states, bucket);
+      parameters += parameter_bytes(*share.states, bucket);
+    }
+  }
+}
+
+}  // namespace ranvier::actors

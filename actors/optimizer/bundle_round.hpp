@@ -1,0 +1,48 @@
+// All bundles of a stage once, in an order of their own, and how far they are in it: what a step of the optimizer goes
+// through. Loop thread only.
+#pragma once
+
+#include "actors/states/model_share.hpp"
+#include "offload/bucket_pipeline.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace ranvier::actors {
+
+/// Bytes of a bucket as places have it, piece after piece: of its gradients in the optimizer's range, and of the
+/// parameters that this rank keeps.
+[[nodiscard]] std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
+[[nodiscard]] std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
+
+struct BundleRound {
+  struct Bundle {
+    std::vector<ChunkSchedule::Bucket> buckets;
+    std::size_t first = 0;            ///< number of the first bucket, the others follow
+    std::size_t buckets_missing = 0;  ///< not stepped
+    std::byte* gradients = nullptr;   ///< place, where they are gathered or come from a tier
+    std::byte* parameters = nullptr;  ///< place, where they live off the device
+  };
+  struct Bucket {
+    ChunkSchedule::Bucket bucket;
+    std::size_t bundle = 0;
+    std::size_t gradient_offset = 0, parameter_offset = 0;  ///< bytes in the bundle's places
+  };
+
+  BundleRound() = default;
+  /// Bundles of `share` in the order of their numbers in `order`.
+  BundleRound(const ModelShare& share, std::span<const std::size_t> order);
+
+  /// No bundle has begun.
+  void rewind() { may_begin = next = 0; }
+
+  std::vector<Bundle> bundles;
+  std::vector<Bucket> buckets;
+  std::unique_ptr<offload::BucketPipeline> pipeline;
+  std::size_t may_begin = 0;  ///< bundles
+  std::size_t next = 0;       ///< to begin
+};
+
+}  // namespace ranvier::actors

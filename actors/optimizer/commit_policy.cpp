@@ -1,0 +1,241 @@
+#include "actors/optimizer/commit_policy.hpp"
+
+#include "runtime/error.hpp"
+
+#include <numeric>
+#include <utility>
+
+namespace ranvier::actors {
+
+using offload::BucketPass;
+using offload::Counting;
+using Copy = StateRecords::Copy;
+
+namespace {
+
+class CommitAtOnce final : public CommitPolicy {
+ public:
+  explicit CommitAtOnce(Optimizer& optimizer) : CommitPolicy(optimizer) { make_steps(as_reduced(), Counting::always); }
+
+  void begin_states() override { begin_steps(); }
+  void reduced(const ChunkSchedule::Chunk& chunk) override { work_on(steps(), chunk.end); }
+  void counts(const runtime::AdamWOptions&) override {}
+  void skips() override { fail(ErrorCode::internal, "a step is skipped where every step counts"); }
+};
+
+class CommitWait final : public CommitPolicy {
+ public:
+  explicit CommitWait(Optimizer& optimizer) : CommitPolicy(optimizer) {
+    make_steps(share().chunks.from_the_front(), Counting::on_answer);
+  }
+
+  void begin_states() override {
+    begin_steps();
+    if (storing()->counts) steps().pipeline->answer(*storing()->counts);
+  }
+  void reduced(const ChunkSchedule::Chunk&) override {}
+  void counts(const runtime::AdamWOptions& adamw) override {
+    newest()->adamw = adamw;
+    work_on(steps(), steps().bundles.size());
+    if (newest_has_pipeline()) steps().pipeline->answer(true);
+  }
+  void skips() override {
+    for (std::size_t b = 0; b < steps().buckets.size(); ++b) ready(b);
+    if (newest_has_pipeline()) steps().pipeline->answer(false);
+    keep_parameters();
+  }
+};
+
+/// With the answer,
+///
+///   it is so           spare copies count from now on; of a bucket that was stepped only the master weights are
+///                      fetched and rounded for layers, one that was not is stepped as without flip
+///   it is clipped      spare copies are forgotten, all is stepped as without flip
+///   it does not count  spare copies are forgotten
+///
+/// to the bit the same as without. Steps ahead end with the answer, but where gradients pass through places: there all
+/// are taken, so that all ranks gather the same.
+class CommitFlip final : public CommitPolicy {
+ public:
+  explicit CommitFlip(Optimizer& optimizer) : CommitPolicy(optimizer), ahead_(share(), as_reduced()) {
+    for (const UnitState& unit : share().states->all()) is_ahead_.emplace_back(unit.cut.buckets());
+    steps() = BundleRound(share(), share().chunks.from_the_front());
+    steps().pipeline = make_pipeline(steps(), Counting::always,
+                                     {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
+                                      .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
+                                      .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
+                                      .refresh =
+                                          [this](const BucketPass& pass, const auto& done) {
+                                            bucket_stepped(pass);
+                                            done();  // what layers read was written by the step
+                                          }});
+    ahead_.pipeline = make_pipeline(ahead_, Counting::by_flip,
+                                    {.fetch = [this](const BucketPass& pass, auto done) {
+                                       states().fetch(bucket_ahead(pass), pass.slot, Copy::spare, done);
+                                     },
+                                     .compute = [this](const BucketPass& pass, auto done) { step_ahead(pass, done); },
+                                     .store = [this](const BucketPass& pass, auto done) { store_ahead(pass, done); },
+                                     .refresh =
+                                         [this](const BucketPass& pass, const auto& done) {
+                                           stepped_ahead(ahead_.buckets[pass.bucket].bundle);
+                                           done();  // layers' parameters stay
+                                         }});
+    work_on(ahead_, 0);
+  }
+
+  void begin_states() override {
+    for (auto& buckets : is_ahead_) buckets.assign(buckets.size(), false);
+    const auto step = storing();
+    const auto came = std::exchange(step->ready, {});
+    if (step->counts && !gradients().needed()) return ahead_over();
+    ahead_.pipeline->begin([this](bool) { ahead_over(); });
+    for (const std::size_t bucket : came) ahead_.pipeline->ready(bucket);
+    if (step->counts) end_ahead();
+  }
+  void reduced(const ChunkSchedule::Chunk& chunk) override { work_on(ahead_, chunk.end); }
+  void counts(const runtime::AdamWOptions& adamw) override {
+    // Learning rate and count were known, and the answer is the same on all ranks.
+    newest()->as_ahead = adamw.gradient_scale == newest()->adamw.gradient_scale;
+    ++(newest()->as_ahead ? answers().flipped : answers().again);
+    newest()->adamw = adamw;
+    if (newest_has_pipeline()) end_ahead();
+  }
+  void skips() override {
+    if (newest_has_pipeline()) end_ahead();
+  }
+  void refreshed() override { work_on(ahead_, 0); }
+
+ private:
+  [[nodiscard]] const ChunkSchedule::Bucket& bucket_ahead(const BucketPass& pass) const {
+    return ahead_.buckets[pass.bucket].bucket;
+  }
+  [[nodiscard]] bool was_ahead(const BucketPass& pass) {
+    const auto& [unit, index] = steps().buckets[pass.bucket].bucket;
+    return is_ahead_[unit][index];
+  }
+
+  void step_ahead(const BucketPass& pass, runtime::Handler done) {
+    BucketStep::Operands operands = this->operands(ahead_, pass);
+    operands.copy = Copy::spare;
+    step().step(operands, storing()->adamw, std::move(done));
+  }
+  void store_ahead(const BucketPass& pass, const runtime::Handler& done) {
+    const ChunkSchedule::Bucket bucket = bucket_ahead(pass);
+    states().store(bucket, pass.slot, Copy::spare, [this, bucket, done] {
+      is_ahead_[bucket.unit][bucket.index] = true;
+      done();
+    });
+  }
+  void stepped_ahead(std::size_t number) {
+    BundleRound::Bundle& bundle = ahead_.bundles[number];
+    if (--bundle.buckets_missing > 0) return;
+    gradients().release(bundle);
+    begin_bundles();
+  }
+
+  /// The step is answered. All buckets are ready by now, or will be where gradients pass through places.
+  void end_ahead() { ahead_.pipeline->answer(gradients().needed()); }
+
+  /// Nothing of the steps ahead is at work any more.
+  void ahead_over() {
+    const auto step = storing();
+    ahead_.rewind();
+    if (!*step->counts) {
+      // Not before: the next batch overwrites gradients.
+      keep_parameters();
+      return stored();
+    }
+    for (std::size_t u = 0; u < is_ahead_.size(); ++u) {
+      for (std::size_t index = 0; index < is_ahead_[u].size(); ++index) {
+        if (!step->as_ahead) is_ahead_[u][index] = false;
+        if (!is_ahead_[u][index]) continue;
+        states().commit({u, index});
+        ++answers().buckets_ahead;
+      }
+    }
+    if (step->as_ahead) answers().buckets += static_cast<std::int64_t>(steps().buckets.size());
+    work_on(steps(), 0);
+    begin_steps();
+    work_on(steps(), steps().bundles.size());
+  }
+
+  void fetch(const BucketPass& pass, const runtime::Handler& done) {
+    const ChunkSchedule::Bucket& bucket = steps().buckets[pass.bucket].bucket;
+    if (was_ahead(pass)) return states().fetch_weights(bucket, pass.slot, done);
+    states().fetch(bucket, pass.slot, Copy::counts, done);
+  }
+  void step_or_round(const BucketPass& pass, runtime::Handler done) {
+    if (!was_ahead(pass)) return compute(pass, std::move(done));
+    step().round(operands(steps(), pass), std::move(done));
+    tell_in_stream_order(steps().buckets[pass.bucket].bucket);
+  }
+  void store(const BucketPass& pass, const runtime::Handler& done) {
+    if (was_ahead(pass)) return done();
+    states().store(steps().buckets[pass.bucket].bucket, pass.slot, Copy::counts, done);
+  }
+
+  BundleRound ahead_;
+  std::vector<std::vector<bool>> is_ahead_;  // by unit and bucket: of the step in the pipeline, stepped ahead
+};
+
+}  // namespace
+
+std::unique_ptr<CommitPolicy> CommitPolicy::make(Optimizer& optimizer) {
+  if (optimizer.plan_.every_step_counts) return std::make_unique<CommitAtOnce>(optimizer);
+  if (optimizer.plan_.flips) return std::make_unique<CommitFlip>(optimizer);
+  return std::make_unique<CommitWait>(optimizer);
+}
+
+std::vector<std::size_t> CommitPolicy::as_reduced() const {
+  std::vector<std::size_t> order(share().chunks.bundles.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+void CommitPolicy::make_steps(const std::vector<std::size_t>& order, Counting counting) {
+  steps() = BundleRound(share(), order);
+  const auto bucket = [this](const BucketPass& pass) { return steps().buckets[pass.bucket].bucket; };
+  steps().pipeline = make_pipeline(
+      steps(), counting,
+      {.fetch = [this, bucket](const BucketPass& pass,
+                               auto done) { states().fetch(bucket(pass), pass.slot, Copy::counts, done); },
+       .compute = [this](const BucketPass& pass, auto done) { compute(pass, done); },
+       .store = [this, bucket](const BucketPass& pass,
+                               auto done) { states().store(bucket(pass), pass.slot, Copy::counts, done); },
+       .refresh =
+           [this](const BucketPass& pass, const auto& done) {
+             bucket_stepped(pass);
+             done();  // what layers read was written by the step
+           }});
+}
+
+void CommitPolicy::compute(const BucketPass& pass, runtime::Handler done) {
+  step().step(operands(steps(), pass), storing()->adamw, std::move(done));
+  tell_in_stream_order(steps().buckets[pass.bucket].bucket);
+}
+
+void CommitPolicy::tell_in_stream_order(const ChunkSchedule::Bucket& bucket) {
+  if (o_->in_stream_order_) o_->refresh_.refreshed(bucket);
+}
+
+void CommitPolicy::work_on(BundleRound& round, std::size_t bundles) {
+  o_->round_ = &round;
+  round.may_begin = bundles;
+  o_->begin_bundles();
+}
+
+void CommitPolicy::begin_steps() {
+  const auto step = storing();
+  steps().pipeline->begin([this](bool) { o_->stored(); });
+  for (const std::size_t bucket : std::exchange(step->ready, {})) steps().pipeline->ready(bucket);
+}
+
+void CommitPolicy::keep_parameters() {
+  o_->refresh_.keep_all();
+  if (o_->refreshing_.empty()) return;
+  const auto step = o_->refreshing_.front();
+  o_->refreshing_.pop_front();
+  o_->part_over(*step);
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,106 @@
+#include "actors/optimizer/gradient_gather.hpp"
+
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr std::size_t bundles_at_a_time = 2;  // one arrives while the other one is stepped
+
+}  // namespace
+
+GradientGather::Plan GradientGather::plan(Planner& planner) {
+  const UnitStates& states = *planner.share.states;
+  const auto& hops = planner.share.flow.gather_gradient;
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::size_t most = 0;
+  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
+    auto& parts = shapes.emplace_back();
+    std::size_t bytes = 0;
+    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
+      const UnitState& unit = states.all()[bucket.unit];
+      parts.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      bytes += gradient_bytes(states, bucket);
+    }
+    most = std::max(most, bytes);
+  }
+  Plan plan;
+  const bool needed = !hops.empty() || !states.gradients_on_device();
+  plan.place_count = needed ? std::min(bundles_at_a_time, shapes.size()) : 0;
+  plan.places = planner.memory.add(
+      {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", most, plan.place_count});
+  plan.gather = HopPipeline::plan(
+      planner,
+      {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"}, shapes);
+  return plan;
+}
+
+GradientGather::GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan,
+                               GradientRecords* records)
+    : loop_(&context.loop),
+      stream_(context.compute),
+      states_(share.states.get()),
+      records_(records),
+      needed_(!plan.gather.hops.empty() || records != nullptr),
+      gather_(context, *share.column, plan.gather) {
+  for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
+}
+
+void GradientGather::bring(BundleRound& round, std::size_t number, runtime::Handler there) {
+  BundleRound::Bundle& bundle = round.bundles[number];
+  bundle.gradients = free_places_.back();
+  free_places_.pop_back();
+  const std::uint64_t me = first_ + coming_.size();
+  coming_.push_back({&round, number, records_ != nullptr ? bundle.buckets.size() : 1, std::move(there)});
+  const std::size_t width = runtime::size_of(states_->precision().gradient);
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    const auto& [u, index] = bucket.bucket;
+    const UnitState& unit = states_->all()[u];
+    // This rank's part of what is gathered.
+    const std::size_t before =
+        unit.cut.elements({unit.optimizer.begin, unit.reduced.begin - unit.optimizer.begin}, index);
+    std::byte* to = bundle.gradients + bucket.gradient_offset + before * width;
+    if (records_ != nullptr) {
+      records_->fetch_reduced(u, index, to, [this, me] { copied(me); });
+    } else {
+      const auto [begin, count, runs] = unit.cut.spread(unit.reduced, index);
+      runtime::copy(stream_, to, {}, unit.gradients.front().at(begin), runs, width, count);
+    }
+  }
+  if (records_ != nullptr) return;
+  loop_->after_work(stream_, {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
+                    [this, me] { copied(me); });
+}
+
+void GradientGather::copied(std::uint64_t number) {
+  if (--coming_[number - first_].missing > 0) return;
+  while (!coming_.empty() && coming_.front().missing == 0) {
+    Coming next = std::move(coming_.front());
+    coming_.pop_front();
+    ++first_;
+    const BundleRound::Bundle& bundle = next.round->bundles[next.bundle];
+    std::vector<HopPipeline::Part> parts;
+    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+      const BundleRound::Bucket& bucket = next.round->buckets[bundle.first + i];
+      const UnitState& unit = states_->all()[bucket.bucket.unit];
+      parts.push_back({bundle.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
+                       unit.cut.slice(bucket.bucket.index), true});
+    }
+    gather_.submit(std::move(parts), "gather of the gradients of " + states_->names(bundle.buckets),
+                   std::move(next.there));
+  }
+}
+
+void GradientGather::release(BundleRound::Bundle& bundle) {
+  if (bundle.gradients != nullptr) free_places_.push_back(std::exchange(bundle.gradients, nullptr));
+}
+
+}  // namespace ranvier::actors

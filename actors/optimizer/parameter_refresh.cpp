@@ -1,0 +1,128 @@
+#include "actors/optimizer/parameter_refresh.hpp"
+
+#include "actors/rank/rank_context.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+using runtime::SpanKind;
+using runtime::Trace;
+
+namespace {
+
+constexpr std::size_t bundles_at_a_time = 3;  // one is stepped, one gathered, one stored
+
+}  // namespace
+
+ParameterRefresh::Plan ParameterRefresh::plan(Planner& planner) {
+  const UnitStates& states = *planner.share.states;
+  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::size_t most = 0;
+  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
+    auto& parts = shapes.emplace_back();
+    std::size_t bytes = 0;
+    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
+      const UnitState& unit = states.all()[bucket.unit];
+      parts.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      bytes += parameter_bytes(states, bucket);
+    }
+    most = std::max(most, bytes);
+  }
+  Plan plan;
+  plan.place_count = states.parameters_on_device() ? 0 : std::min(bundles_at_a_time, shapes.size());
+  plan.places = planner.memory.add(
+      {MemoryKind::workspace, MemorySpace::device, "parameters being refreshed", most, plan.place_count});
+  plan.gather = HopPipeline::plan(planner,
+                                  {.hops = planner.share.flow.refresh,
+                                   .dtype = states.precision().compute,
+                                   .family = 5,
+                                   .name = "refreshed parameters"},
+                                  shapes);
+  return plan;
+}
+
+ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
+                                   ParameterStore& parameters, ParameterRecords* tier)
+    : trace_(&context.trace),
+      states_(share.states.get()),
+      parameters_(&parameters),
+      tier_(tier),
+      gather_hops_(plan.gather.hops.size()),
+      gather_(context, *share.column, plan.gather),
+      stepped_(share.chunks.bundles.size()) {
+  for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
+  for (const UnitState& unit : states_->all()) buckets_missing_.push_back(unit.cut.buckets());
+}
+
+void ParameterRefresh::take_place(BundleRound::Bundle& bundle) {
+  bundle.parameters = free_places_.back();
+  free_places_.pop_back();
+}
+
+void ParameterRefresh::stepped(BundleRound& round, std::size_t bundle, bool units_told, runtime::Handler done) {
+  stepped_[bundle] = {units_told, std::move(done)};
+  while (next_ < stepped_.size() && stepped_[next_].done) {
+    const std::size_t next = next_++;
+    if (next_ == stepped_.size()) next_ = 0;
+    gather(round, next, std::exchange(stepped_[next], {}));
+    if (next_ == 0) break;
+  }
+}
+
+void ParameterRefresh::gather(BundleRound& round, std::size_t b, Stepped stepped) {
+  if (gather_hops_ == 0) return store(round, b, stepped);
+  const BundleRound::Bundle& bundle = round.bundles[b];
+  std::vector<HopPipeline::Part> parts;
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    const UnitState& unit = states_->all()[bucket.bucket.unit];
+    parts.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
+                     unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index), uses_places()});
+  }
+  const auto begin = trace_->now();
+  gather_.submit(std::move(parts), "gather of the refreshed parameters of " + states_->names(bundle.buckets),
+                 [this, &round, b, begin, stepped = std::move(stepped)] {
+                   const std::size_t first = round.bundles[b].buckets.front().unit;
+                   trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, trace_->now(),
+                               static_cast<int>(states_->all()[first].global_index));
+                   store(round, b, stepped);
+                 });
+}
+
+void ParameterRefresh::store(BundleRound& round, std::size_t b, const Stepped& stepped) {
+  const BundleRound::Bundle& bundle = round.bundles[b];
+  if (!uses_places()) return over(bundle, stepped);
+  const auto stored = [this, &round, b, stepped, missing = std::make_shared<std::size_t>(bundle.buckets.size())] {
+    if (--*missing > 0) return;
+    free_places_.push_back(std::exchange(round.bundles[b].parameters, nullptr));
+    over(round.bundles[b], stepped);
+  };
+  for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters + bucket.parameter_offset, stored);
+  }
+}
+
+void ParameterRefresh::over(const BundleRound::Bundle& bundle, const Stepped& stepped) {
+  if (!stepped.units_told) {
+    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) refreshed(bucket);
+  }
+  stepped.done();
+}
+
+void ParameterRefresh::refreshed(const ChunkSchedule::Bucket& bucket) {
+  if (--buckets_missing_[bucket.unit] > 0) return;
+  buckets_missing_[bucket.unit] = states_->all()[bucket.unit].cut.buckets();
+  parameters_->refreshed(bucket.unit);
+}
+
+void ParameterRefresh::keep_all() {
+  for (std::size_t u = 0; u < states_->all().size(); ++u) parameters_->refreshed(u);
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,269 @@
+#include "actors/optimizer/state_records.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::BucketLayout;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr std::array array_names = {"weights", "m", "v"};
+
+BucketLayout layout_of(const UnitState& unit, bool separate_master) {
+  return unit.cut.layout(unit.optimizer, std::vector<std::size_t>(separate_master ? 3 : 2, sizeof(float)));
+}
+
+}  // namespace
+
+StateRecords::Plan StateRecords::plan(Planner& planner, bool has_spare) {
+  const TierOptions& options = planner.tiers;
+  const UnitStates& states = *planner.share.states;
+  Plan plan{.tier = options.optimizer, .step = options.step};
+  expect(options.step == StepPlace::device || options.optimizer != TierKind::device,
+         "states on the device are stepped on the host");
+  expect(!has_spare || (options.optimizer != TierKind::device && states.separate_master()),
+         "spare copies of states without master weights of their own");
+  if (options.optimizer == TierKind::device) return plan;
+  std::size_t buckets = 0;
+  for (const UnitState& unit : states.all()) {
+    const BucketLayout layout = layout_of(unit, states.separate_master());
+    plan.slot_bytes = std::max(plan.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
+    const auto reserve = [&](const std::string& name) {
+      return planner.regions.reserve(options.optimizer, MemoryKind::optimizer, unit.spec->name + name,
+                                     layout.region_bytes(), planner.memory);
+    };
+    plan.regions.push_back(reserve(" optimizer states"));
+    if (has_spare) plan.spare.push_back(reserve(" optimizer states, spare"));
+    buckets += layout.buckets();
+  }
+  const bool on_host = options.step == StepPlace::host;
+  if (on_host && options.optimizer == TierKind::host) return plan;
+  plan.slots = planner.memory.add({MemoryKind::optimizer, on_host ? MemorySpace::pinned : MemorySpace::device,
+                                   "buckets of optimizer states", plan.slot_bytes,
+                                   std::min(options.depth, std::max<std::size_t>(buckets, 1))});
+  return plan;
+}
+
+StateRecords::StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
+    : loop_(&context.loop),
+      tiers_(&context.tiers),
+      compute_(context.compute),
+      arena_(&context.arena),
+      states_(share.states.get()),
+      plan_(plan) {
+  for (const UnitState& unit : states_->all()) {
+    layouts_.push_back(layout_of(unit, states_->separate_master()));
+    flipped_.emplace_back(unit.cut.buckets());
+  }
+}
+
+std::span<std::byte> StateRecords::slot(std::size_t index) const {
+  return {arena_->slot(*plan_.slots, index), plan_.slot_bytes};
+}
+
+offload::TierRegion StateRecords::region(const Bucket& bucket, Copy copy) const {
+  const bool first = flipped_[bucket.unit][bucket.index] == (copy == Copy::spare);
+  return first ? plan_.regions[bucket.unit] : plan_.spare[bucket.unit];
+}
+
+std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
+  if (!stays()) return slot(slot_index).data();
+  return tiers_->memory(region(bucket, to)).data() + layouts_[bucket.unit].record_offset(bucket.index);
+}
+
+void StateRecords::fetch(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
+  if (stays() && to == Copy::counts) return done();
+  bring(bucket, {record(bucket, slot_index, to), layouts_[bucket.unit].record_bytes(bucket.index)}, done);
+}
+
+void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, const runtime::Handler& done) {
+  if (stays()) return done();
+  const BucketLayout& layout = layouts_[bucket.unit];
+  const std::size_t bytes = (layout.end(bucket.index) - layout.begin(bucket.index)) * sizeof(float);
+  bring(bucket, slot(slot_index).first(offload::Tier::whole_blocks(bytes)), done);
+}
+
+void StateRecords::bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done) {
+  const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index);
+  if (plan_.step == StepPlace::host) {
+    tiers_->fetch_to_host(region(bucket, Copy::counts), offset, to, done);
+  } else {
+    tiers_->fetch(region(bucket, Copy::counts), offset, to, done);
+  }
+}
+
+void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, const runtime::Handler& done) {
+  if (stays()) return done();
+  const BucketLayout& layout = layouts_[bucket.unit];
+  const std::span<std::byte> from = slot(slot_index).first(layout.record_bytes(bucket.index));
+  if (plan_.step == StepPlace::host) {
+    tiers_->store_from_host(region(bucket, to), layout.record_offset(bucket.index), from, done);
+  } else {
+    tiers_->store(region(bucket, to), layout.record_offset(bucket.index), from, done);
+  }
+}
+
+void StateRecords::commit(const Bucket& bucket) { flipped_[bucket.unit][bucket.index].flip(); }
+
+std::vector<StateRecords::Stretch> StateRecords::stretches(const Bucket& bucket, std::size_t slot_index,
+                                                           Copy to) const {
+  const UnitState& unit = states_->all()[bucket.unit];
+  const bool separate_master = states_->separate_master();
+  const std::size_t piece = unit.cut.piece_elements(), of_piece = unit.cut.slice(bucket.index).count;
+  const Range& whole = unit.optimizer;
+  const auto array = [&](std::size_t which, std::size_t offset) {
+    const std::size_t begin = layouts_[bucket.unit].array_offset(bucket.index, which);
+    return reinterpret_cast<float*>(record(bucket, slot_index, to) + begin) + offset;
+  };
+  std::vector<Stretch> all;
+  for (const Range& range : stepped_ranges(unit)) {
+    const auto [begin, count, runs] = unit.cut.spread(range, bucket.index);
+    Stretch stretch{.begin = begin,
+                    .offset = (range.begin - whole.begin) / piece * of_piece,
+                    .count = count,
+                    .in_unit = runs,
+                    .layers_have = unit.parameters.range.contains(range)};
+    if (on_device()) {
+      stretch.weights = reinterpret_cast<float*>(unit.master.at(begin));
+      stretch.m = unit.m + (begin - whole.begin);
+      stretch.v = unit.v + (begin - whole.begin);
+      stretch.weight_runs = stretch.moment_runs = runs;
+    } else if (separate_master) {
+      stretch.weights = array(0, stretch.offset);
+      stretch.m = array(1, stretch.offset);
+      stretch.v = array(2, stretch.offset);
+    } else {
+      stretch.weights = reinterpret_cast<float*>(unit.parameters.at(begin));
+      stretch.weight_runs = runs;
+      stretch.m = array(0, stretch.offset);
+      stretch.v = array(1, stretch.offset);
+    }
+    all.push_back(stretch);
+  }
+  return all;
+}
+
+std::vector<StateArray> StateRecords::arrays() const {
+  std::vector<StateArray> all;
+  for (std::size_t u = 0; u < states_->all().size(); ++u) {
+    const UnitState& unit = states_->all()[u];
+    // Where nothing is trained, states that would be on the device are nowhere.
+    for (std::size_t which = 0; which < array_names.size(); ++which) {
+      const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
+      if (exists) all.push_back({u, array_names[which], unit.optimizer, runtime::DType::f32});
+    }
+  }
+  return all;
+}
+
+void StateRecords::read(const StateArray& array, std::size_t begin, std::span<std::byte> values,
+                        runtime::Handler done) {
+  access({array, begin, values.data(), values.size() / sizeof(float), false, std::move(done)});
+}
+
+void StateRecords::write(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
+                         runtime::Handler done) {
+  access({array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
+}
+
+void StateRecords::access(Access access) {
+  if (access.count == 0) return loop_->post(std::move(access.done));
+  const UnitState& unit = states_->all().at(access.array.unit);
+  expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
+         access.begin, access.begin + access.count, unit.spec->name);
+  const auto name = std::find_if(array_names.begin(), array_names.end(),
+                                 [&](std::string_view each) { return each == access.array.name; });
+  expect(name != array_names.end(), "{} has no array '{}'", unit.spec->name, access.array.name);
+  const auto which = static_cast<std::size_t>(name - array_names.begin());
+  const std::size_t in_range = access.begin - unit.optimizer.begin;
+  float* whole = nullptr;  // of what lies with its unit
+  if (which == 0 && !states_->separate_master()) {
+    whole = reinterpret_cast<float*>(unit.parameters.at(access.begin));
+  } else if (on_device()) {
+    whole = which == 0 ? reinterpret_cast<float*>(unit.master.at(access.begin)) : (which == 1 ? unit.m : unit.v) + in_range;
+  }
+  if (whole == nullptr) return access_record(std::move(access), states_->separate_master() ? which : which - 1);
+  copy(access, whole, access.count, access.done);
+}
+
+void StateRecords::copy(const Access& access, float* state, std::size_t count, runtime::Handler next) {
+  if (access.writes) {
+    runtime::copy(compute_, state, access.values, count * sizeof(float));
+  } else {
+    runtime::copy(compute_, access.values, state, count * sizeof(float));
+  }
+  loop_->after_work(compute_, {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
+                    std::move(next));
+}
+
+void StateRecords::move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
+                               const runtime::Handler& done) {
+  const offload::TierRegion of_bucket = region(bucket, Copy::counts);
+  const std::size_t at = layouts_[bucket.unit].record_offset(bucket.index) + offset;
+  const bool on_host = plan_.step == StepPlace::host;
+  if (stores) {
+    on_host ? tiers_->store_from_host(of_bucket, at, memory, done) : tiers_->store(of_bucket, at, memory, done);
+  } else {
+    on_host ? tiers_->fetch_to_host(of_bucket, at, memory, done) : tiers_->fetch(of_bucket, at, memory, done);
+  }
+}
+
+/// Of the record that has the first of the elements comes what it has of the rest of that finest piece, then the rest.
+void StateRecords::access_record(Access access, std::size_t which) {
+  constexpr std::size_t block = offload::Tier::block_bytes;
+  const std::size_t u = access.array.unit;
+  const UnitState& unit = states_->all()[u];
+  const std::size_t piece = unit.cut.piece_elements(), in_range = access.begin - unit.optimizer.begin;
+  const std::size_t number = in_range / piece, in_piece = in_range % piece;
+  std::size_t index = 0;
+  while (unit.cut.slice(index).begin + unit.cut.slice(index).count <= in_piece) ++index;
+  const Bucket bucket{u, index};
+  const Range slice = unit.cut.slice(index);
+  const std::size_t count = std::min(access.count, slice.begin + slice.count - in_piece);
+  const std::size_t first = layouts_[u].array_offset(index, which) +
+                            (number * slice.count + in_piece - slice.begin) * sizeof(float);
+  const std::size_t end = first + count * sizeof(float);
+  Access rest = access;
+  rest.begin += count;
+  rest.values += count * sizeof(float);
+  rest.count -= count;
+  const auto go_on = [this, rest = std::move(rest)] {
+    if (rest.count == 0) return rest.done();
+    this->access(rest);
+  };
+  if (stays()) {
+    return copy(access, reinterpret_cast<float*>(record(bucket, 0, Copy::counts) + first), count, go_on);
+  }
+  const std::size_t first_block = first / block * block, end_block = offload::Tier::whole_blocks(end);
+  const std::span<std::byte> blocks = slot(0).first(end_block - first_block);
+  const auto copy_and_go_on = [=, this, access = std::move(access)] {
+    auto* state = reinterpret_cast<float*>(blocks.data() + (first - first_block));
+    if (!access.writes) return copy(access, state, count, go_on);
+    copy(access, state, count, [=, this] { move_blocks(bucket, first_block, blocks, true, go_on); });
+  };
+  if (!access.writes) return move_blocks(bucket, first_block, blocks, false, copy_and_go_on);
+  // Of what is written whole nothing has to be fetched.
+  std::vector<std::size_t> partial;
+  if (first != first_block) partial.push_back(first_block);
+  if (end != end_block && (partial.empty() || end_block - block != first_block)) partial.push_back(end_block - block);
+  if (partial.empty()) return copy_and_go_on();
+  const auto one_there = [missing = std::make_shared<std::size_t>(partial.size()), copy_and_go_on] {
+    if (--*missing == 0) copy_and_go_on();
+  };
+  for (const std::size_t at : partial) {
+    move_blocks(bucket, at, blocks.subspan(at - first_block, block), false, one_there);
+  }
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,106 @@
+// Where each bucket's optimizer states lie, and how they come to the step: on the device they stay with their unit; in
+// host memory or in files what a bucket needs lies together as one record (offload/bucket_layout.hpp), run after run of
+// every finest piece, and passes through a few slots (Myelin §V-B, ZeRO-Infinity §5.1.1). For steps on the host those
+// are pinned, and what is in host memory stays where it is. A record has the master weights and both moments, or the
+// moments only where layers read the master weights themselves.
+//
+// With spare copies each record is there twice, of which one counts: a step goes ahead into the other one, and
+// commit() has that count from then on. Loop thread only.
+#pragma once
+
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace ranvier::actors {
+
+class StateRecords {
+ public:
+  using Bucket = ChunkSchedule::Bucket;
+
+  struct Plan {
+    TierKind tier = TierKind::device;
+    StepPlace step = StepPlace::device;
+    std::optional<runtime::MemoryId> slots;
+    std::size_t slot_bytes = 0;
+    std::vector<offload::TierRegion> regions, spare;  ///< by unit
+  };
+  [[nodiscard]] static Plan plan(Planner& planner, bool has_spare);
+
+  StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
+
+  /// As Part's: of each unit the master weights and both moments in the optimizer's range, of what counts.
+  [[nodiscard]] std::vector<StateArray> arrays() const;
+  void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
+  void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
+
+  /// The copy that a step leaves its states in.
+  enum class Copy { counts, spare };
+
+  /// Brings a bucket's states, those that count, to a slot, or states back from it to a copy; calls `done` at once
+  /// where they stay.
+  void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
+  void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
+  /// What the spare copy has counts from now on.
+  void commit(const Bucket& bucket);
+  /// Brings the master weights that count only; where they are separate.
+  void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
+
+  /// Elements of a bucket in finest pieces that follow one another, with their states.
+  struct Stretch {
+    std::size_t begin = 0;   ///< the first one, in the unit
+    std::size_t offset = 0;  ///< likewise, counted through the bucket's elements in the optimizer's range
+    std::size_t count = 0;
+    runtime::Runs in_unit;   ///< from `begin` on
+    float* weights = nullptr;
+    runtime::Runs weight_runs;
+    float* m = nullptr;
+    float* v = nullptr;
+    runtime::Runs moment_runs;
+    bool layers_have = false;  ///< it is in layers' copies on this rank, as a whole; otherwise none of it is
+  };
+  /// However many pieces there are: one, or up to three where layers' copies have a part of the range.
+  [[nodiscard]] std::vector<Stretch> stretches(const Bucket& bucket, std::size_t slot, Copy to) const;
+
+ private:
+  [[nodiscard]] bool on_device() const noexcept { return plan_.tier == TierKind::device; }
+  [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
+  [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
+  [[nodiscard]] offload::TierRegion region(const Bucket& bucket, Copy copy) const;
+  /// Where the bucket's record lies for the step.
+  [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
+  void bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done);
+  /// Blocks of the bucket's record that counts, from byte `offset` of it on.
+  void move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
+                   const runtime::Handler& done);
+
+  /// Elements of an array on their way to memory of the host, or from there.
+  struct Access {
+    StateArray array;
+    std::size_t begin = 0;  // in the unit
+    std::byte* values = nullptr;
+    std::size_t count = 0;  // elements
+    bool writes = false;
+    runtime::Handler done;
+  };
+  void access(Access access);
+  void access_record(Access access, std::size_t which);
+  /// Between `state` and the first `count` values, then calls `next`.
+  void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
+
+  runtime::EventLoop* loop_;
+  offload::Tiers* tiers_;
+  runtime::StreamView compute_;
+  const runtime::Arena* arena_;
+  const UnitStates* states_;
+  Plan plan_;
+  std::vector<offload::BucketLayout> layouts_;  // by unit
+  std::vector<std::vector<bool>> flipped_;      // by unit and bucket: `spare` counts
+};
+
+}  // namespace ranvier::actors
