@@ -37,9 +37,12 @@ constexpr Algorithm all_reduces[] = {{"ring", ring_all_reduce},
 
 const char* to_string(Collective collective) noexcept {
   switch (collective) {
-    case Collective::all_gather: return "all-gather";
-    case Collective::reduce_scatter: return "reduce-scatter";
-    case Collective::all_reduce: return "all-reduce";
+    case Collective::all_gather:
+      return "all-gather";
+    case Collective::reduce_scatter:
+      return "reduce-scatter";
+    case Collective::all_reduce:
+      return "all-reduce";
   }
   return "?";
 }
@@ -66,9 +69,12 @@ std::vector<Script> Algorithm::scripts(const Topology& topology, std::size_t ele
 
 std::span<const Algorithm> algorithms(Collective collective) {
   switch (collective) {
-    case Collective::all_gather: return all_gathers;
-    case Collective::reduce_scatter: return reduce_scatters;
-    case Collective::all_reduce: return all_reduces;
+    case Collective::all_gather:
+      return all_gathers;
+    case Collective::reduce_scatter:
+      return reduce_scatters;
+    case Collective::all_reduce:
+      return all_reduces;
   }
   return {};
 }
@@ -94,9 +100,12 @@ const Algorithm& choose(Collective collective, const Topology& topology, std::si
 
 void check(Collective collective, const Plan& plan, int chunks, int chunk) {
   switch (collective) {
-    case Collective::all_gather: return check_all_gather(plan, chunks, chunk);
-    case Collective::reduce_scatter: return check_reduce_scatter(plan, chunks, chunk);
-    case Collective::all_reduce: return check_all_reduce(plan, chunks, chunk);
+    case Collective::all_gather:
+      return check_all_gather(plan, chunks, chunk);
+    case Collective::reduce_scatter:
+      return check_reduce_scatter(plan, chunks, chunk);
+    case Collective::all_reduce:
+      return check_all_reduce(plan, chunks, chunk);
   }
 }
 

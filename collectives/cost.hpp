@@ -3,8 +3,9 @@
 // A step takes as long as its busiest rank or node: of each rank, for each class of links, its messages' latencies
 // and the bytes in the busier direction; of each node, for each class, one latency and the bytes of its ranks
 // together. Links of different classes work at the same time, and so do ranks. A plan takes the sum of its steps.
-// Additions are not counted: they are the same for all reduce-scatters. Ranks without steps take no time: where nodes are
-// alike, a plan of the last row's ranks costs what all of it does, since runs of pieces wrap round there, if anywhere.
+// Additions are not counted: they are the same for all reduce-scatters. Ranks without steps take no time: where
+// nodes are alike, a plan of the last row's ranks costs what all of it does, since runs of pieces wrap round there,
+// if anywhere.
 #pragma once
 
 #include "collectives/links.hpp"

@@ -91,8 +91,9 @@ struct Executor::State {
     bool is_long = false;
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
-    std::vector<Lie> lies;  ///< of each range; of one that is not packed and not added, where it was sent from or arrived
-    bool packs = false;     ///< one of them, at least
+    std::vector<Lie>
+        lies;  ///< of each range; of one that is not packed and not added, where it was sent from or arrived
+    bool packs = false;  ///< one of them, at least
 
     [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
   };
@@ -249,7 +250,8 @@ void Executor::State::send(Lane& lane) {
     for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
       const Lie& lie = transfer.lies[i];
       if (!lie.packed()) continue;
-      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, lie.data, lie.runs, width, lie.count);
+      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, lie.data, lie.runs, width,
+                    lie.count);
     }
   });
   if (!packs) return send_all();
@@ -368,7 +370,6 @@ Executor::~Executor() {
 void Executor::run(Operands operands, runtime::Handler done) {
   state_->start(std::move(operands), std::move(done));
 }
-
 
 std::size_t Executor::staging_bytes(const Operands& operands) {
   return std::min<std::size_t>(operands.depth, chunks_of(operands)) * 2 * place_bytes(operands);

@@ -11,11 +11,9 @@ Plan h_ring_all_gather(const Topology& topology, std::size_t elements, int chunk
 }
 
 Plan h_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  return mirrored(
-      gather_across_then_inside("H-Ring reduce-scatter", topology, elements, chunks, chunk, only,
-                                [](Plan& plan, const Circle& circle, int rank) {
-                                  gather_round_ring(plan, circle, rank, true);
-                                }));
+  return mirrored(gather_across_then_inside(
+      "H-Ring reduce-scatter", topology, elements, chunks, chunk, only,
+      [](Plan& plan, const Circle& circle, int rank) { gather_round_ring(plan, circle, rank, true); }));
 }
 
 }  // namespace ranvier::collectives

@@ -21,7 +21,7 @@ namespace json = boost::json;
 
 struct Key {
   const char* name;
-  double Link::*field;
+  double Link::* field;
 };
 constexpr Key keys[] = {{"latency_seconds", &Link::latency_seconds},
                         {"bytes_per_second", &Link::bytes_per_second},
@@ -29,7 +29,7 @@ constexpr Key keys[] = {{"latency_seconds", &Link::latency_seconds},
 
 struct Class {
   const char* name;
-  Link Links::*field;
+  Link Links::* field;
 };
 constexpr Class classes[] = {{"intra_node", &Links::intra_node}, {"inter_node", &Links::inter_node}};
 

@@ -323,9 +323,9 @@ void NcclColumn::State::connect_next() {
   const auto [team, span] = next_connection->first;
   const Tag tag{Channel::control, first_id_index + static_cast<std::uint32_t>(team * nccl_spans + span)};
   const auto begin = [this, &connection, since = loop.now()] {
-    const NcclLibrary::Result result = library.connect(
-        connection.handle, connection.id, static_cast<int>(connection.ranks.size()), connection.me,
-        stream_of(connection.lane));
+    const NcclLibrary::Result result =
+        library.connect(connection.handle, connection.id, static_cast<int>(connection.ranks.size()), connection.me,
+                        stream_of(connection.lane));
     if (result != NcclLibrary::success && result != NcclLibrary::in_progress) {
       fail_with(result, connection, fmt::format("connecting the {}", to_string(connection.team)));
     }
@@ -396,11 +396,12 @@ void NcclColumn::State::name_phases() {
     if (operation == operations.end()) break;
     ahead[lane_of_phase(*operation, operation->named)].push_back(&*operation);
     ++operation->named;
-    const auto message = std::make_shared<Word>(Word{static_cast<std::uint32_t>(operation->number), operation->place});
+    const auto message =
+        std::make_shared<Word>(Word{static_cast<std::uint32_t>(operation->number), operation->place});
     order.push_back(*message);
     for (std::size_t row = 1; row < options.ranks.size() && needs_words(); ++row) {
-      transport.send(options.ranks[row], {Channel::control, order_index}, std::as_bytes(std::span(message.get(), 1)),
-                     [message] {});
+      transport.send(options.ranks[row], {Channel::control, order_index},
+                     std::as_bytes(std::span(message.get(), 1)), [message] {});
     }
   }
   advance();
@@ -476,7 +477,8 @@ void NcclColumn::State::advance() {
     });
   }
   advancing = false;
-  if (!watching && std::any_of(operations.begin(), operations.end(), [](const auto& each) { return each.begun > 0; })) {
+  if (!watching &&
+      std::any_of(operations.begin(), operations.end(), [](const auto& each) { return each.begun > 0; })) {
     watch();
   }
 }
@@ -605,7 +607,8 @@ NcclColumn::~NcclColumn() {
   close();
   for (auto& operation : state_->operations) operation.left.reset();
   state_->spare_events.clear();
-  state_->streams.clear();  // handlers that the transport still holds keep the rest, which receives were posted into
+  state_->streams
+      .clear();  // handlers that the transport still holds keep the rest, which receives were posted into
 }
 
 std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number,

@@ -6,8 +6,9 @@
 //   column.connect(done);                                                // then they may run
 //
 // Two lanes, each a stream of the GPU: communicators whose ranks share a node go on one, those that cross nodes on the
-// other. So one operation is inside the nodes while another one is between them (MiCS §3.3, PaRO §3.3). The stages of an
-// operation that share a communicator are a phase; an event orders a phase after the one before it on the other lane.
+// other. So one operation is inside the nodes while another one is between them (MiCS §3.3, PaRO §3.3). The stages
+// of an operation that share a communicator are a phase; an event orders a phase after the one before it on the
+// other lane.
 //
 // NCCL's kernels wait on the GPU for those of the other ranks, so ranks that begin two operations in different orders
 // may wait for ever. NCCL's guide ("Using multiple NCCL communicators concurrently") asks for one order of the calls on

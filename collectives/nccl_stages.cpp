@@ -72,11 +72,18 @@ void append(NcclStage& stage, Collective collective, const Part& part, Range ran
     // What is this rank's before a gather, or after a reduce-scatter.
     const std::size_t before = static_cast<std::size_t>(me) * owned;
     const runtime::Runs my_runs{part.run, part.stride, range.begin + before};
-    const bool gathered = collective == Collective::all_gather, scattered = collective == Collective::reduce_scatter;
-    stage.packs.push_back({packed + (gathered ? before * width : 0), {}, part.data, gathered ? my_runs : runs,
+    const bool gathered = collective == Collective::all_gather,
+               scattered = collective == Collective::reduce_scatter;
+    stage.packs.push_back({packed + (gathered ? before * width : 0),
+                           {},
+                           part.data,
+                           gathered ? my_runs : runs,
                            gathered ? owned : range.count});
     append(stage, collective, {packed, range.count}, {0, range.count}, ranks, me, dtype, room);
-    stage.unpacks.push_back({part.data, scattered ? my_runs : runs, packed + (scattered ? before * width : 0), {},
+    stage.unpacks.push_back({part.data,
+                             scattered ? my_runs : runs,
+                             packed + (scattered ? before * width : 0),
+                             {},
                              scattered ? owned : range.count});
     return;
   }

@@ -64,8 +64,8 @@ class PlanOperands {
   /// Parts with elements, without `index` and `staging`; none where there is nothing to do, which is so on all ranks.
   /// `what` begins the errors: elements that do not divide by the ranks, more staging than was planned.
   [[nodiscard]] std::optional<Executor::Operands> of(Collective collective,
-                                                     std::span<const Communicator::Part> parts, runtime::DType dtype,
-                                                     std::string_view what);
+                                                     std::span<const Communicator::Part> parts,
+                                                     runtime::DType dtype, std::string_view what);
 
  private:
   using Scripts = std::shared_ptr<const std::vector<Script>>;

@@ -15,16 +15,20 @@ namespace {
 
 constexpr Scope N = Scope::none, I = Scope::group, G = Scope::global;
 
-constexpr NamedSharding names[] = {{"ddp", {N, N, N}},          {"zero1", {N, N, G}},      {"zero2", {N, G, G}},
-                                   {"zero3", {G, G, G}},        {"mics", {I, I, I}},       {"paro-igg", {I, G, G}},
-                                   {"paro-iig", {I, I, G}},     {"paro-nig", {N, I, G}},   {"zero++", {G, G, G, true}}};
+constexpr NamedSharding names[] = {{"ddp", {N, N, N}},      {"zero1", {N, N, G}},    {"zero2", {N, G, G}},
+                                   {"zero3", {G, G, G}},    {"mics", {I, I, I}},     {"paro-igg", {I, G, G}},
+                                   {"paro-iig", {I, I, G}}, {"paro-nig", {N, I, G}}, {"zero++", {G, G, G, true}}};
 
 std::optional<Scope> scope_of(char letter) {
   switch (std::toupper(static_cast<unsigned char>(letter))) {
-    case 'N': return N;
-    case 'I': return I;
-    case 'G': return G;
-    default: return std::nullopt;
+    case 'N':
+      return N;
+    case 'I':
+      return I;
+    case 'G':
+      return G;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -45,7 +49,8 @@ Sharding parse_sharding(std::string_view text) {
     if (parameters && gradients && optimizer) return {*parameters, *gradients, *optimizer};
   }
   fail(ErrorCode::usage,
-       "--shard {}: take {}, or three letters of N (whole), I (in a group), G (global) for parameters, gradients and "
+       "--shard {}: take {}, or three letters of N (whole), I (in a group), G (global) for parameters, gradients "
+       "and "
        "optimizer states, as IGG",
        text, fmt::join(known, ", "));
 }
@@ -59,9 +64,12 @@ std::string to_string(const Sharding& sharding) {
 
 const char* to_string(TeamKind team) noexcept {
   switch (team) {
-    case TeamKind::column: return "column";
-    case TeamKind::group: return "group";
-    case TeamKind::replicas: return "replicas";
+    case TeamKind::column:
+      return "column";
+    case TeamKind::group:
+      return "group";
+    case TeamKind::replicas:
+      return "replicas";
   }
   return "?";
 }
@@ -75,9 +83,7 @@ ShardLayout::ShardLayout(std::span<const int> node_of, int group_size, int rank)
   }
 }
 
-int ShardLayout::pieces(Scope scope) const noexcept {
-  return scope == N ? 1 : scope == I ? group_size() : ranks();
-}
+int ShardLayout::pieces(Scope scope) const noexcept { return scope == N ? 1 : scope == I ? group_size() : ranks(); }
 
 int ShardLayout::piece(Scope scope, int rank) const {
   return scope == N ? 0 : (scope == I ? group_piece_ : column_piece_).at(static_cast<std::size_t>(rank));
@@ -135,7 +141,8 @@ std::vector<int> common_rows(std::span<const int> node_of, int stages, int rows)
   std::vector<int> common;
   for (int row = 0; row < rows; ++row) {
     std::vector<int> nodes;
-    for (int stage = 0; stage < stages; ++stage) nodes.push_back(node_of[static_cast<std::size_t>(stage * rows + row)]);
+    for (int stage = 0; stage < stages; ++stage)
+      nodes.push_back(node_of[static_cast<std::size_t>(stage * rows + row)]);
     common.push_back(known.emplace(nodes, static_cast<int>(known.size())).first->second);
   }
   return common;

@@ -66,8 +66,8 @@ struct Hop {
 
 /// Everything that a sharding sends, in the order in which it happens to a unit. Operations of one rank are left out.
 struct ShardFlow {
-  std::vector<Hop> gather_forward;   ///< parameters, before each use in a forward pass
-  std::vector<Hop> gather_backward;  ///< and in a backward pass, recomputed forward passes included
+  std::vector<Hop> gather_forward;     ///< parameters, before each use in a forward pass
+  std::vector<Hop> gather_backward;    ///< and in a backward pass, recomputed forward passes included
   std::vector<Hop> reduce_microbatch;  ///< gradients, after each microbatch (gradients at scope I or G)
   std::vector<Hop> reduce_batch;       ///< gradients, at the accumulation boundary (MiCS §3.4, PaRO §3.4)
   std::vector<Hop> gather_gradient;    ///< reduced gradients, where optimizer states are shared out less than they
@@ -105,9 +105,9 @@ class ShardLayout {
   [[nodiscard]] std::vector<Hop> gather_hops(bool by_groups, Scope whole, Scope piece) const;
 
   int rank_;
-  std::vector<Team> teams_;               // by TeamKind
-  std::vector<int> column_piece_;         // by rank of the column
-  std::vector<int> group_piece_;          // likewise
+  std::vector<Team> teams_;        // by TeamKind
+  std::vector<int> column_piece_;  // by rank of the column
+  std::vector<int> group_piece_;   // likewise
 };
 
 /// The node of every row of a grid's columns such that all columns are laid out alike: rows count as neighbours only

@@ -23,9 +23,9 @@ struct Preset {
 constexpr std::array presets = {
     Preset{"gpt2-small", 12, 768, 12, 50257, 1024},  Preset{"gpt2-medium", 24, 1024, 16, 50257, 1024},
     Preset{"gpt2-large", 36, 1280, 20, 50257, 1024}, Preset{"gpt2-xl", 48, 1600, 25, 50257, 1024},
-    Preset{"gpt-7b", 32, 4096, 32, 50257, 2048},
-    Preset{"gpt-12b", 48, 4512, 24, 51200, 512},     Preset{"gpt-24b", 48, 6336, 36, 51200, 512},
-    Preset{"gpt-50b", 96, 6528, 48, 51200, 512},     Preset{"gpt-100b", 96, 9360, 60, 51200, 512},
+    Preset{"gpt-7b", 32, 4096, 32, 50257, 2048},     Preset{"gpt-12b", 48, 4512, 24, 51200, 512},
+    Preset{"gpt-24b", 48, 6336, 36, 51200, 512},     Preset{"gpt-50b", 96, 6528, 48, 51200, 512},
+    Preset{"gpt-100b", 96, 9360, 60, 51200, 512},
 };
 
 void check(const GptOptions& options) {
@@ -70,7 +70,6 @@ Architecture make_gpt(const GptOptions& options) {
   gpt.layers.push_back(make_gpt_head(options));
   return gpt;
 }
-
 
 void expect_planned_threads(const LayerCall& call, const std::string& layer) {
   expect(call.stream.device().threads() <= call.shape.threads,

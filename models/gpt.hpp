@@ -7,9 +7,10 @@
 //
 // With tiles (memory-centric tiling, ZeRO-Infinity §5.1.3) every matrix but wpe is cut into units of its own, which
 // layers use part by part (Layer::parts), so that hardly more than one tile of each kind has to be whole at a time:
-// "wte.0" … (rows), "h.0" (norms and biases), "h.0.attn.c_attn.0" … and "h.0.attn.c_proj.0" … (columns), "h.0.mlp.0" …
-// (columns of c_fc and the rows of c_proj that go with them). Sums over tiles are in another order than those of the
-// whole, in fp32; the values that a run begins with, and files, are the same for any number of tiles.
+// "wte.0" … (rows), "h.0" (norms and biases), "h.0.attn.c_attn.0" … and "h.0.attn.c_proj.0" … (columns),
+// "h.0.mlp.0" … (columns of c_fc and the rows of c_proj that go with them). Sums over tiles are in another order
+// than those of the whole, in fp32; the values that a run begins with, and files, are the same for any number of
+// tiles.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -22,12 +23,12 @@ namespace ranvier::models {
 
 struct GptOptions {
   int layers = 12;
-  int hidden = 768;          ///< C
-  int heads = 12;            ///< H
-  int vocab_size = 50257;    ///< V; stored rows are a multiple of 64, the extra ones are never predicted
+  int hidden = 768;            ///< C
+  int heads = 12;              ///< H
+  int vocab_size = 50257;      ///< V; stored rows are a multiple of 64, the extra ones are never predicted
   int sequence_length = 1024;  ///< T, and the rows of wpe
-  float dropout = 0;         ///< of embeddings, attention weights and residual branches
-  int tile = 1;              ///< tiles of each large product's weight, units of their own; divides hidden
+  float dropout = 0;           ///< of embeddings, attention weights and residual branches
+  int tile = 1;                ///< tiles of each large product's weight, units of their own; divides hidden
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward

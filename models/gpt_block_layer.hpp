@@ -12,8 +12,8 @@
 
 namespace ranvier::models {
 
-/// Where a call's arrays lie, to which the way of doing products adds its workspace. Letters: N = B·T rows, C channels,
-/// H heads.
+/// Where a call's arrays lie, to which the way of doing products adds its workspace. Letters: N = B·T rows, C
+/// channels, H heads.
 ///
 /// Kept from forward, besides the input: 9 C per row. The norms' outputs and GELU's are computed again in the
 /// backward pass, which costs less than a hundredth of the products beside it.
@@ -78,7 +78,8 @@ class GptBlockLayer : public Layer {
 
   void drop(const LayerCall& call, std::byte* values, GptDropoutPlace place) const;
   /// [N, C] gradient of what a dropped branch adds to the residual stream: that stream's, dropped alike.
-  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* gradient, GptDropoutPlace place) const;
+  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* gradient,
+                       GptDropoutPlace place) const;
 
   const GptOptions options_;
   const runtime::DType dtype_;

@@ -112,8 +112,8 @@ class GptHead final : public Layer {
       runtime::copy(call.stream, details.losses, call.workspace + at.row_losses, N * sizeof(double));
     if (details.logits != nullptr) {
       const std::size_t first = static_cast<std::size_t>(details.position) * table_.stored_rows();
-      runtime::cast(call.stream, details.logits, runtime::DType::f32, call.saved + at.logits + first * size_of(dtype_),
-                    dtype_, vocabulary());
+      runtime::cast(call.stream, details.logits, runtime::DType::f32,
+                    call.saved + at.logits + first * size_of(dtype_), dtype_, vocabulary());
     }
   }
 

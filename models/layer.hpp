@@ -4,10 +4,10 @@
 //
 // Letters: B samples of a microbatch, T positions of a sample, C channels.
 //
-// Everything of a call lies in device memory, but `loss`, which the host reads too and is pinned. A layer's input and output have B · output_elements() elements
-// of the run's dtype, sample by sample. The first layer of a model reads what the sample source gives
-// (tokens, int32 [B, T], or values) and has no input gradient; the last one writes the microbatch's loss and
-// has no output gradient.
+// Everything of a call lies in device memory, but `loss`, which the host reads too and is pinned. A layer's input
+// and output have B · output_elements() elements of the run's dtype, sample by sample. The first layer of a model
+// reads what the sample source gives (tokens, int32 [B, T], or values) and has no input gradient; the last one
+// writes the microbatch's loss and has no output gradient.
 //
 // A call may come in several *parts*, which follow one another on the stream: only the units of a part are there while
 // it runs, so a layer of large operators that are cut into tiles needs no more than a tile of them at a time
@@ -112,7 +112,7 @@ struct LayerCall {
   // The arrays of pointers are there during the call only, what they point to until the stream has done its work.
   // Null for units that the part does not use.
   std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype; empty in backward_weight
-  std::span<std::byte* const> gradients;         ///< of each unit in units(), gradient dtype; only in backward_weight
+  std::span<std::byte* const> gradients;  ///< of each unit in units(), gradient dtype; only in backward_weight
   bool accumulate = false;  ///< add to the gradients; false: the first microbatch overwrites them whole,
                             ///< except gaps between parameters and their padding, which nobody writes
 

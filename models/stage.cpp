@@ -62,8 +62,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   workspace_ = add(MemoryKind::workspace, MemorySpace::device, "layer scratch", sizes().workspace, 1);
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
                  first() ? 0 : sizes().input * samples, static_cast<std::size_t>(gradient_buffers()));
-  targets_ = add(MemoryKind::activations, MemorySpace::device, "targets",
-                 last() ? sample().target * samples : 0, slots);
+  targets_ =
+      add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0, slots);
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 
@@ -75,7 +75,8 @@ void Stage::bind(const runtime::Arena& arena) {
     target_.push_back(arena.slot(targets_, slot));
     loss_.push_back(arena.slot_as<double>(losses_, slot));
   }
-  for (int p = 0; p < checkpoint_places(); ++p) place_.push_back(arena.slot(checkpoints_, static_cast<std::size_t>(p)));
+  for (int p = 0; p < checkpoint_places(); ++p)
+    place_.push_back(arena.slot(checkpoints_, static_cast<std::size_t>(p)));
   for (int b = 0; b < gradient_buffers(); ++b) {
     to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
   }
@@ -156,7 +157,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     // The second time the slot's last output holds the gradient that arrived for it.
     written = step.again && map.ends_segment ? area_ + map.scratch_output
               : map.writes_checkpoint        ? arrays.checkpoint_written
-                                               : layer_output(step.layer, microbatch.slot);
+                                             : layer_output(step.layer, microbatch.slot);
   } else if (step.kind == Step::Kind::backward_input) {
     output_gradient = this->output_gradient(step.layer, microbatch.slot);
     written = input_gradient_of(step.layer, gradient_buffer);

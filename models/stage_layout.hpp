@@ -5,8 +5,8 @@
 // is every layer's `saved` and output. With interval ac the layers form segments of ac; a slot then keeps each
 // segment's input only, and the backward pass runs a segment's forward pass again in an area that all slots share
 // (activation checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its
-// *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places that
-// whoever runs the pass assigns.
+// *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places
+// that whoever runs the pass assigns.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -23,22 +23,22 @@ namespace ranvier::models {
 
 struct StageOptions {
   LayerRange layers;
-  MicrobatchShape capacity;     ///< of the largest microbatch
+  MicrobatchShape capacity;  ///< of the largest microbatch
   Precision precision;
-  int slots = 1;                ///< microbatches in flight
-  int recompute = 0;            ///< layers per segment; 0: everything is kept
-  int checkpoint_places = 0;    ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
-  int gradient_buffers = 2;     ///< input gradients on their way to the left
-  SampleBytes sample;           ///< inputs come to the first stage, targets to the last
+  int slots = 1;              ///< microbatches in flight
+  int recompute = 0;          ///< layers per segment; 0: everything is kept
+  int checkpoint_places = 0;  ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
+  int gradient_buffers = 2;   ///< input gradients on their way to the left
+  SampleBytes sample;         ///< inputs come to the first stage, targets to the last
 };
 
 class StageLayout {
  public:
   /// A layer's use of one of its units. Uses of one unit are numbered in layer order.
   struct UnitUse {
-    std::size_t layer = 0;          ///< within the stage
-    std::size_t index_in_layer = 0; ///< in Layer::units()
-    std::size_t unit = 0;           ///< in units()
+    std::size_t layer = 0;           ///< within the stage
+    std::size_t index_in_layer = 0;  ///< in Layer::units()
+    std::size_t unit = 0;            ///< in units()
   };
 
   /// A part of a call of a layer. Passes are made of them (pass_order.hpp).
@@ -63,13 +63,13 @@ class StageLayout {
   struct LayerMemoryMap {
     Layer* layer = nullptr;
     std::size_t saved_offset = 0;
-    std::size_t output_offset = 0;    ///< of a segment's end in the slot, always
-    std::size_t scratch_output = 0;   ///< of a segment's end, in the recompute area
+    std::size_t output_offset = 0;   ///< of a segment's end in the slot, always
+    std::size_t scratch_output = 0;  ///< of a segment's end, in the recompute area
     std::size_t deferred_offset = 0;
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
-    std::optional<std::size_t> writes_checkpoint;  ///< the first time it runs
-    std::vector<std::size_t> uses;                 ///< of the stage, by index in layer
+    std::optional<std::size_t> writes_checkpoint;                ///< the first time it runs
+    std::vector<std::size_t> uses;                               ///< of the stage, by index in layer
     std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< by kind of step: uses
   };
 

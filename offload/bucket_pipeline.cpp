@@ -25,9 +25,7 @@ struct BucketPipeline::State {
     for (std::size_t slot = options.depth; slot-- > 0;) free_slots.push_back(slot);
   }
 
-  [[nodiscard]] BucketPass pass_of(std::size_t bucket) const {
-    return {bucket, buckets[bucket].slot};
-  }
+  [[nodiscard]] BucketPass pass_of(std::size_t bucket) const { return {bucket, buckets[bucket].slot}; }
   [[nodiscard]] bool is_skipped() const { return counts == false; }
 
   void fetch_ahead();

@@ -28,8 +28,8 @@ enum class Counting {
   always,     ///< every step counts; nobody answers
   on_answer,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
               ///< left of fetch, compute and store comes after the reduction
-  by_flip,    ///< all stages go ahead, into spare copies that the caller has count once the step does. Twice the states
-              ///< in the tier, and whatever else refresh writes
+  by_flip,  ///< all stages go ahead, into spare copies that the caller has count once the step does. Twice the states
+            ///< in the tier, and whatever else refresh writes
 };
 
 /// One bucket's way through a step.

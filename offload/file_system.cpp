@@ -12,7 +12,7 @@
 namespace ranvier::offload {
 
 std::int64_t FileSystem::free_bytes(const std::filesystem::path& folder) const {
-  struct statvfs status {};
+  struct statvfs status{};
   if (::statvfs(folder.c_str(), &status) != 0) return -errno;
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }

@@ -59,8 +59,7 @@ int lock(int folder) {
   File file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return -1;
   // Somebody who took this folder for a dead job's may have removed the file before it was locked.
-  struct stat mine {
-  }, there{};
+  struct stat mine{}, there{};
   if (::fstat(file.get(), &mine) != 0 || ::fstatat(folder, lock_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
       mine.st_ino != there.st_ino)
     return -1;
@@ -87,7 +86,7 @@ int clear_leftovers(const fs::path& parent) {
   int cleared = 0;
   for (const std::string& name : names) {
     const File folder(::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    struct stat status {};
+    struct stat status{};
     if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
     const File held(lock(folder.get()));
     if (held.get() < 0) continue;

@@ -201,7 +201,8 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, b
     there += count * run.size();
     first += count;
   }
-  loop_->after_work(stream, {"tiers", fetches ? "a copy from host memory" : "a copy to host memory"}, std::move(done));
+  loop_->after_work(stream, {"tiers", fetches ? "a copy from host memory" : "a copy to host memory"},
+                    std::move(done));
 }
 
 void Tiers::stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done) {
@@ -225,21 +226,19 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
     if (--staged->missing == 0) std::exchange(staged->done, nullptr)();
   };
   if (staged->fetches) {
-    return fetch_file(staged->region, staged->offset + begin, blocks,
-                         [this, staged, begin, bytes, blocks, over] {
-                           staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
-                             runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
-                           });
-                           loop_->after_work(*fetch_stream_, {"tiers", "a copy of what was read"}, over);
-                         });
+    return fetch_file(staged->region, staged->offset + begin, blocks, [this, staged, begin, bytes, blocks, over] {
+      staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
+        runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
+      });
+      loop_->after_work(*fetch_stream_, {"tiers", "a copy of what was read"}, over);
+    });
   }
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);
   });
-  loop_->after_work(*store_stream_, {"tiers", "a copy of what is to be written"},
-                    [this, staged, begin, blocks, over] {
-                      store_file(staged->region, staged->offset + begin, blocks, over);
-                    });
+  loop_->after_work(
+      *store_stream_, {"tiers", "a copy of what is to be written"},
+      [this, staged, begin, blocks, over] { store_file(staged->region, staged->offset + begin, blocks, over); });
 }
 
 std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }

@@ -81,8 +81,8 @@ struct TransferEngine::State {
 
   // The thread's.
   std::vector<File> files;
-  std::mutex table;               // others read what is in flight
-  std::vector<Request> requests;  // by id, changed under `table`
+  std::mutex table;                              // others read what is in flight
+  std::vector<Request> requests;                 // by id, changed under `table`
   std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
   std::uint64_t made = 0;                        // requests
   std::vector<std::size_t> free_ids;
@@ -251,8 +251,9 @@ std::string TransferEngine::oldest() const {
   }
   if (oldest == nullptr) return "files, where nothing is in flight";
   return fmt::format("a {} of {} bytes at offset {} of {}",
-                     oldest->of->transfer.kind == IoKind::read ? "read" : "write", oldest->piece.bytes - oldest->moved,
-                     oldest->piece.offset + oldest->moved, state_->files[oldest->piece.directory].path.string());
+                     oldest->of->transfer.kind == IoKind::read ? "read" : "write",
+                     oldest->piece.bytes - oldest->moved, oldest->piece.offset + oldest->moved,
+                     state_->files[oldest->piece.directory].path.string());
 }
 
 std::uint64_t TransferEngine::done() const noexcept { return state_->moves.load(std::memory_order_relaxed); }

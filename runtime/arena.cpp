@@ -130,7 +130,8 @@ std::vector<Alike> alike_items(const std::vector<MemoryItem>& items, MemoryKind 
   for (const MemoryItem& item : items) {
     if (item.kind != kind || bytes_of(item) == 0) continue;
     const Numbered name(item.name);
-    const auto [place, is_new] = known.try_emplace({item.space, item.slot_bytes, item.slots, name.texts}, all.size());
+    const auto [place, is_new] =
+        known.try_emplace({item.space, item.slot_bytes, item.slots, name.texts}, all.size());
     if (is_new) {
       all.push_back({.first = &item, .name = {}});
       names.push_back(name);
@@ -210,10 +211,10 @@ std::string remedy(const MemoryPlan& plan, DeviceKind device) {
                                   : "a smaller --microbatch-size or a larger --tile"},
   };
   const auto bytes = [&](const Part& part) { return plan.bytes(MemorySpace::device, part.kind); };
-  const Part& largest = *std::max_element(std::begin(parts), std::end(parts), [&](const Part& a, const Part& b) {
-    return bytes(a) < bytes(b);
-  });
-  return fmt::format("{} of it are {}, which {} would lower", format_bytes(bytes(largest)), largest.name, largest.flags);
+  const Part& largest = *std::max_element(std::begin(parts), std::end(parts),
+                                          [&](const Part& a, const Part& b) { return bytes(a) < bytes(b); });
+  return fmt::format("{} of it are {}, which {} would lower", format_bytes(bytes(largest)), largest.name,
+                     largest.flags);
 }
 
 }  // namespace
@@ -223,7 +224,8 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
   if (needed > free)
     fail(ErrorCode::memory,
-         "the plan needs {} of device memory and {} of the budget of {} is free\n{}give more with --device-memory, or "
+         "the plan needs {} of device memory and {} of the budget of {} is free\n{}give more with --device-memory, "
+         "or "
          "plan for less; {}",
          format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table(),
          remedy(plan, device.kind()));

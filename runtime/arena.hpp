@@ -25,7 +25,7 @@ struct MemoryItem {
   std::string name;            ///< what people read in the table
   std::size_t slot_bytes = 0;  ///< of one slot; each starts at a multiple of 64 bytes, of 4096 if this is one
   std::size_t slots = 1;
-  bool elsewhere = false;      ///< shown and counted, but allocated by whoever uses it: the arena has no slots of it
+  bool elsewhere = false;  ///< shown and counted, but allocated by whoever uses it: the arena has no slots of it
 };
 
 /// Names an item of a plan.

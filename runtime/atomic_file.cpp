@@ -46,8 +46,7 @@ bool is_partial_of(std::string_view file, std::string_view name) {
 }
 
 bool is_still(int file, const fs::path& name) {
-  struct stat mine {
-  }, there{};
+  struct stat mine{}, there{};
   return ::fstat(file, &mine) == 0 && ::lstat(name.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
          mine.st_dev == there.st_dev;
 }
@@ -161,7 +160,8 @@ void AtomicFile::keep(int error) {
   kept += fmt::format(".{}.whole", ::getpid());
   if (::rename(partial_.c_str(), kept.c_str()) != 0) kept = partial_;
   ::close(std::exchange(file_, -1));
-  fail(ErrorCode::io, "{}: cannot replace it: {}; the new file is whole and lies in {}: move it to where it belongs",
+  fail(ErrorCode::io,
+       "{}: cannot replace it: {}; the new file is whole and lies in {}: move it to where it belongs",
        path_.string(), std::strerror(error), kept.string());
 }
 

@@ -78,8 +78,8 @@ class Device {
 };
 
 struct CpuDeviceOptions {
-  int threads = 1;                                ///< of the wide stream's kernels, at least 1
-  std::optional<std::size_t> budget_bytes = {};   ///< of MemorySpace::device; none: physical memory
+  int threads = 1;                               ///< of the wide stream's kernels, at least 1
+  std::optional<std::size_t> budget_bytes = {};  ///< of MemorySpace::device; none: physical memory
 };
 [[nodiscard]] std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options);
 [[nodiscard]] std::unique_ptr<Device> make_inline_device(const CpuDeviceOptions& options = {});

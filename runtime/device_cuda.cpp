@@ -37,7 +37,8 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 const char* remedy(cudaError_t result) {
   switch (result) {
     case cudaErrorNoKernelImageForDevice:
-      return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute capability>";
+      return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute "
+             "capability>";
     case cudaErrorMemoryAllocation:
       return "; somebody else may use this GPU: plan for less, or lower --device-memory";
     case cudaErrorIllegalAddress:
@@ -63,8 +64,8 @@ Error error_of(cudaError_t result, std::string_view doing) {
   int ordinal = -1;
   cudaGetDevice(&ordinal);
   return Error(result == cudaErrorMemoryAllocation ? ErrorCode::memory : ErrorCode::device,
-               fmt::format("cuda:{}: {}: {} ({}){}", ordinal, doing, cudaGetErrorString(result), cudaGetErrorName(result),
-                           remedy(result)));
+               fmt::format("cuda:{}: {}: {} ({}){}", ordinal, doing, cudaGetErrorString(result),
+                           cudaGetErrorName(result), remedy(result)));
 }
 
 /// The device memory that is in use. Buffers may outlive the device. Any thread.
@@ -228,8 +229,10 @@ class CudaStream final : public Stream {
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
   void launch(Work) override {
-    fail(ErrorCode::internal, "stream {} of {}: work of the host's is queued, and a GPU runs none; what did this has no "
-         "CUDA kernel yet, so run it with --device cpu", name_, device_.description());
+    fail(ErrorCode::internal,
+         "stream {} of {}: work of the host's is queued, and a GPU runs none; what did this has no "
+         "CUDA kernel yet, so run it with --device cpu",
+         name_, device_.description());
   }
 
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override {
@@ -329,7 +332,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
   const int count = cuda_device_count();
   if (options.ordinal < 0 || options.ordinal >= count) {
     fail(ErrorCode::device, "cuda:{}: this process sees {} GPU{}, numbered from 0{}", options.ordinal, count,
-         count == 1 ? "" : "s", std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
+         count == 1 ? "" : "s",
+         std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
   }
   expect(options.sharers >= 1, "a GPU is shared by {} ranks", options.sharers);
   graphs_ = options.graphs;
@@ -351,9 +355,10 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
 
 Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
   if (bytes == 0) return {};
-  expect(closed_.count(space) == 0,
-         "{} ({} bytes) of {} memory are asked for in the middle of a run, which plans and takes it before it begins",
-         format_bytes(bytes), bytes, to_string(space));
+  expect(
+      closed_.count(space) == 0,
+      "{} ({} bytes) of {} memory are asked for in the middle of a run, which plans and takes it before it begins",
+      format_bytes(bytes), bytes, to_string(space));
   failure_.rethrow_if_set();
   make_current();
   switch (space) {
@@ -386,7 +391,8 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
     std::size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     fail(ErrorCode::memory,
-         "{} has no room for {} ({} bytes): {} of its {} are free, and this rank uses {} of its budget of {}; who else "
+         "{} has no room for {} ({} bytes): {} of its {} are free, and this rank uses {} of its budget of {}; who "
+         "else "
          "uses this GPU, or lower --device-memory and plan for less",
          description_, format_bytes(bytes), bytes, format_bytes(free_bytes), format_bytes(total_bytes),
          format_bytes(used), format_bytes(budget_));
@@ -415,7 +421,8 @@ Buffer CudaDevice::allocate_pinned(std::size_t bytes) {
          format_bytes(bytes), bytes);
   }
   cuda::check(result, "cudaHostAlloc");
-  Buffer buffer(static_cast<std::byte*>(data), bytes, [](std::byte* released, std::size_t) { cudaFreeHost(released); });
+  Buffer buffer(static_cast<std::byte*>(data), bytes,
+                [](std::byte* released, std::size_t) { cudaFreeHost(released); });
   expect(reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0, "pinned memory does not begin on a page");
   std::memset(data, 0, bytes);
   return buffer;
@@ -470,11 +477,13 @@ int cuda_device_count() {
   cudaRuntimeGetVersion(&of_runtime);
   if (of_driver == 0) {
     fail(ErrorCode::device,
-         "this machine has no NVIDIA driver (libcuda.so.1 was not found): run where there is one, or with --device cpu");
+         "this machine has no NVIDIA driver (libcuda.so.1 was not found): run where there is one, or with --device "
+         "cpu");
   }
   if (result == cudaErrorInsufficientDriver || result == cudaErrorCompatNotSupportedOnDevice) {
     fail(ErrorCode::device,
-         "the NVIDIA driver is for CUDA {} and this build for CUDA {}: install a newer driver, or build with an older "
+         "the NVIDIA driver is for CUDA {} and this build for CUDA {}: install a newer driver, or build with an "
+         "older "
          "toolkit",
          version_text(of_driver), version_text(of_runtime));
   }

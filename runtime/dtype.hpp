@@ -12,22 +12,30 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 8;
+    case DType::f64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::bf16:
-    case DType::f16: return 2;
+    case DType::f16:
+      return 2;
   }
   return 0;
 }
 
 [[nodiscard]] constexpr std::string_view to_string(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "fp32";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "fp16";
-    case DType::f64: return "fp64";
-    case DType::i32: return "int32";
+    case DType::f32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f16:
+      return "fp16";
+    case DType::f64:
+      return "fp64";
+    case DType::i32:
+      return "int32";
   }
   return "?";
 }
@@ -105,9 +113,12 @@ inline constexpr DType dtype_of<std::int32_t> = DType::i32;
 template <typename F>
 decltype(auto) with_float_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::bf16: return f(Bf16{});
-    case DType::f16: return f(F16{});
-    default: return f(float{});
+    case DType::bf16:
+      return f(Bf16{});
+    case DType::f16:
+      return f(F16{});
+    default:
+      return f(float{});
   }
 }
 

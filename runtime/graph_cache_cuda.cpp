@@ -12,7 +12,9 @@
 namespace ranvier::runtime::cuda {
 namespace {
 
-std::string said(const char* call, cudaError_t result) { return fmt::format("{}: {}", call, cudaGetErrorString(result)); }
+std::string said(const char* call, cudaError_t result) {
+  return fmt::format("{}: {}", call, cudaGetErrorString(result));
+}
 
 }  // namespace
 

@@ -50,7 +50,8 @@ ssize_t write_through(void* log, const char* data, std::size_t bytes) {
 
 LogFile::LogFile(std::string name, const std::string& path, Start start) : name_(std::move(name)), owns_(true) {
   torn_ = start == Start::after && ends_within_a_line(path);
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (start == Start::anew ? O_TRUNC : 0), 0666);
+  file_ =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (start == Start::anew ? O_TRUNC : 0), 0666);
   if (file_ < 0) fail(ErrorCode::io, "{}: {}: choose a path that can be written", name_, std::strerror(errno));
 }
 
@@ -76,7 +77,7 @@ void LogFile::lose(std::string_view text, std::size_t written, int error) {
   const std::size_t whole = text.substr(0, written).rfind('\n') + 1;  // npos + 1 is 0
   if (written > whole) {
     // Half a line would spoil the file for whoever reads it line by line. What others write, too, is not cut.
-    struct stat status {};
+    struct stat status{};
     const bool ours = owns_ && ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
     const auto torn_bytes = static_cast<off_t>(written - whole);
     torn_ = !ours || ::ftruncate(file_, status.st_size - torn_bytes) != 0;
@@ -95,7 +96,8 @@ std::string LogFile::loss() const {
 StandardOutput::StandardOutput() : log_("the standard output", STDOUT_FILENO), before_(stdout) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::fflush(before_);
-  through_ = ::fopencookie(&log_, "w", {.read = nullptr, .write = write_through, .seek = nullptr, .close = nullptr});
+  through_ =
+      ::fopencookie(&log_, "w", {.read = nullptr, .write = write_through, .seek = nullptr, .close = nullptr});
   if (through_ == nullptr) fail(ErrorCode::io, "the standard output cannot be opened: {}", std::strerror(errno));
   if (::isatty(STDOUT_FILENO) != 0) std::setvbuf(through_, nullptr, _IOLBF, BUFSIZ);
   stdout = through_;

@@ -24,8 +24,8 @@ struct GroupFiles {
   const char* usage;
   std::initializer_list<const char*> cached;  ///< keys of memory.stat
 };
-const GroupFiles version_1{"memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                           {"total_inactive_file", "total_active_file"}};
+const GroupFiles version_1{
+    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 const GroupFiles version_2{"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 /// None for a file that is not there, and for "max".

@@ -20,7 +20,7 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
   };
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
   if (file < 0) refuse("open");
-  struct stat status {};
+  struct stat status{};
   void* mapped = nullptr;
   const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   const auto size = static_cast<std::size_t>(status.st_size);

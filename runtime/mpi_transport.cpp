@@ -29,7 +29,9 @@ constexpr std::size_t largest_block = std::size_t{1} << 30;  ///< of a derived t
 
 /// Channels take turns, so that tags stay below 2^23: Open MPI has no more bits for them when it sends by UCX.
 constexpr std::size_t communicator_count = 2;
-constexpr std::size_t communicator_of(Tag tag) { return static_cast<std::size_t>(tag.channel) % communicator_count; }
+constexpr std::size_t communicator_of(Tag tag) {
+  return static_cast<std::size_t>(tag.channel) % communicator_count;
+}
 
 constexpr int to_mpi(Tag tag) {
   const auto place = static_cast<std::uint32_t>(static_cast<std::size_t>(tag.channel) / communicator_count);
@@ -44,7 +46,8 @@ void wait(MPI_Request request, std::chrono::duration<double> patience) {
     if (done != 0) break;
     if (std::chrono::steady_clock::now() - begin > patience) {
       fail(ErrorCode::transport,
-           "other ranks have not come as far as this one for {:.0f} s while the job was being set up: one of them is "
+           "other ranks have not come as far as this one for {:.0f} s while the job was being set up: one of them "
+           "is "
            "silent or very slow (--timeout)",
            patience.count());
     }
@@ -55,7 +58,8 @@ void wait(MPI_Request request, std::chrono::duration<double> patience) {
 long long reduce(long long value, MPI_Op operation, std::chrono::duration<double> patience) {
   MPI_Request request = MPI_REQUEST_NULL;
   long long result = 0;
-  check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
+  check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request),
+            "MPI_Iallreduce");
   wait(request, patience);
   return result;
 }
@@ -157,7 +161,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
-        "MPI_Comm_split_type");
+            "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
   int lowest = rank_;
@@ -372,7 +376,8 @@ MpiTransport::~MpiTransport() {
     MPI_Request_free(&state_->requests[i]);  // waiting could be for ever
   }
   if (!clean) return;
-  for (MPI_Comm& communicator : state_->communicators) MPI_Comm_free(&communicator);  // collective: all ranks come here
+  for (MPI_Comm& communicator : state_->communicators)
+    MPI_Comm_free(&communicator);  // collective: all ranks come here
 }
 
 int MpiTransport::rank() const noexcept { return state_->rank; }

@@ -164,10 +164,13 @@ void OptionTable::read_file(const std::string& path) {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
       if (found.string_key == "config")
-        fail(ErrorCode::usage, "key 'config' in {}: a config file names no other: put all keys into one file", path);
+        fail(ErrorCode::usage, "key 'config' in {}: a config file names no other: put all keys into one file",
+             path);
       if (!knows(found.string_key))
-        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path, advice_for_key(found.string_key));
-      set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path), false);
+        fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path,
+             advice_for_key(found.string_key));
+      set(found.string_key, without_quotes(found.value.at(0)), fmt::format("{} in {}", found.string_key, path),
+          false);
     }
   } catch (const po::error& error) {
     fail(ErrorCode::usage, "--config {}: {}", path, error.what());

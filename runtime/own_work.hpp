@@ -26,14 +26,14 @@ class Workplace {
   [[nodiscard]] virtual std::uint64_t done() const noexcept = 0;
 };
 
-/// What a piece of work is, for people: "pipeline: the forward pass of microbatch 3". Made often and read seldom, so the
-/// texts are literals, or live as long as the loop.
+/// What a piece of work is, for people: "pipeline: the forward pass of microbatch 3". Made often and read seldom,
+/// so the texts are literals, or live as long as the loop.
 struct WorkName {
-  const char* part = "";         ///< whose it is
-  const char* text = "";         ///< "the forward pass of microbatch", "the gradients of"
+  const char* part = "";          ///< whose it is
+  const char* text = "";          ///< "the forward pass of microbatch", "the gradients of"
   std::string_view subject = {};  ///< "h.3"; empty: none
-  std::int64_t number = -1;      ///< below zero: none
-  int patience = 1;              ///< timeouts that it may take without a sign of progress
+  std::int64_t number = -1;       ///< below zero: none
+  int patience = 1;               ///< timeouts that it may take without a sign of progress
 };
 [[nodiscard]] std::string to_string(const WorkName& name);
 

@@ -23,10 +23,9 @@ using PhiloxCounter = std::array<std::uint32_t, 4>;
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{multiplier0} * counter[0];
     const std::uint64_t product1 = std::uint64_t{multiplier1} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low,
-               static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key.high,
-               static_cast<std::uint32_t>(product0)};
+    counter = {
+        static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low, static_cast<std::uint32_t>(product1),
+        static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key.high, static_cast<std::uint32_t>(product0)};
     key.low += weyl0;
     key.high += weyl1;
   }

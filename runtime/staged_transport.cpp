@@ -63,7 +63,8 @@ void StagedTransport::reserve(const StagedMessages& messages) {
   const bool sends = messages.direction == StagedMessages::Direction::send;
   auto found = reserved_.find(key);
   if (found == reserved_.end()) {
-    PinnedPool pool(*device_, fmt::format("{} messages to {}", to_string(messages.channel), sends ? "send" : "receive"));
+    PinnedPool pool(*device_,
+                    fmt::format("{} messages to {}", to_string(messages.channel), sends ? "send" : "receive"));
     found = reserved_.emplace(key, Places{std::move(pool), {}}).first;
   }
   for (std::size_t begin = 0; begin < messages.bytes; begin += piece_bytes_) {
@@ -101,8 +102,8 @@ void StagedTransport::receive(int peer, Tag tag, std::span<const Bytes> ranges, 
 }
 
 void StagedTransport::send_piece(int peer, Tag tag, std::vector<ConstBytes> ranges, Handler done) {
-  const bool reached =
-      std::all_of(ranges.begin(), ranges.end(), [&](ConstBytes range) { return device_->host_reaches(range.data()); });
+  const bool reached = std::all_of(ranges.begin(), ranges.end(),
+                                   [&](ConstBytes range) { return device_->host_reaches(range.data()); });
   const Way way(peer, tag);
   if (reached && !copying_.contains(way)) return host_->send(peer, tag, ranges, std::move(done));
   ++copying_[way];
@@ -128,17 +129,18 @@ void StagedTransport::send_waiting(Places& at) {
       next.ranges = {ConstBytes(place->get(), bytes)};
     }
     const int peer = next.peer;
-    loop_->after_work(
-        *to_host_, {"messages", "the copy to the host of a message to rank", {}, peer},
-        [this, &at, place, piece = std::make_shared<Sending>(std::move(next))] {
-          if (const auto here = copying_.find(Way(piece->peer, piece->tag)); --here->second == 0) copying_.erase(here);
-          const std::span<const ConstBytes> bytes(piece->ranges);
-          host_->send(piece->peer, piece->tag, bytes, [this, &at, place, done = std::move(piece->done)] {
-            place->reset();
-            send_waiting(at);
-            done();
-          });
-        });
+    loop_->after_work(*to_host_, {"messages", "the copy to the host of a message to rank", {}, peer},
+                      [this, &at, place, piece = std::make_shared<Sending>(std::move(next))] {
+                        if (const auto here = copying_.find(Way(piece->peer, piece->tag)); --here->second == 0)
+                          copying_.erase(here);
+                        const std::span<const ConstBytes> bytes(piece->ranges);
+                        host_->send(piece->peer, piece->tag, bytes,
+                                    [this, &at, place, done = std::move(piece->done)] {
+                                      place->reset();
+                                      send_waiting(at);
+                                      done();
+                                    });
+                      });
     at.waiting.pop_front();
   }
 }

@@ -100,7 +100,8 @@ class StagedTransport final : public Transport {
   std::size_t piece_bytes_;
   Places others_;
   std::map<Reserved, Places> reserved_;
-  std::map<Way, int, ByPeerAndTag> copying_;  ///< pieces whose copies come before their sends; others must not overtake
+  std::map<Way, int, ByPeerAndTag>
+      copying_;  ///< pieces whose copies come before their sends; others must not overtake
   std::unique_ptr<Stream> to_host_, to_device_;
 };
 

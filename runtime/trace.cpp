@@ -170,8 +170,8 @@ std::string Trace::tail(std::size_t count) const {
   for (std::size_t i = all.size() - std::min(count, all.size()); i < all.size(); ++i)
     fmt::format_to(std::back_inserter(text), "{:12.6f} s  {:10.3f} ms  step {}  {:<11}  {}\n",
                    static_cast<double>(all[i].begin_ns) * 1e-9,
-                   static_cast<double>(all[i].end_ns - all[i].begin_ns) * 1e-6, all[i].step,
-                   to_string(all[i].lane), name_of(all[i]));
+                   static_cast<double>(all[i].end_ns - all[i].begin_ns) * 1e-6, all[i].step, to_string(all[i].lane),
+                   name_of(all[i]));
   return text;
 }
 
@@ -205,8 +205,7 @@ std::string Trace::chrome_events() const {
                    ",\n"
                    R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
                    R"("args":{{"step":{}}}}})",
-                   name_of(span), to_string(span.kind), rank_, thread,
-                   static_cast<double>(span.begin_ns) * 1e-3,
+                   name_of(span), to_string(span.kind), rank_, thread, static_cast<double>(span.begin_ns) * 1e-3,
                    static_cast<double>(span.end_ns - span.begin_ns) * 1e-3, span.step);
   }
   return events;

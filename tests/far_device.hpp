@@ -42,12 +42,15 @@ class FarDevice final : public runtime::Device {
     return std::make_unique<FarStream>(*this, near_->make_stream(std::move(name), width));
   }
   std::unique_ptr<runtime::Event> make_event() override { return near_->make_event(); }
-  void on_failure(std::function<void(std::exception_ptr)> handler) override { near_->on_failure(std::move(handler)); }
+  void on_failure(std::function<void(std::exception_ptr)> handler) override {
+    near_->on_failure(std::move(handler));
+  }
 
  private:
   class FarStream final : public runtime::Stream {
    public:
-    FarStream(FarDevice& device, std::unique_ptr<runtime::Stream> near) : device_(&device), near_(std::move(near)) {}
+    FarStream(FarDevice& device, std::unique_ptr<runtime::Stream> near)
+        : device_(&device), near_(std::move(near)) {}
     runtime::Device& device() const noexcept override { return *device_; }
     const std::string& name() const noexcept override { return near_->name(); }
     void launch(Work work) override { near_->launch(std::move(work)); }

@@ -12,10 +12,11 @@ namespace ranvier::actors {
 struct ColumnOptions {
   collectives::ShardLayout layout;
   collectives::Sharding sharding;
-  std::vector<int> ranks;  ///< MPI ranks of the column, in row order
+  std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
   collectives::CommunicatorSource* source = nullptr;  ///< null: communicators run plans over the transport
-  bool packs = false;  ///< the source may take contiguous parts only, and needs memory to pack those that lie in runs
+  bool packs =
+      false;  ///< the source may take contiguous parts only, and needs memory to pack those that lie in runs
 };
 
 }  // namespace ranvier::actors

@@ -41,14 +41,13 @@ void gather(runtime::Transport& transport, std::string mine, std::function<void(
   if (ranks == 1) return state->done(std::move(state->blocks));
   for (std::size_t r = 1; r < ranks; ++r) {
     const int peer = static_cast<int>(r);
-    transport.receive(peer, length_tag, std::as_writable_bytes(std::span(&state->lengths[r], 1)),
-                      [state, &transport, r, peer] {
-                        state->blocks[r].resize(state->lengths[r]);
-                        transport.receive(peer, content_tag, std::as_writable_bytes(std::span(state->blocks[r])),
-                                          [state] {
-                                            if (--state->missing == 0) state->done(std::move(state->blocks));
-                                          });
-                      });
+    transport.receive(
+        peer, length_tag, std::as_writable_bytes(std::span(&state->lengths[r], 1)), [state, &transport, r, peer] {
+          state->blocks[r].resize(state->lengths[r]);
+          transport.receive(peer, content_tag, std::as_writable_bytes(std::span(state->blocks[r])), [state] {
+            if (--state->missing == 0) state->done(std::move(state->blocks));
+          });
+        });
   }
 }
 

@@ -32,7 +32,8 @@ std::size_t packed_bytes(const std::vector<collectives::OperationShape>& shapes)
   for (const collectives::OperationShape& shape : shapes) {
     std::size_t bytes = 0;
     for (std::size_t part = 0; part < shape.parts.size(); ++part) {
-      if (shape.runs[part] > 0) bytes += shape.parts[part] * runtime::size_of(shape.dtype) + runtime::MemoryPlan::alignment;
+      if (shape.runs[part] > 0)
+        bytes += shape.parts[part] * runtime::size_of(shape.dtype) + runtime::MemoryPlan::alignment;
     }
     most = std::max(most, bytes);
   }
@@ -53,7 +54,8 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 HopPipeline::Plan HopPipeline::plan(Planner& planner, const Options& options,
                                     const std::vector<std::vector<PartShape>>& bundles) {
   const ColumnOptions& column = *planner.share.column;
-  Plan plan{.hops = options.hops, .dtype = options.dtype, .family = options.family, .staging = {}, .staging_bytes = {}};
+  Plan plan{
+      .hops = options.hops, .dtype = options.dtype, .family = options.family, .staging = {}, .staging_bytes = {}};
   for (const Hop& hop : options.hops) {
     const collectives::Team& team = column.layout.team(hop.team);
     std::vector<collectives::OperationShape> shapes;
@@ -66,14 +68,12 @@ HopPipeline::Plan HopPipeline::plan(Planner& planner, const Options& options,
       }
       shapes.push_back(std::move(shape));
     }
-    std::size_t bytes =
-        PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
-                                        column.choices[static_cast<std::size_t>(hop.team)], shapes);
+    std::size_t bytes = PlanCommunicator::staging_bytes(team, team.index_of(column.layout.rank()),
+                                                        column.choices[static_cast<std::size_t>(hop.team)], shapes);
     if (column.packs) bytes = std::max(bytes, packed_bytes(shapes));
-    plan.staging.push_back(
-        planner.memory.add({MemoryKind::messages, MemorySpace::device,
-                            fmt::format("{} arriving from the {}", options.name, to_string(hop.team)), bytes,
-                            operations_at_a_time}));
+    plan.staging.push_back(planner.memory.add(
+        {MemoryKind::messages, MemorySpace::device,
+         fmt::format("{} arriving from the {}", options.name, to_string(hop.team)), bytes, operations_at_a_time}));
     plan.staging_bytes.push_back(bytes);
   }
   return plan;
@@ -88,7 +88,8 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
     std::vector<int> ranks;
     for (const int member : team.members) ranks.push_back(column.ranks.at(static_cast<std::size_t>(member)));
     std::vector<std::byte*> staging;
-    for (std::size_t s = 0; s < operations_at_a_time; ++s) staging.push_back(context.arena.slot(plan.staging[h], s));
+    for (std::size_t s = 0; s < operations_at_a_time; ++s)
+      staging.push_back(context.arena.slot(plan.staging[h], s));
     const int number = plan.family * most_hops + static_cast<int>(h);
     PlanCommunicator::Options options{.team = team,
                                       .me = team.index_of(column.layout.rank()),
@@ -129,8 +130,7 @@ void HopPipeline::start_ready(std::size_t h) {
       if (part.compact && run > 0) {
         parts.push_back({part.data + begin / stride * run * runtime::size_of(dtype_), elements});
       } else {
-        parts.push_back(
-            {part.data + (begin + part.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
+        parts.push_back({part.data + (begin + part.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
       }
     }
     communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });

@@ -33,8 +33,8 @@ BatchReduction::Plan BatchReduction::plan(Planner& planner, bool every_step_coun
   return plan;
 }
 
-BatchReduction::BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, TiedUnits& tied,
-                               GradientRecords* records)
+BatchReduction::BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
+                               TiedUnits& tied, GradientRecords* records)
     : loop_(&context.loop),
       trace_(&context.trace),
       states_(share.states.get()),
@@ -72,7 +72,8 @@ void BatchReduction::summed(std::size_t unit) {
 void BatchReduction::bring_ready() {
   while (next_ < chunks_.size() && sums_->has_room()) {
     const auto& buckets = chunks_[next_].buckets;
-    if (!std::all_of(buckets.begin(), buckets.end(), [this](const auto& bucket) { return ready_[bucket.unit]; })) return;
+    if (!std::all_of(buckets.begin(), buckets.end(), [this](const auto& bucket) { return ready_[bucket.unit]; }))
+      return;
     sums_->bring(next_, [this, chunk = next_] {
       chunks_[chunk].there = true;
       while (next_there_ < chunks_.size() && chunks_[next_there_].there) submit(next_there_++);
@@ -95,11 +96,12 @@ void BatchReduction::submit(std::size_t chunk) {
                      .compact = record != nullptr});
   }
   const auto begin = trace_->now();
-  reduction_.submit(std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
-    trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), static_cast<int>(chunk));
-    chunks_[chunk].left_column = true;
-    while (next_left_ < chunks_.size() && chunks_[next_left_].left_column) make_equal(next_left_++);
-  });
+  reduction_.submit(
+      std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
+        trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), static_cast<int>(chunk));
+        chunks_[chunk].left_column = true;
+        while (next_left_ < chunks_.size() && chunks_[next_left_].left_column) make_equal(next_left_++);
+      });
 }
 
 void BatchReduction::make_equal(std::size_t chunk) {
@@ -123,7 +125,8 @@ std::byte* BatchReduction::first_reduced(const ChunkSchedule::Bucket& bucket, st
   const UnitState& unit = states_->all()[bucket.unit];
   const UnitPart& sum = unit.gradients.front();
   if (record == nullptr) return sum.at(unit.cut.spread(unit.reduced, bucket.index).begin);
-  const std::size_t before = unit.cut.elements({sum.range.begin, unit.reduced.begin - sum.range.begin}, bucket.index);
+  const std::size_t before =
+      unit.cut.elements({sum.range.begin, unit.reduced.begin - sum.range.begin}, bucket.index);
   return record + before * runtime::size_of(sum.dtype);
 }
 
@@ -146,8 +149,13 @@ void BatchReduction::reduced(std::size_t chunk) {
     squares_.take(buckets[i], first_reduced(buckets[i], record), record != nullptr);
   }
   sums_->leave(
-      chunk, [this, chunk] { if (chunk_reduced_) chunk_reduced_(chunk); },
-      [this] { if (--missing_ == 0) std::exchange(done_, nullptr)(); });
+      chunk,
+      [this, chunk] {
+        if (chunk_reduced_) chunk_reduced_(chunk);
+      },
+      [this] {
+        if (--missing_ == 0) std::exchange(done_, nullptr)();
+      });
 }
 
 }  // namespace ranvier::actors

@@ -1,6 +1,6 @@
-// The reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): chunk by chunk (chunk_schedule.hpp) the second
-// hop or the all-reduce of the flow, as soon as the chunk's units are summed; then sums of squares of what is complete.
-// Chunks go in one order on all ranks of a column, whatever is ready first. Loop thread only.
+// The reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): chunk by chunk (chunk_schedule.hpp) the
+// second hop or the all-reduce of the flow, as soon as the chunk's units are summed; then sums of squares of what
+// is complete. Chunks go in one order on all ranks of a column, whatever is ready first. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -44,16 +44,17 @@ class BatchReduction {
  private:
   struct Chunk {
     std::vector<ChunkSchedule::Bucket> buckets;
-    bool there = false;         // on the device
+    bool there = false;  // on the device
     bool left_column = false;
-    bool equal = false;         // on both stages of a tied unit
+    bool equal = false;  // on both stages of a tied unit
   };
 
   void bring_ready();
   void submit(std::size_t chunk);
   void make_equal(std::size_t chunk);
   void reduced(std::size_t chunk);
-  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
+  [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const ChunkSchedule::Bucket& bucket,
+                                                            std::byte* record) const;
   /// What is reduced of a bucket; `record` as ChunkSums has it.
   [[nodiscard]] std::byte* first_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
 
@@ -65,10 +66,10 @@ class BatchReduction {
   GradientSquares squares_;
   std::unique_ptr<ChunkSums> sums_;
   std::vector<Chunk> chunks_;
-  std::vector<bool> ready_;          // by unit
+  std::vector<bool> ready_;  // by unit
   // Next chunks, each in one order on every row: to be brought, to be submitted, to be made equal, to be announced.
   std::size_t next_ = 0, next_there_ = 0, next_left_ = 0, next_equal_ = 0;
-  std::size_t missing_ = 0;          // chunks that are not over
+  std::size_t missing_ = 0;  // chunks that are not over
   std::function<void(std::size_t)> chunk_reduced_;
   runtime::Handler done_;
 };

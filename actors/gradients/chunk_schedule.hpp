@@ -17,16 +17,16 @@
 namespace ranvier::actors {
 
 struct ChunkUnit {
-  std::size_t front = 0;                   ///< the frontmost layer that uses it
-  bool tied = false;                       ///< with another stage
+  std::size_t front = 0;  ///< the frontmost layer that uses it
+  bool tied = false;      ///< with another stage
   std::vector<std::size_t> bucket_bytes;
-  std::size_t number = 0;                  ///< where it is tied: the same on both stages, which take those in one order
+  std::size_t number = 0;  ///< where it is tied: the same on both stages, which take those in one order
 };
 
 struct ChunkOptions {
   static constexpr std::size_t all = 0;
-  std::size_t chunk_buckets = 2;           ///< bundles of a chunk; all: one chunk, and one for each tied unit
-  std::size_t bundle_bytes = 1 << 20;      ///< smaller buckets ride along, and count where they make up as much
+  std::size_t chunk_buckets = 2;       ///< bundles of a chunk; all: one chunk, and one for each tied unit
+  std::size_t bundle_bytes = 1 << 20;  ///< smaller buckets ride along, and count where they make up as much
 };
 
 struct ChunkSchedule {

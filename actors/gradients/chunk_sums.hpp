@@ -16,11 +16,11 @@ class ChunkSums {
   [[nodiscard]] virtual bool has_room() const = 0;
   /// Has the chunk's sums on the device, then calls `there`, at once or on the loop. Chunks in their order.
   virtual void bring(std::size_t chunk, runtime::Handler there) = 0;
-  /// A bucket's record of the range of gradients, number `place` of the chunk that was brought; null: the sums are where
-  /// UnitState::gradients says.
+  /// A bucket's record of the range of gradients, number `place` of the chunk that was brought; null: the sums are
+  /// where UnitState::gradients says.
   [[nodiscard]] virtual std::byte* record(std::size_t chunk, std::size_t place) const = 0;
-  /// The column has reduced the chunk, and its sums of squares are queued. Calls `available` when the optimizer may take
-  /// it, in the order of the chunks, and `over` when nothing of it is under way; after it there may be room.
+  /// The column has reduced the chunk, and its sums of squares are queued. Calls `available` when the optimizer may
+  /// take it, in the order of the chunks, and `over` when nothing of it is under way; after it there may be room.
   virtual void leave(std::size_t chunk, runtime::Handler available, runtime::Handler over) = 0;
 };
 

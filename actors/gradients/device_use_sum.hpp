@@ -14,9 +14,9 @@ namespace ranvier::actors {
 class DeviceUseSum final : public UseSum {
  public:
   struct Options {
-    std::optional<int> partner;         ///< the rank that has the other use; none: it is use 1 of this stage
-    std::size_t message_bytes = 0;      ///< at most
-    std::vector<std::byte*> places;     ///< of message_bytes each, on the device: as many messages at a time
+    std::optional<int> partner;      ///< the rank that has the other use; none: it is use 1 of this stage
+    std::size_t message_bytes = 0;   ///< at most
+    std::vector<std::byte*> places;  ///< of message_bytes each, on the device: as many messages at a time
   };
   /// All outlive it.
   DeviceUseSum(const RankContext& context, const UnitState& unit, Options options);

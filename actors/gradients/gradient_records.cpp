@@ -89,7 +89,7 @@ std::vector<GradientRecords::Stretch> GradientRecords::stretches(std::size_t uni
 }
 
 void GradientRecords::accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first,
-                              runtime::Handler done) {
+                                 runtime::Handler done) {
   call(unit, use, {first ? Call::Kind::keep : Call::Kind::add, place, std::move(done)});
 }
 
@@ -156,8 +156,8 @@ void GradientRecords::add(const StretchOfUse& part, std::byte* slot) {
   const UnitState& unit = states_->all()[part.unit];
   UnitCut::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
   spread.runs.first = part.stretch.begin;
-  runtime::add(stream_, slot, place + spread.begin * width_, states_->precision().gradient, part.stretch.elements(), {},
-               spread.runs);
+  runtime::add(stream_, slot, place + spread.begin * width_, states_->precision().gradient, part.stretch.elements(),
+               {}, spread.runs);
   loop_->after_work(stream_, {"gradients", "the addition to the sum of", unit.spec->name}, [this, part, slot] {
     move(part, slot, false, [this, part, slot] {
       free_slots_.push_back(slot);
@@ -188,14 +188,14 @@ void GradientRecords::move(const StretchOfUse& part, std::byte* memory, bool fet
 }
 
 void GradientRecords::fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to,
-                         runtime::Handler done) {
+                            runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are fetched while some are under way",
          states_->all()[unit].spec->name);
   move({unit, use, stretch}, to, true, std::move(done));
 }
 
 void GradientRecords::store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from,
-                         runtime::Handler done) {
+                            runtime::Handler done) {
   expect(calls_.at(unit).at(use).empty(), "gradients of {} are stored while some are under way",
          states_->all()[unit].spec->name);
   move({unit, use, stretch}, from, false, std::move(done));
@@ -208,7 +208,7 @@ void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::b
 }
 
 void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,
-                                runtime::Handler returned) {
+                                   runtime::Handler returned) {
   const bool is_first = lent_.try_emplace({unit, bucket}, Lent{from, std::move(returned)}).second;
   expect(is_first, "bucket {} of {} is lent before the last one was fetched", bucket,
          states_->all()[unit].spec->name);

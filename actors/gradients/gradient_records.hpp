@@ -3,8 +3,8 @@
 // (unit_cut.hpp), in a record one run for each finest piece. Every element's sum is that of accumulators on the
 // device, microbatch after microbatch:
 //
-//   where gradients are sharded, what arrives is added in fetch → add → store, several stretches of records at a time
-//   through a few slots on the device
+//   where gradients are sharded, what arrives is added in fetch → add → store, several stretches of records at a
+//   time through a few slots on the device
 //
 //     records.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
 //
@@ -116,8 +116,8 @@ class GradientRecords final : public Part {
   std::size_t width_;                           // bytes of an element
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::byte*> free_slots_;
-  std::deque<StretchOfUse> waiting_;                  // for a slot
-  std::vector<std::vector<std::deque<Call>>> calls_;  // by unit and use; the front ones are under way
+  std::deque<StretchOfUse> waiting_;                          // for a slot
+  std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and use; the front ones are under way
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
 };
 

@@ -22,8 +22,8 @@ class GradientSquares {
 
   /// Before a batch.
   void start();
-  /// Queues the sums of a bucket of the range `reduced`; of a unit's last bucket also their sum. Its first element is at
-  /// `gradients`; `compact`: run lies after run, otherwise as in the unit.
+  /// Queues the sums of a bucket of the range `reduced`; of a unit's last bucket also their sum. Its first element
+  /// is at `gradients`; `compact`: run lies after run, otherwise as in the unit.
   void take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact);
   /// Σ gradient² of this rank's piece of a unit, once what take() queued is done.
   [[nodiscard]] double of(std::size_t unit) const { return *squares_[unit]; }

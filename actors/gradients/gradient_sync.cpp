@@ -29,8 +29,8 @@ GradientSync::GradientSync(const RankContext& context, const ModelShare& share, 
       own_places_(stage_->layers()),
       uses_missing_(states_->all().size()) {
   if (plan.microbatch) {
-    microbatch_ = std::make_unique<MicrobatchReduction>(context, share, *plan.microbatch, records,
-                                                        [this](const models::Stage::Step& step) { complete(step); });
+    microbatch_ = std::make_unique<MicrobatchReduction>(
+        context, share, *plan.microbatch, records, [this](const models::Stage::Step& step) { complete(step); });
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
   for (const models::Stage::UnitUse& use : stage_->uses()) {

@@ -62,7 +62,9 @@ class GradientSync final : public Part {
   /// The work that writes the gradients was queued on the compute stream.
   void queued(std::uint64_t number, const models::Stage::Step& step);
   /// Whether written() has to be called for this microbatch.
-  [[nodiscard]] bool listens(int microbatch) const noexcept { return microbatch_ || microbatch + 1 == microbatches_; }
+  [[nodiscard]] bool listens(int microbatch) const noexcept {
+    return microbatch_ || microbatch + 1 == microbatches_;
+  }
   /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
   void written(std::uint64_t number, const models::Stage::Step& step, int microbatch);
 

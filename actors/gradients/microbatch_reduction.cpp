@@ -47,12 +47,13 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead)
     for (const std::size_t unit : units) parts.push_back({states.all()[unit].elements});
   }
   const bool shards = states.shards_gradients();
-  plan.reduction = HopPipeline::plan(planner,
-                                     {.hops = shards ? planner.share.flow.reduce_microbatch : std::vector<collectives::Hop>{},
-                                      .dtype = dtype,
-                                      .family = 2,
-                                      .name = "gradients"},
-                                     shapes);
+  plan.reduction =
+      HopPipeline::plan(planner,
+                        {.hops = shards ? planner.share.flow.reduce_microbatch : std::vector<collectives::Hop>{},
+                         .dtype = dtype,
+                         .family = 2,
+                         .name = "gradients"},
+                        shapes);
   return plan;
 }
 

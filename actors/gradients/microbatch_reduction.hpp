@@ -30,9 +30,10 @@ class MicrobatchReduction {
   /// `ahead`: steps whose reduction the backward pass may be ahead of.
   [[nodiscard]] static Plan plan(Planner& planner, int ahead);
 
-  /// `records` is null where sums are on the device. `complete` hears of each step whose last microbatch is in the sums.
-  MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records,
-                      std::function<void(const models::Stage::Step&)> complete);
+  /// `records` is null where sums are on the device. `complete` hears of each step whose last microbatch is in the
+  /// sums.
+  MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
+                      GradientRecords* records, std::function<void(const models::Stage::Step&)> complete);
 
   /// Before a batch of so many microbatches.
   void start(int microbatches);
@@ -88,9 +89,9 @@ class MicrobatchReduction {
   std::function<void(const models::Stage::Step&)> complete_;
   SlotSchedule schedule_;
   HopPipeline reduction_;
-  std::vector<Place> places_;              // by slot of the schedule
-  std::vector<std::size_t> use_in_unit_;   // by use of the stage
-  std::vector<std::uint64_t> last_step_;   // likewise, in the batch
+  std::vector<Place> places_;             // by slot of the schedule
+  std::vector<std::size_t> use_in_unit_;  // by use of the stage
+  std::vector<std::uint64_t> last_step_;  // likewise, in the batch
   int microbatches_ = 0;
   std::deque<Writing> writings_;
   std::uint64_t first_ = 0;  // number of writings_.front()

@@ -31,8 +31,8 @@ RecordChunkSums::Plan RecordChunkSums::plan(Planner& planner, bool lends) {
     most = std::max(most, bytes);
   }
   const std::size_t count = std::min(chunks_on_device, chunks.chunks.size());
-  return {.places = planner.memory.add({MemoryKind::gradients, MemorySpace::device, "chunks of gradients being reduced",
-                                        most, count}),
+  return {.places = planner.memory.add(
+              {MemoryKind::gradients, MemorySpace::device, "chunks of gradients being reduced", most, count}),
           .place_count = count,
           .lends = lends};
 }

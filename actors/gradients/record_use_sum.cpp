@@ -63,13 +63,12 @@ void RecordUseSum::send_fetched() {
 void RecordUseSum::one_there(std::size_t number, std::byte* place) {
   if (--exchanges_[number].missing > 0) return;
   runtime::add(stream_, place, place + options_.message_bytes, dtype_, stretches_[number].elements());
-  loop_->after_work(stream_, {"gradients", "the sum of the uses of", unit_->spec->name},
-                    [this, number, place] {
-                      records_->store(options_.unit, 0, stretches_[number], place, [this, place] {
-                        if (++stored_ == stretches_.size()) return std::exchange(done_, nullptr)();
-                        begin_next(place);
-                      });
-                    });
+  loop_->after_work(stream_, {"gradients", "the sum of the uses of", unit_->spec->name}, [this, number, place] {
+    records_->store(options_.unit, 0, stretches_[number], place, [this, place] {
+      if (++stored_ == stretches_.size()) return std::exchange(done_, nullptr)();
+      begin_next(place);
+    });
+  });
 }
 
 std::vector<Wait> RecordUseSum::waits() const {

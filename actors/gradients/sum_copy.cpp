@@ -40,7 +40,8 @@ void SumCopy::begin_next() {
     if (!waiting_.empty()) begin_next();
     if (--bucket->missing == 0) bucket->done();
   };
-  if (!options_.sends) return transport_->receive(options_.partner, options_.tag, message.ranges, std::move(through));
+  if (!options_.sends)
+    return transport_->receive(options_.partner, options_.tag, message.ranges, std::move(through));
   const std::vector<runtime::ConstBytes> ranges(message.ranges.begin(), message.ranges.end());
   transport_->send(options_.partner, options_.tag, ranges, std::move(through));
 }

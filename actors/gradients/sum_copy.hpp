@@ -18,7 +18,7 @@ namespace ranvier::actors {
 class SumCopy {
  public:
   struct Options {
-    std::string unit;               ///< for people
+    std::string unit;  ///< for people
     int partner = 0;
     bool sends = false;             ///< otherwise it receives
     runtime::Tag tag;               ///< of the unit
@@ -29,8 +29,9 @@ class SumCopy {
   /// All outlive it.
   SumCopy(const RankContext& context, Options options);
 
-  /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order. What
-  /// wrote the bytes has finished, and nothing changes them before `done`, which runs on the loop after this returned.
+  /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order.
+  /// What wrote the bytes has finished, and nothing changes them before `done`, which runs on the loop after this
+  /// returned.
   void run(const std::vector<runtime::Bytes>& runs, runtime::Handler done);
 
   [[nodiscard]] std::vector<Wait> waits() const;

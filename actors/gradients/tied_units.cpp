@@ -26,10 +26,13 @@ TiedUnits::Plan TiedUnits::plan(Planner& planner, Options options) {
   plan.messages_of_each = (static_cast<std::size_t>(plan.options.depth) + sharing - 1) / sharing;
   // Each unit has places of its own: both stages must take the same steps whatever unit each completes first.
   const std::size_t bytes = plan.options.message_bytes;
-  plan.places = planner.memory.add(
-      {MemoryKind::messages, MemorySpace::device,
-       in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
-       units == 0 ? 0 : in_tier ? RecordUseSum::place_bytes(bytes) : bytes, units * plan.messages_of_each});
+  plan.places =
+      planner.memory.add({MemoryKind::messages, MemorySpace::device,
+                          in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
+                          units == 0 ? 0
+                          : in_tier  ? RecordUseSum::place_bytes(bytes)
+                                     : bytes,
+                          units * plan.messages_of_each});
   return plan;
 }
 
@@ -48,7 +51,8 @@ std::vector<runtime::StagedMessages> TiedUnits::staged_messages(const UnitStates
   return messages;
 }
 
-TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records)
+TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const Plan& plan,
+                     GradientRecords* records)
     : partners_(plan.options.partners) {
   const bool sums_alike = share.column->source == nullptr || share.column->source->sums_alike();
   std::size_t taken = 0;
@@ -64,7 +68,8 @@ TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const 
     if (records != nullptr && plan.has_places[u]) {
       sum = std::make_unique<RecordUseSum>(
           context, *share.states, *records,
-          RecordUseSum::Options{.unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
+          RecordUseSum::Options{
+              .unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
     } else if (partner || unit.gradients.size() > 1) {
       sum = std::make_unique<DeviceUseSum>(
           context, unit,

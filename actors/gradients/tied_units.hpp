@@ -25,8 +25,8 @@ class TiedUnits {
   };
   struct Plan {
     Options options;
-    std::vector<bool> has_places;       ///< by unit
-    std::size_t messages_of_each = 0;   ///< at a time
+    std::vector<bool> has_places;      ///< by unit
+    std::size_t messages_of_each = 0;  ///< at a time
     runtime::MemoryId places;
   };
   [[nodiscard]] static Plan plan(Planner& planner, Options options);

@@ -15,7 +15,8 @@ BucketStep::Plan BucketStep::plan(Planner& planner) {
   std::size_t buckets = 0;
   for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
   Plan plan;
-  if (planner.tiers.step == StepPlace::host) plan.host = HostStep::plan(planner, std::min(planner.tiers.depth, buckets));
+  if (planner.tiers.step == StepPlace::host)
+    plan.host = HostStep::plan(planner, std::min(planner.tiers.depth, buckets));
   return plan;
 }
 
@@ -45,9 +46,9 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
     }
     if (rounds && states.layers_have && operands.parameters != nullptr) {
       // The range of parameters may begin before this stretch.
-      const collectives::Range before{unit.parameters.range.begin,
-                                      states.begin - unit.cut.slice(operands.bucket.index).begin -
-                                          unit.parameters.range.begin};
+      const collectives::Range before{
+          unit.parameters.range.begin,
+          states.begin - unit.cut.slice(operands.bucket.index).begin - unit.parameters.range.begin};
       step.layers_copy = operands.parameters + unit.cut.elements(before, operands.bucket.index) * width;
     } else if (rounds && states.layers_have) {
       step.layers_copy = unit.parameters.at(states.begin);
@@ -108,7 +109,8 @@ void BucketStep::round(const Operands& operands, runtime::Handler done) {
     runtime::cast(stream_, stretch.layers_copy, states_->precision().compute, stretch.states.weights,
                   runtime::DType::f32, stretch.states.count, stretch.layers_runs, stretch.states.weight_runs);
   }
-  loop_->after_work(stream_, {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
+  loop_->after_work(stream_,
+                    {"optimizer", "the rounded weights of", states_->all()[operands.bucket.unit].spec->name},
                     std::move(done));
 }
 

@@ -25,10 +25,11 @@ class BucketStep {
   /// What a step works on. Records are as bundle_round.hpp has them.
   struct Operands {
     ChunkSchedule::Bucket bucket;
-    std::size_t slot = 0;                                   ///< of its states
-    StateRecords::Copy copy = StateRecords::Copy::counts;   ///< that they go to; layers' copies follow what counts only
-    const std::byte* gradients = nullptr;                   ///< record; null: they are where the unit has them
-    std::byte* parameters = nullptr;                        ///< record of layers' copies; null: likewise
+    std::size_t slot = 0;  ///< of its states
+    StateRecords::Copy copy =
+        StateRecords::Copy::counts;        ///< that they go to; layers' copies follow what counts only
+    const std::byte* gradients = nullptr;  ///< record; null: they are where the unit has them
+    std::byte* parameters = nullptr;       ///< record of layers' copies; null: likewise
   };
   /// `done` runs on the loop once states are stepped and layers' copies are on the device.
   void step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);

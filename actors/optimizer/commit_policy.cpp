@@ -15,7 +15,9 @@ namespace {
 
 class CommitAtOnce final : public CommitPolicy {
  public:
-  explicit CommitAtOnce(Optimizer& optimizer) : CommitPolicy(optimizer) { make_steps(as_reduced(), Counting::always); }
+  explicit CommitAtOnce(Optimizer& optimizer) : CommitPolicy(optimizer) {
+    make_steps(as_reduced(), Counting::always);
+  }
 
   void begin_states() override { begin_steps(); }
   void reduced(const ChunkSchedule::Chunk& chunk) override { work_on(steps(), chunk.end); }
@@ -60,26 +62,27 @@ class CommitFlip final : public CommitPolicy {
   explicit CommitFlip(Optimizer& optimizer) : CommitPolicy(optimizer), ahead_(share(), as_reduced()) {
     for (const UnitState& unit : share().states->all()) is_ahead_.emplace_back(unit.cut.buckets());
     steps() = BundleRound(share(), share().chunks.from_the_front());
-    steps().pipeline = make_pipeline(steps(), Counting::always,
-                                     {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
-                                      .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
-                                      .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
-                                      .refresh =
-                                          [this](const BucketPass& pass, const auto& done) {
-                                            bucket_stepped(pass);
-                                            done();  // what layers read was written by the step
-                                          }});
-    ahead_.pipeline = make_pipeline(ahead_, Counting::by_flip,
-                                    {.fetch = [this](const BucketPass& pass, auto done) {
-                                       states().fetch(bucket_ahead(pass), pass.slot, Copy::spare, done);
-                                     },
-                                     .compute = [this](const BucketPass& pass, auto done) { step_ahead(pass, done); },
-                                     .store = [this](const BucketPass& pass, auto done) { store_ahead(pass, done); },
-                                     .refresh =
-                                         [this](const BucketPass& pass, const auto& done) {
-                                           stepped_ahead(ahead_.buckets[pass.bucket].bundle);
-                                           done();  // layers' parameters stay
-                                         }});
+    steps().pipeline =
+        make_pipeline(steps(), Counting::always,
+                      {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
+                       .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
+                       .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
+                       .refresh =
+                           [this](const BucketPass& pass, const auto& done) {
+                             bucket_stepped(pass);
+                             done();  // what layers read was written by the step
+                           }});
+    ahead_.pipeline = make_pipeline(
+        ahead_, Counting::by_flip,
+        {.fetch = [this](const BucketPass& pass,
+                         auto done) { states().fetch(bucket_ahead(pass), pass.slot, Copy::spare, done); },
+         .compute = [this](const BucketPass& pass, auto done) { step_ahead(pass, done); },
+         .store = [this](const BucketPass& pass, auto done) { store_ahead(pass, done); },
+         .refresh =
+             [this](const BucketPass& pass, const auto& done) {
+               stepped_ahead(ahead_.buckets[pass.bucket].bundle);
+               done();  // layers' parameters stay
+             }});
     work_on(ahead_, 0);
   }
 

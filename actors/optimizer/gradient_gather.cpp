@@ -38,7 +38,8 @@ GradientGather::Plan GradientGather::plan(Planner& planner) {
       {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", most, plan.place_count});
   plan.gather = HopPipeline::plan(
       planner,
-      {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"}, shapes);
+      {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"},
+      shapes);
   return plan;
 }
 
@@ -76,7 +77,8 @@ void GradientGather::bring(BundleRound& round, std::size_t number, runtime::Hand
     }
   }
   if (records_ != nullptr) return;
-  loop_->after_work(stream_, {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
+  loop_->after_work(stream_,
+                    {"optimizer", "the copy of the gradients of bundle", {}, static_cast<std::int64_t>(number)},
                     [this, me] { copied(me); });
 }
 

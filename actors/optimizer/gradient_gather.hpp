@@ -1,6 +1,6 @@
 // Brings the gradients of bundles to places for the step: gathered where optimizer states are shared out less than they
-// (PaRO §3.4), or from the tier where they wait. Gathers go in one order on all ranks, whatever comes from a tier first.
-// Loop thread only.
+// (PaRO §3.4), or from the tier where they wait. Gathers go in one order on all ranks, whatever comes from a tier
+// first. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"

@@ -65,8 +65,8 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
   const std::size_t gradient_width = runtime::size_of(gradient), width = runtime::size_of(compute);
   for (const StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
-    runtime::copy(*to_host_, gradients + states.offset * gradient_width, {}, stretch.gradient, stretch.gradient_runs,
-                  gradient_width, states.count);
+    runtime::copy(*to_host_, gradients + states.offset * gradient_width, {}, stretch.gradient,
+                  stretch.gradient_runs, gradient_width, states.count);
     if (separate) continue;
     runtime::copy(*to_host_, parameters + states.offset * width, {}, states.weights, states.weight_runs, width,
                   states.count);

@@ -28,8 +28,8 @@ Optimizer::Plan Optimizer::plan(Planner& planner, const Options& options) {
   return plan;
 }
 
-Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
-                     ParameterRecords* parameter_records, GradientRecords* gradients)
+Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan,
+                     ParameterStore& parameters, ParameterRecords* parameter_records, GradientRecords* gradients)
     : loop_(&context.loop),
       share_(&share),
       plan_(plan),

@@ -118,11 +118,11 @@ class Optimizer final : public Part {
   StateRecords states_;
   BucketStep step_;
   ParameterRefresh refresh_;
-  bool in_stream_order_;  // nobody reads parameters but the compute stream, whose order is enough
-  BundleRound steps_;     // what counts
+  bool in_stream_order_;          // nobody reads parameters but the compute stream, whose order is enough
+  BundleRound steps_;             // what counts
   BundleRound* round_ = &steps_;  // whose bundles are begun
 
-  std::deque<std::shared_ptr<BatchStep>> storing_;     // whose states are not all stored; the first is in the pipeline
+  std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed
   std::shared_ptr<BatchStep> newest_;
   Answers answers_;

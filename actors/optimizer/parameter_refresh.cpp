@@ -82,7 +82,8 @@ void ParameterRefresh::gather(BundleRound& round, std::size_t b, Stepped stepped
     const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
     const UnitState& unit = states_->all()[bucket.bucket.unit];
     parts.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
-                     unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index), uses_places()});
+                     unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index),
+                     uses_places()});
   }
   const auto begin = trace_->now();
   gather_.submit(std::move(parts), "gather of the refreshed parameters of " + states_->names(bundle.buckets),

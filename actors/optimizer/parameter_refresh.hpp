@@ -22,8 +22,8 @@ class ParameterRefresh {
   [[nodiscard]] static Plan plan(Planner& planner);
 
   /// `tier` is null where parameters live on the device.
-  ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
-                   ParameterRecords* tier);
+  ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
+                   ParameterStore& parameters, ParameterRecords* tier);
 
   /// Whether steps write parameters to places.
   [[nodiscard]] bool uses_places() const noexcept { return tier_ != nullptr; }
@@ -62,9 +62,9 @@ class ParameterRefresh {
   std::size_t gather_hops_;
   HopPipeline gather_;
   std::vector<std::byte*> free_places_;
-  std::vector<Stepped> stepped_;             // by bundle
-  std::size_t next_ = 0;                     // to gather
-  std::vector<std::size_t> buckets_missing_; // by unit
+  std::vector<Stepped> stepped_;              // by bundle
+  std::size_t next_ = 0;                      // to gather
+  std::vector<std::size_t> buckets_missing_;  // by unit
 };
 
 }  // namespace ranvier::actors

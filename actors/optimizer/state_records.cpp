@@ -174,7 +174,8 @@ void StateRecords::read(const StateArray& array, std::size_t begin, std::span<st
 
 void StateRecords::write(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                          runtime::Handler done) {
-  access({array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
+  access(
+      {array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
 }
 
 void StateRecords::access(Access access) {
@@ -191,7 +192,8 @@ void StateRecords::access(Access access) {
   if (which == 0 && !states_->separate_master()) {
     whole = reinterpret_cast<float*>(unit.parameters.at(access.begin));
   } else if (on_device()) {
-    whole = which == 0 ? reinterpret_cast<float*>(unit.master.at(access.begin)) : (which == 1 ? unit.m : unit.v) + in_range;
+    whole = which == 0 ? reinterpret_cast<float*>(unit.master.at(access.begin))
+                       : (which == 1 ? unit.m : unit.v) + in_range;
   }
   if (whole == nullptr) return access_record(std::move(access), states_->separate_master() ? which : which - 1);
   copy(access, whole, access.count, access.done);
@@ -203,7 +205,8 @@ void StateRecords::copy(const Access& access, float* state, std::size_t count, r
   } else {
     runtime::copy(compute_, access.values, state, count * sizeof(float));
   }
-  loop_->after_work(compute_, {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
+  loop_->after_work(compute_,
+                    {"optimizer", "a copy of the states of", states_->all()[access.array.unit].spec->name},
                     std::move(next));
 }
 
@@ -231,8 +234,8 @@ void StateRecords::access_record(Access access, std::size_t which) {
   const Bucket bucket{u, index};
   const Range slice = unit.cut.slice(index);
   const std::size_t count = std::min(access.count, slice.begin + slice.count - in_piece);
-  const std::size_t first = layouts_[u].array_offset(index, which) +
-                            (number * slice.count + in_piece - slice.begin) * sizeof(float);
+  const std::size_t first =
+      layouts_[u].array_offset(index, which) + (number * slice.count + in_piece - slice.begin) * sizeof(float);
   const std::size_t end = first + count * sizeof(float);
   Access rest = access;
   rest.begin += count;
@@ -256,7 +259,8 @@ void StateRecords::access_record(Access access, std::size_t which) {
   // Of what is written whole nothing has to be fetched.
   std::vector<std::size_t> partial;
   if (first != first_block) partial.push_back(first_block);
-  if (end != end_block && (partial.empty() || end_block - block != first_block)) partial.push_back(end_block - block);
+  if (end != end_block && (partial.empty() || end_block - block != first_block))
+    partial.push_back(end_block - block);
   if (partial.empty()) return copy_and_go_on();
   const auto one_there = [missing = std::make_shared<std::size_t>(partial.size()), copy_and_go_on] {
     if (--*missing == 0) copy_and_go_on();

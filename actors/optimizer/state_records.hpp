@@ -56,7 +56,7 @@ class StateRecords {
     std::size_t begin = 0;   ///< the first one, in the unit
     std::size_t offset = 0;  ///< likewise, counted through the bucket's elements in the optimizer's range
     std::size_t count = 0;
-    runtime::Runs in_unit;   ///< from `begin` on
+    runtime::Runs in_unit;  ///< from `begin` on
     float* weights = nullptr;
     runtime::Runs weight_runs;
     float* m = nullptr;

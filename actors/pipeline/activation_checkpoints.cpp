@@ -234,9 +234,10 @@ void ActivationCheckpoints::fetch_ahead() {
     const std::size_t wanted = *next;
     const auto free = free_place(turn(wanted));
     if (!free) return;
-    const auto available = static_cast<std::size_t>(std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
-      return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint));
-    }));
+    const auto available =
+        static_cast<std::size_t>(std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
+          return idle(p) && (!p.checkpoint || turn(wanted) < turn(*p.checkpoint));
+        }));
     if (available <= places_wanted_first()) return;
     const std::size_t p = take(*free, wanted);
     places_[p].transfer = wanted;

@@ -75,10 +75,10 @@ class ActivationCheckpoints final : public Part, public PassResource {
   struct Place {
     std::optional<std::size_t> checkpoint;
     std::optional<std::size_t> transfer;  // of this checkpoint, from or to here
-    bool here = false;      // the checkpoint is, for what is queued on the stream from now on
-    bool unsaved = false;   // it was written, and waits to be stored
-    bool held = false;      // the pass that uses it goes on to
-    int steps = 0;          // on the stream, that use it
+    bool here = false;                    // the checkpoint is, for what is queued on the stream from now on
+    bool unsaved = false;                 // it was written, and waits to be stored
+    bool held = false;                    // the pass that uses it goes on to
+    int steps = 0;                        // on the stream, that use it
   };
   /// Smaller: needed earlier.
   using Turn = std::pair<std::uint64_t, std::size_t>;
@@ -103,9 +103,9 @@ class ActivationCheckpoints final : public Part, public PassResource {
   Plan plan_;
   std::vector<Checkpoint> checkpoints_;
   std::vector<Place> places_;
-  std::deque<Use> uses_;          // that were announced and are not done
-  std::uint64_t first_use_ = 0;   // number of uses_.front()
-  std::uint64_t next_use_ = 0;    // to be queued
+  std::deque<Use> uses_;         // that were announced and are not done
+  std::uint64_t first_use_ = 0;  // number of uses_.front()
+  std::uint64_t next_use_ = 0;   // to be queued
   std::uint64_t passes_ = 0;
   std::uint64_t waiting_use_ = 0;
   runtime::Handler waiting_;

@@ -47,18 +47,16 @@ void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, in
   if (!context_->load.device().host_reaches(to)) {
     return read_and_copy(read, places, first, count, bytes, to, std::move(done));
   }
-  context_->load.launch([source = source_, read, first, count, to](runtime::ComputePool&) {
-    (source->*read)(first, count, to);
-  });
+  context_->load.launch(
+      [source = source_, read, first, count, to](runtime::ComputePool&) { (source->*read)(first, count, to); });
   context_->loop.after_work(context_->load, {name(), "the samples from", {}, first}, std::move(done));
   announce_next(context_->load, first, count);
 }
 
 void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
   if (stride_ == 0) return;
-  reader.launch([source = source_, next = first + stride_, count](runtime::ComputePool&) {
-    source->will_read(next, count);
-  });
+  reader.launch(
+      [source = source_, next = first + stride_, count](runtime::ComputePool&) { source->will_read(next, count); });
 }
 
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
@@ -77,15 +75,15 @@ void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t 
   reader_->launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
     (source->*read)(first, count, to_place);
   });
-  context_->loop.after_work(*reader_, {name(), "the samples from", {}, first},
-                    [this, place, first, bytes, to, done = std::move(done)] {
-                      runtime::copy(context_->load, to, place->get(), bytes);
-                      const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
-                      context_->loop.after_work(context_->load, copy, [place, done] {
-                        place->reset();
-                        done();
-                      });
-                    });
+  context_->loop.after_work(
+      *reader_, {name(), "the samples from", {}, first}, [this, place, first, bytes, to, done = std::move(done)] {
+        runtime::copy(context_->load, to, place->get(), bytes);
+        const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
+        context_->loop.after_work(context_->load, copy, [place, done] {
+          place->reset();
+          done();
+        });
+      });
   announce_next(*reader_, first, count);
 }
 

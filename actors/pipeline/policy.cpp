@@ -15,9 +15,12 @@ Policy policy_from(std::string_view name) {
 
 std::string_view to_string(Policy policy) noexcept {
   switch (policy) {
-    case Policy::message_driven: return "message-driven";
-    case Policy::one_f_one_b: return "1f1b";
-    case Policy::gpipe: return "gpipe";
+    case Policy::message_driven:
+      return "message-driven";
+    case Policy::one_f_one_b:
+      return "1f1b";
+    case Policy::gpipe:
+      return "gpipe";
   }
   return "?";
 }

@@ -80,7 +80,7 @@ void StageActor::call_for_input(int microbatch) {
   const int samples = samples_of(microbatch);
   const int index = microbatch % stage_->slots();
   const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size;
-  const auto arrives = [this, microbatch](bool Slot::*what) {
+  const auto arrives = [this, microbatch](bool Slot::* what) {
     return [this, microbatch, what] {
       slot_of(microbatch).*what = true;
       next();
@@ -105,21 +105,21 @@ bool StageActor::forward_ready() const {
 bool StageActor::backward_ready() const {
   if (!batch_.training || backwards_ == forwards_) return false;
   if (plan_.right && !slot_of(backwards_).gradient_here) return false;
-  return !plan_.left ||
-         std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false) != gradient_buffer_busy_.end();
+  return !plan_.left || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false) !=
+                            gradient_buffer_busy_.end();
 }
 
 Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const {
   // Without backward passes nothing is left to choose.
   if (!batch_.training) return forward_ready ? Direction::forward : Direction::none;
   return next_direction(plan_.policy, {.stage = plan_.stage,
-                                  .stages = plan_.stages,
-                                  .microbatches = microbatches_,
-                                  .limit = stage_->slots(),
-                                  .forwards = forwards,
-                                  .backwards = backwards,
-                                  .forward_ready = forward_ready,
-                                  .backward_ready = backward_ready});
+                                       .stages = plan_.stages,
+                                       .microbatches = microbatches_,
+                                       .limit = stage_->slots(),
+                                       .forwards = forwards,
+                                       .backwards = backwards,
+                                       .forward_ready = forward_ready,
+                                       .backward_ready = backward_ready});
 }
 
 void StageActor::become_idle() {
@@ -191,7 +191,8 @@ void StageActor::start(Direction direction) {
 
 runtime::WorkName StageActor::name_of(const Pass& pass) const {
   const bool forward = pass.direction == Direction::forward;
-  return {name(), forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
+  return {
+      name(), forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
 }
 
 /// Queues the running pass as far as what its steps need is there.
@@ -247,13 +248,12 @@ void StageActor::queue(const models::Stage::Step& step) {
     ++pass.uses[r];
   }
   if (over.empty() && !step.completes_input_gradient) return;
-  context_->loop.after_work(
-      context_->compute, name_of(pass),
-      [this, over = std::move(over), sends = step.completes_input_gradient, m = pass.microbatch,
-       buffer = pass.gradient_buffer] {
-        for (const auto& [resource, use] : over) resource->done(use);
-        if (sends) send_input_gradient(m, buffer);
-      });
+  context_->loop.after_work(context_->compute, name_of(pass),
+                            [this, over = std::move(over), sends = step.completes_input_gradient,
+                             m = pass.microbatch, buffer = pass.gradient_buffer] {
+                              for (const auto& [resource, use] : over) resource->done(use);
+                              if (sends) send_input_gradient(m, buffer);
+                            });
 }
 
 /// Lets the stream say that it has done a call of a layer, with its last part.
@@ -270,8 +270,10 @@ std::string StageActor::details() const {
   switch (step.kind) {
     case models::Stage::Step::Kind::forward:
       return fmt::format("in layer {}{}", layer, step.again ? ", which is computed again" : "");
-    case models::Stage::Step::Kind::backward_input: return fmt::format("in the input gradient of layer {}", layer);
-    case models::Stage::Step::Kind::backward_weight: return fmt::format("in the weight gradients of layer {}", layer);
+    case models::Stage::Step::Kind::backward_input:
+      return fmt::format("in the input gradient of layer {}", layer);
+    case models::Stage::Step::Kind::backward_weight:
+      return fmt::format("in the weight gradients of layer {}", layer);
   }
   return {};
 }
@@ -299,11 +301,10 @@ void StageActor::finish_forward(int microbatch) {
          [this, microbatch, index, bytes] {
            if (!batch_.training) return release(microbatch);
            // The output was read; its place takes the gradient that comes back for it.
-           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes,
-                   [this, microbatch] {
-                     slot_of(microbatch).gradient_here = true;
-                     next();
-                   });
+           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes, [this, microbatch] {
+             slot_of(microbatch).gradient_here = true;
+             next();
+           });
          });
   } else {
     if (counted_of(microbatch) > 0) loss_ += stage_->loss(index);
@@ -386,27 +387,27 @@ void StageActor::send(int peer, Channel channel, int microbatch, const std::byte
                       runtime::Handler done) {
   sends_.push_back({channel, microbatch, peer, context_->loop.now()});
   const auto begin = context_->trace.now();
-  context_->transport.send(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
-                   [this, begin, channel, microbatch, done = std::move(done)] {
-                     context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(),
-                                         microbatch);
-                     std::erase_if(sends_, [&](const Sending& sending) {
-                       return sending.channel == channel && sending.microbatch == microbatch;
-                     });
-                     done();
-                     finish_if_done();
-                   });
+  context_->transport.send(
+      peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
+      [this, begin, channel, microbatch, done = std::move(done)] {
+        context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(), microbatch);
+        std::erase_if(sends_, [&](const Sending& sending) {
+          return sending.channel == channel && sending.microbatch == microbatch;
+        });
+        done();
+        finish_if_done();
+      });
 }
 
 void StageActor::receive(int peer, Channel channel, int microbatch, std::byte* data, std::size_t bytes,
                          runtime::Handler done) {
   const auto begin = context_->trace.now();
-  context_->transport.receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::Bytes(data, bytes),
-                      [this, begin, microbatch, done = std::move(done)] {
-                        context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin, context_->trace.now(),
-                                    microbatch);
-                        done();
-                      });
+  context_->transport.receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)},
+                              runtime::Bytes(data, bytes), [this, begin, microbatch, done = std::move(done)] {
+                                context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin,
+                                                    context_->trace.now(), microbatch);
+                                done();
+                              });
 }
 
 }  // namespace ranvier::actors

@@ -109,7 +109,9 @@ class StageActor final : public Part {
   /// Of samples_of(), those that count.
   [[nodiscard]] int counted_of(int microbatch) const;
   [[nodiscard]] models::Stage::Microbatch describe(int microbatch) const;
-  [[nodiscard]] Slot& slot_of(int microbatch) { return slots_[static_cast<std::size_t>(microbatch % stage_->slots())]; }
+  [[nodiscard]] Slot& slot_of(int microbatch) {
+    return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
+  }
   [[nodiscard]] const Slot& slot_of(int microbatch) const {
     return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
   }
@@ -147,7 +149,7 @@ class StageActor final : public Part {
   Batch batch_;
   Done done_;
   bool running_ = false;
-  bool computing_ = false;     // a pass began and has not ended
+  bool computing_ = false;      // a pass began and has not ended
   models::RecomputeArea area_;  // after the passes that were announced
   int microbatches_ = 0;
   int forwards_ = 0;   // started

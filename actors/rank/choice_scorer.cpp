@@ -23,26 +23,27 @@ void ChoiceScorer::score(std::int64_t first) {
             positions = source_.positions_of(first, options_.batch_size);
   const std::int64_t row_first = first + std::int64_t{options_.row} * row_samples;
   source_.set_positions(positions);
-  pass_.run({.step = step_,
-             .first_sample = row_first,
-             .samples = row_samples,
-             .positions = positions,
-             .details = {.losses = options_.losses}},
-            static_cast<std::size_t>(options_.batch_size),
-            [this, row_samples, row_first, positions](double, std::span<double> scores) {
-              if (options_.losses == nullptr) return;
-              for (int s = 0; s < row_samples; ++s) {
-                const auto [begin, end] = source_.scored(row_first + s);
-                const double* const losses = options_.losses + std::ptrdiff_t{s} * positions;
-                scores[static_cast<std::size_t>(options_.row * row_samples + s)] =
-                    std::accumulate(losses + begin, losses + end, 0.0) / static_cast<double>(end - begin);
-              }
-            },
-            [this, first](std::span<const double> scores, bool stop) {
-              if (stop) return std::exchange(done_, nullptr)(std::nullopt);
-              scores_.insert(scores_.end(), scores.begin(), scores.end());
-              score(first + options_.batch_size);
-            });
+  pass_.run(
+      {.step = step_,
+       .first_sample = row_first,
+       .samples = row_samples,
+       .positions = positions,
+       .details = {.losses = options_.losses}},
+      static_cast<std::size_t>(options_.batch_size),
+      [this, row_samples, row_first, positions](double, std::span<double> scores) {
+        if (options_.losses == nullptr) return;
+        for (int s = 0; s < row_samples; ++s) {
+          const auto [begin, end] = source_.scored(row_first + s);
+          const double* const losses = options_.losses + std::ptrdiff_t{s} * positions;
+          scores[static_cast<std::size_t>(options_.row * row_samples + s)] =
+              std::accumulate(losses + begin, losses + end, 0.0) / static_cast<double>(end - begin);
+        }
+      },
+      [this, first](std::span<const double> scores, bool stop) {
+        if (stop) return std::exchange(done_, nullptr)(std::nullopt);
+        scores_.insert(scores_.end(), scores.begin(), scores.end());
+        score(first + options_.batch_size);
+      });
 }
 
 double ChoiceScorer::accuracy() const {

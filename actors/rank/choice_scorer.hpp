@@ -19,8 +19,8 @@ class ChoiceScorer {
   struct Options {
     int batch_size = 1;  ///< choices at a time, over all rows
     int rows = 1, row = 0;
-    int positions = 1;            ///< of the model
-    double* losses = nullptr;     ///< pinned [batch_size / rows, positions], on the last stage; else null
+    int positions = 1;         ///< of the model
+    double* losses = nullptr;  ///< pinned [batch_size / rows, positions], on the last stage; else null
   };
 
   ChoiceScorer(GridPass::Parts parts, std::shared_ptr<const models::ChoiceFile> file, const Options& options);

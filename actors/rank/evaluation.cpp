@@ -55,18 +55,19 @@ void Evaluation::evaluate_from(std::int64_t first) {
   const auto row = static_cast<std::size_t>(plan_->position.row);
   const std::int64_t rows = options.grid.g_data, of_row = (samples + rows - 1) / rows;
   const std::int64_t row_first = std::min(samples, plan_->position.row * of_row);
-  pass_->run({.step = result_.step,
-              .seed = options.seed,
-              .first_sample = first + row_first,
-              .samples = static_cast<int>(of_row),
-              .loss_factor = 1.0 / static_cast<double>(result_.losses),
-              .counted = static_cast<int>(std::min(of_row, samples - row_first))},
-             static_cast<std::size_t>(rows), [row](double loss, std::span<double> of_rows) { of_rows[row] = loss; },
-             [this, first, samples](std::span<const double> of_rows, bool stop) {
-               if (stop) return finish(true);
-               result_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *result_.loss);
-               evaluate_from(first + samples);
-             });
+  pass_->run(
+      {.step = result_.step,
+       .seed = options.seed,
+       .first_sample = first + row_first,
+       .samples = static_cast<int>(of_row),
+       .loss_factor = 1.0 / static_cast<double>(result_.losses),
+       .counted = static_cast<int>(std::min(of_row, samples - row_first))},
+      static_cast<std::size_t>(rows), [row](double loss, std::span<double> of_rows) { of_rows[row] = loss; },
+      [this, first, samples](std::span<const double> of_rows, bool stop) {
+        if (stop) return finish(true);
+        result_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *result_.loss);
+        evaluate_from(first + samples);
+      });
 }
 
 void Evaluation::score_choices() {

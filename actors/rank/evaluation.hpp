@@ -46,7 +46,7 @@ class Evaluation final : public Part {
 
   const RankPlan* plan_;
   const models::SampleSource* validation_;
-  std::unique_ptr<GridPass> pass_;        // null: there are no validation samples
+  std::unique_ptr<GridPass> pass_;         // null: there are no validation samples
   std::unique_ptr<ChoiceScorer> choices_;  // null: there are no questions
   EvaluationResult result_;
   std::function<void(const EvaluationResult*)> done_;

@@ -14,8 +14,8 @@ namespace ranvier::actors {
 /// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
 using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
 
-/// Every array of that name, which are of floats; what is behind a unit's last parameter stays. Calls `done` on the loop,
-/// after this returned.
+/// Every array of that name, which are of floats; what is behind a unit's last parameter stays. Calls `done` on the
+/// loop, after this returned.
 void fill_state(runtime::EventLoop& loop, Part& part, std::string_view name, const UnitStates& units,
                 WeightSource source, runtime::Handler done);
 

@@ -11,15 +11,15 @@ GridPass::GridPass(Parts parts, const models::SampleSource& source, std::int64_t
 
 void GridPass::run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned) {
   batch.training = false;
-  actor_.run(std::move(batch), [this, numbers, contribute = std::move(contribute),
-                                 learned = std::move(learned)](double loss) {
-    agreed_.assign(numbers + 1, 0.0);
-    contribute(loss, std::span(agreed_).first(numbers));
-    agreed_.back() = parts_.wishes_to_stop() ? 1 : 0;
-    parts_.consensus->agree(agreed_, [this, numbers, learned] {
-      learned(std::span<const double>(agreed_).first(numbers), agreed_.back() > 0);
-    });
-  });
+  actor_.run(std::move(batch),
+             [this, numbers, contribute = std::move(contribute), learned = std::move(learned)](double loss) {
+               agreed_.assign(numbers + 1, 0.0);
+               contribute(loss, std::span(agreed_).first(numbers));
+               agreed_.back() = parts_.wishes_to_stop() ? 1 : 0;
+               parts_.consensus->agree(agreed_, [this, numbers, learned] {
+                 learned(std::span<const double>(agreed_).first(numbers), agreed_.back() > 0);
+               });
+             });
 }
 
 }  // namespace ranvier::actors

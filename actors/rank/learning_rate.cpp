@@ -13,8 +13,9 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   if (options.decay == LearningRateOptions::Decay::constant) return options.peak;
   const std::int64_t decaying = options.steps - options.warmup_steps;
   const double progress =
-      decaying > 1 ? std::min(1.0, static_cast<double>(step - options.warmup_steps - 1) / static_cast<double>(decaying - 1))
-                   : 0.0;
+      decaying > 1
+          ? std::min(1.0, static_cast<double>(step - options.warmup_steps - 1) / static_cast<double>(decaying - 1))
+          : 0.0;
   const double remaining = options.decay == LearningRateOptions::Decay::linear
                                ? 1.0 - progress
                                : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

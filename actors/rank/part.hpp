@@ -1,8 +1,8 @@
 // What every part of a rank answers, whatever it does: so that the watchdog, reports of a rank that hangs and
 // checkpoints follow from the parts, and a new part is its own files and one line in Rank. Loop thread only.
 //
-// Work of the part's own, on streams, in files or on threads of the host, it begins by EventLoop::after_work() and ends(),
-// under its name: nobody has to ask for that.
+// Work of the part's own, on streams, in files or on threads of the host, it begins by EventLoop::after_work() and
+// ends(), under its name: nobody has to ask for that.
 #pragma once
 
 #include "collectives/plan.hpp"
@@ -21,9 +21,9 @@ namespace ranvier::actors {
 
 /// Something that other ranks have to do before a part can go on.
 struct Wait {
-  std::string what;              ///< "the gather of the parameters of h.3 for a backward pass"
-  std::optional<int> rank;       ///< whose turn it is, where it is one rank's
-  runtime::Duration since{};     ///< loop time
+  std::string what;           ///< "the gather of the parameters of h.3 for a backward pass"
+  std::optional<int> rank;    ///< whose turn it is, where it is one rank's
+  runtime::Duration since{};  ///< loop time
 };
 
 inline void oldest_first(std::vector<Wait>& waits) {
@@ -53,9 +53,11 @@ class Part {
 
   /// What it holds of the training's state, wherever that lives: all that has to be kept of the part.
   [[nodiscard]] virtual std::vector<StateArray> state() const { return {}; }
-  /// Copies elements [begin, …) of one of these, as many as `values` has, from where they live or to there; `done` runs
-  /// on the loop after this returned. Between steps, one call at a time. What others keep in copies is not touched.
-  virtual void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
+  /// Copies elements [begin, …) of one of these, as many as `values` has, from where they live or to there; `done`
+  /// runs on the loop after this returned. Between steps, one call at a time. What others keep in copies is not
+  /// touched.
+  virtual void read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
+                          runtime::Handler done);
   virtual void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                            runtime::Handler done);
 };

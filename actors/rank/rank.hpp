@@ -1,11 +1,12 @@
 // One rank of a job as a whole: what its parts share, the parts, and what follows from all of them.
 //
-//   Rank rank(loop, transport, device, {tokens, &validation}, plan_rank(architecture, tokens.sample_bytes(), options, 0));
-//   rank.load_weights(source);
+//   Rank rank(loop, transport, device, {tokens, &validation}, plan_rank(architecture, tokens.sample_bytes(),
+//   options, 0)); rank.load_weights(source);
 //   rank.start({.step = [](const StepResult& result) { … }, .done = [] { … }});
 //
-// Loop, transport and device come from outside, so the same rank runs over MPI in a process of its own and beside others
-// in a simulation. A new part is its own files, a line in the constructor, and a place in parts(). Loop thread only.
+// Loop, transport and device come from outside, so the same rank runs over MPI in a process of its own and beside
+// others in a simulation. A new part is its own files, a line in the constructor, and a place in parts(). Loop
+// thread only.
 #pragma once
 
 #include "actors/pipeline/gradient_places.hpp"
@@ -58,8 +59,8 @@ class Rank {
   [[nodiscard]] std::vector<Wait> waits() const;
   /// How far the own work of the part of this name has come; empty: nothing is known.
   [[nodiscard]] std::string details(std::string_view part) const;
-  /// Ranks that this one exchanges messages with, whoever begins, ascending: those of the parts, and rank 0, which hears
-  /// from everybody at the end.
+  /// Ranks that this one exchanges messages with, whoever begins, ascending: those of the parts, and rank 0, which
+  /// hears from everybody at the end.
   [[nodiscard]] std::vector<int> peers() const;
 
  private:

@@ -17,8 +17,7 @@ RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& trans
       arena_(device, memory),
       tiers_(loop, device, regions, files, arena_, transport.rank()),
       executor_(loop, transport, *reduce_),
-      context_{loop,      transport, device,   trace_,   arena_, tiers_,
-               executor_, *compute_, *reduce_, *gather_, *load_} {}
+      context_{loop, transport, device, trace_, arena_, tiers_, executor_, *compute_, *reduce_, *gather_, *load_} {}
 
 void RankResources::finish() noexcept {
   for (auto* stream : {load_.get(), gather_.get(), reduce_.get(), compute_.get()}) {

@@ -22,7 +22,8 @@ void check_precision(const models::Architecture& architecture, const models::Pre
   const models::Precision& made = architecture.precision;
   if (made == planned) return;
   fail(ErrorCode::usage,
-       "the layers of '{}' were made for {} with gradients in {}, and the job is planned for {} with gradients in {}: "
+       "the layers of '{}' were made for {} with gradients in {}, and the job is planned for {} with gradients in "
+       "{}: "
        "set Architecture::precision and TrainerOptions::precision to what the layers compute in",
        architecture.name, to_string(made.compute), to_string(made.gradient), to_string(planned.compute),
        to_string(planned.gradient));
@@ -90,7 +91,8 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
     between_stages("outputs leaving, staged", Channel::activation, Direction::send, bytes, slots);
     between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
   }
-  const auto each = [&](const char* leaving, const char* arriving, const std::vector<runtime::StagedMessages>& all) {
+  const auto each = [&](const char* leaving, const char* arriving,
+                        const std::vector<runtime::StagedMessages>& all) {
     for (const runtime::StagedMessages& messages : all) {
       staged(fmt::format("{}{}", messages.direction == Direction::send ? leaving : arriving,
                          messages.index ? fmt::format(" {}", *messages.index) : ""),
@@ -123,8 +125,8 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
     fail(ErrorCode::usage, "--{}: the model's last layer gives no logits of tokens: leave the flag out",
          scores ? "hellaswag" : "sample-every");
   const auto add = [&](const char* name, std::size_t bytes) {
-    return plan.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name,
-                            plan.stage->last() ? bytes : 0, 1});
+    return plan.memory.add(
+        {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name, plan.stage->last() ? bytes : 0, 1});
   };
   const auto elements = static_cast<std::size_t>(row_samples) * static_cast<std::size_t>(architecture.positions);
   plan.choice_losses = add("losses of choices", scores ? elements * sizeof(double) : 0);
@@ -172,14 +174,13 @@ std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::
   return stages_of;
 }
 
-bool every_step_counts(const TrainerOptions& options) {
-  return options.clip <= 0 && !options.loss_scale.dynamic;
-}
+bool every_step_counts(const TrainerOptions& options) { return options.clip <= 0 && !options.loss_scale.dynamic; }
 
 ColumnShape column_shape(const TrainerOptions& options) {
   std::vector<int> node_of = options.node_of;
   node_of.resize(static_cast<std::size_t>(options.grid.ranks()), node_of.empty() ? 0 : node_of.back());
-  ColumnShape shape{collectives::common_rows(node_of, options.grid.g_inter, options.grid.g_data), options.group_size};
+  ColumnShape shape{collectives::common_rows(node_of, options.grid.g_inter, options.grid.g_data),
+                    options.group_size};
   if (shape.group_size == 0) shape.group_size = collectives::common_node_size(shape.node_of_row);
   return shape;
 }
@@ -203,7 +204,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);
   const int microbatches = (row_samples + microbatch - 1) / microbatch;
-  const int wanted = options.pipeline_limit > 0              ? options.pipeline_limit
+  const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
                      : options.policy == Policy::gpipe ? microbatches
                                                        : options.grid.g_inter;
   plan.slots = std::min(wanted, microbatches);
@@ -211,19 +212,22 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   const bool checkpoints_leave = options.tiers.activations != TierKind::device;
   if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
     fail(ErrorCode::usage,
-         "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute auto",
+         "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute "
+         "auto",
          offload::to_string(options.tiers.activations));
   }
   const TierOptions& tiers = options.tiers;
   if (tiers.commit == Commit::flip) {
     if (tiers.optimizer == TierKind::device) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier host "
+           "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier "
+           "host "
            "or nvme, or use --optimizer-commit wait");
     }
     if (!separate_master(options.precision, tiers.parameters)) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: use "
+           "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: "
+           "use "
            "--precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
     }
   }
@@ -261,11 +265,11 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.flow = plan.column->layout.flow(options.sharding);
   Planner planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
-  plan.policy = options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b
-                                                                                      : options.policy;
+  plan.policy =
+      options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b : options.policy;
   const bool pulls = plan.policy == Policy::message_driven;
-  plan.parameters = ParameterStore::plan(
-      planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
+  plan.parameters =
+      ParameterStore::plan(planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
   plan.parameter_records = ParameterRecords::plan(
       planner, {.prefetch = options.prefetch, .lends = pulls && !plan.flow.gather_forward.empty()});
   plan.gradient_records = GradientRecords::plan(planner);
@@ -280,7 +284,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       partner = plan.pipeline[static_cast<std::size_t>(s)];
     }
     if (uses > 2) {
-      fail(ErrorCode::usage, "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
+      fail(ErrorCode::usage,
+           "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
            unit.spec->name);
     }
     partners.push_back(partner);

@@ -32,14 +32,14 @@ namespace ranvier::actors {
 
 struct TrainerOptions {
   runtime::GridShape grid;
-  int batch_size = 1;       ///< samples of a step over all rows; a multiple of g_data
+  int batch_size = 1;  ///< samples of a step over all rows; a multiple of g_data
   int microbatch_size = 1;
-  int pipeline_limit = 0;   ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
+  int pipeline_limit = 0;  ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
   Policy policy = Policy::message_driven;
-  int recompute = 0;        ///< layers per checkpointed segment; 0: off
+  int recompute = 0;  ///< layers per checkpointed segment; 0: off
   bool recompute_auto = false;
   models::Precision precision;
-  int threads = 1;          ///< of the device that will compute
+  int threads = 1;  ///< of the device that will compute
 
   /// What computing on a GPU takes beside the arrays that the plan allocates.
   struct GpuMemory {
@@ -50,22 +50,22 @@ struct TrainerOptions {
   std::optional<GpuMemory> gpu;  ///< none: it is not one
 
   collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
-  int group_size = 0;              ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
-  std::vector<int> node_of;        ///< by rank; empty: all on one node
-  int prefetch = 2;                ///< layers whose parameters are gathered ahead of the one that computes
-  TierOptions tiers;               ///< where states live
-  bool reuse = true;               ///< of units that are still in their places
+  int group_size = 0;        ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
+  std::vector<int> node_of;  ///< by rank; empty: all on one node
+  int prefetch = 2;          ///< layers whose parameters are gathered ahead of the one that computes
+  TierOptions tiers;         ///< where states live
+  bool reuse = true;         ///< of units that are still in their places
   AlgorithmNames algorithms;
   collectives::Links links = assumed_links;
 
-  std::int64_t steps = 1;       ///< 0: the weights are evaluated once, and nothing is trained
+  std::int64_t steps = 1;  ///< 0: the weights are evaluated once, and nothing is trained
   std::uint64_t seed = 0;
   LearningRateOptions learning_rate;
   runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
   double clip = 1.0;            ///< largest global gradient norm; 0: none
   LossScale loss_scale;
-  std::int64_t eval_every = 0;  ///< steps; 0: never
-  std::int64_t eval_samples = 0;  ///< of an evaluation, from the first of the validation's on
+  std::int64_t eval_every = 0;                        ///< steps; 0: never
+  std::int64_t eval_samples = 0;                      ///< of an evaluation, from the first of the validation's on
   std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
   SampleOptions sample;                               ///< of text
 

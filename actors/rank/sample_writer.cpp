@@ -17,7 +17,9 @@ void SampleWriter::Window::read_inputs(std::int64_t, int, std::byte* to) const {
   std::memcpy(to, tokens_.data(), tokens_.size_bytes());
 }
 
-void SampleWriter::Window::read_targets(std::int64_t, int, std::byte* to) const { std::memset(to, 0, target_bytes()); }
+void SampleWriter::Window::read_targets(std::int64_t, int, std::byte* to) const {
+  std::memset(to, 0, target_bytes());
+}
 
 SampleWriter::SampleWriter(GridPass::Parts parts, const SampleOptions& options, const Stage& stage)
     : options_(options), stage_(stage), pass_(std::move(parts), window_) {}
@@ -44,7 +46,8 @@ void SampleWriter::draw() {
        .details = {.logits = stage_.logits, .position = static_cast<int>(count) - 1}},
       1,
       [this, drawn](double, std::span<double> token) {
-        if (stage_.draws) token[0] = models::sample_token({stage_.logits, stage_.vocabulary}, options_.sampling, drawn);
+        if (stage_.draws)
+          token[0] = models::sample_token({stage_.logits, stage_.vocabulary}, options_.sampling, drawn);
       },
       [this](std::span<const double> token, bool stop) {
         if (stop) return std::exchange(done_, nullptr)(std::nullopt);

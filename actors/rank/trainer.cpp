@@ -69,7 +69,8 @@ bool Trainer::inject_fault() {
       return false;
     case Kind::file:
       if (!context_->tiers.lose_next_request())
-        fail(ErrorCode::usage, "no state lives in files, so none can be lost: add --offload infinity-nvme and --nvme");
+        fail(ErrorCode::usage,
+             "no state lives in files, so none can be lost: add --offload infinity-nvme and --nvme");
       return false;
   }
   return false;
@@ -113,7 +114,8 @@ void Trainer::phase_done() {
 }
 
 void Trainer::conclude_step() {
-  context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(), static_cast<int>(step_));
+  context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(),
+                      static_cast<int>(step_));
   StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
   double squares = 0;
   for (std::size_t u = 0; u < plan_->squares; ++u) squares += agreed_[u];
@@ -146,8 +148,7 @@ void Trainer::conclude_step() {
   const auto due = [&](std::int64_t every) {
     return every > 0 && !stopped_early_ && (step_ % every == 0 || step_ == options_.steps);
   };
-  result.evaluation_follows =
-      due(options_.eval_every) && parts_.evaluation != nullptr && parts_.evaluation->any();
+  result.evaluation_follows = due(options_.eval_every) && parts_.evaluation != nullptr && parts_.evaluation->any();
   result.sample_follows = due(options_.sample.every);
   trace_since_began(SpanKind::step);
   if (hooks_.step) hooks_.step(result);

@@ -28,8 +28,8 @@ struct StepResult {
   double gradient_norm = 0;  ///< before clipping, loss scale divided out
   double learning_rate = 0;
   double loss_scale = 1;
-  bool skipped = false;      ///< fp16 gradients overflowed; parameters are as before
-  std::int64_t skips = 0;    ///< so far
+  bool skipped = false;    ///< fp16 gradients overflowed; parameters are as before
+  std::int64_t skips = 0;  ///< so far
   bool evaluation_follows = false;
   bool sample_follows = false;
 };
@@ -99,8 +99,8 @@ class Trainer final : public Part {
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // of a batch: passes, gradients
   double row_loss_ = 0;
-  int optimizing_ = 0;      // steps whose states are not all where they belong
-  bool finished_ = false;   // all steps were decided; the last one's parameters may be under way
+  int optimizing_ = 0;     // steps whose states are not all where they belong
+  bool finished_ = false;  // all steps were decided; the last one's parameters may be under way
   runtime::Duration passes_done_;
   runtime::Duration began_;  // the step, its validation, or the sample of text after it
   bool sample_follows_ = false;

@@ -28,9 +28,9 @@ struct ModelShare {
 
 struct Planner {
   const ModelShare& share;
-  const TierOptions& tiers;     ///< where states live
+  const TierOptions& tiers;  ///< where states live
   runtime::MemoryPlan& memory;
-  offload::TierPlan& regions;   ///< of what lives off the device
+  offload::TierPlan& regions;  ///< of what lives off the device
 };
 
 }  // namespace ranvier::actors

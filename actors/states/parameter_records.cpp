@@ -49,8 +49,8 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
   }
   plan.reads_ahead = options.prefetch > 0;
   plan.buffer_count = 1 + static_cast<std::size_t>(std::max(options.prefetch, 0));
-  plan.buffers = planner.memory.add({MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead",
-                                     plan.buffer_bytes, plan.buffer_count});
+  plan.buffers = planner.memory.add(
+      {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead", plan.buffer_bytes, plan.buffer_count});
   if (!options.lends) return plan;
   using Kind = models::Stage::Step::Kind;
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
@@ -144,8 +144,8 @@ void ParameterRecords::load_next(std::size_t unit) {
     for (std::size_t begin = first; begin < end; begin += values_elements) {
       const std::size_t count = std::min(values_elements, end - begin);
       weights_(spec, begin, {values, count});
-      runtime::cast(context_->compute, image.data() + offset + (begin - first) * runtime::size_of(to.dtype), to.dtype,
-                    values, runtime::DType::f32, count);
+      runtime::cast(context_->compute, image.data() + offset + (begin - first) * runtime::size_of(to.dtype),
+                    to.dtype, values, runtime::DType::f32, count);
       context_->compute.synchronize();  // before training, when nothing else happens
     }
   });
@@ -157,9 +157,9 @@ void ParameterRecords::load_next(std::size_t unit) {
 void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
   const Piece piece{unit, false};
   const UnitPart& part = this->part(piece);
-  const std::size_t bytes =
-      states_->all()[unit].cut.elements(part.range, bucket) * runtime::size_of(part.dtype);
-  context_->tiers.store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes), std::move(done));
+  const std::size_t bytes = states_->all()[unit].cut.elements(part.range, bucket) * runtime::size_of(part.dtype);
+  context_->tiers.store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes),
+                        std::move(done));
 }
 
 void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done) {
@@ -167,7 +167,8 @@ void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t firs
 }
 
 /// Record by record between the region and the device.
-void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done) {
+void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
+                                runtime::Handler done) {
   const UnitCut& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
@@ -216,10 +217,11 @@ void ParameterRecords::read(const std::function<bool(Piece)>& may) {
     if (free_buffers_.empty() || (reading->whole == nullptr && !may(reading->piece))) return;
     reading->buffer = free_buffers_.back();
     free_buffers_.pop_back();
-    context_->tiers.fetch_to_host(region(reading->piece), 0, buffer(*reading->buffer, reading->piece), [this, reading] {
-      reading->here = true;
-      if (reading->whole != nullptr) copy_out(reading);
-    });
+    context_->tiers.fetch_to_host(region(reading->piece), 0, buffer(*reading->buffer, reading->piece),
+                                  [this, reading] {
+                                    reading->here = true;
+                                    if (reading->whole != nullptr) copy_out(reading);
+                                  });
   }
 }
 

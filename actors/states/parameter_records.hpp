@@ -5,8 +5,8 @@
 //   record     what a part has of a bucket, in bucket order (unit_cut.hpp), on whole blocks: so the optimizer's phase
 //              stores a bucket as it leaves it, whatever the scopes
 //   read-ahead files are read to a few pinned buffers in the order of the announced fetches, ahead of the places on
-//              the device: nvme→host of unit i+3, host→device of i+2, the gather of i+1 and the computation of unit i
-//              go on at a time (§6.2). Parts in host memory are copied from where they lie.
+//              the device: nvme→host of unit i+3, host→device of i+2, the gather of i+1 and the computation of unit
+//              i go on at a time (§6.2). Parts in host memory are copied from where they lie.
 //
 // What is fetched, lent or stored at a time does not overlap: ParameterStore has passes and steps take turns, and says
 // from when on a unit may be read. Loop thread only.

@@ -122,8 +122,7 @@ std::vector<runtime::StagedMessages> ParameterStore::staged_messages(const Model
       const std::size_t of_slot = bytes[places.class_of_slot(slot)];
       if (of_slot == 0) continue;
       longest = std::max(longest, of_slot);
-      messages.push_back(
-          {Channel::piece, Direction::receive, static_cast<std::uint32_t>(slot), of_slot, others});
+      messages.push_back({Channel::piece, Direction::receive, static_cast<std::uint32_t>(slot), of_slot, others});
     }
   }
   messages.push_back({Channel::piece, Direction::send, std::nullopt,
@@ -363,18 +362,20 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
         gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), owner));
         arrived(gather);
       });
-      context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)), [request] {});
+      context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)),
+                               [request] {});
     }
   }
 }
 
 void ParameterStore::after_copies(runtime::Handler next) {
-  context_->loop.after_work(context_->gather, {"parameters", "the copies of this rank's own pieces"}, std::move(next));
+  context_->loop.after_work(context_->gather, {"parameters", "the copies of this rank's own pieces"},
+                            std::move(next));
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
   context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, context_->trace.now(),
-              static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
+                      static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
   use_of(gather->use).here = true;
   for (const Fill& fill : gather->fills) {
@@ -418,12 +419,12 @@ void ParameterStore::refreshed(std::size_t unit) {
 void ParameterStore::listen(const std::shared_ptr<Peer>& peer) {
   const int rank = column_->ranks[static_cast<std::size_t>(peer->row)];
   context_->transport.receive(rank, Tag{Channel::pull, 0}, std::as_writable_bytes(std::span(&peer->request, 1)),
-                      [this, peer, alive = alive_] {
-                        if (!*alive) return;
-                        const Request request = peer->request;
-                        listen(peer);
-                        asked(peer->row, request);
-                      });
+                              [this, peer, alive = alive_] {
+                                if (!*alive) return;
+                                const Request request = peer->request;
+                                listen(peer);
+                                asked(peer->row, request);
+                              });
 }
 
 void ParameterStore::asked(int row, const Request& request) {
@@ -442,11 +443,12 @@ void ParameterStore::answer(int row, const Request& request) {
   const Tag tag{Channel::piece, request.answer};
   if (records_ != nullptr) {
     std::vector<ParameterRecords::Piece> pieces;
-    for (std::size_t u = 0; u < request.count; ++u) pieces.push_back(piece(request.units[u], request.backward != 0));
+    for (std::size_t u = 0; u < request.count; ++u)
+      pieces.push_back(piece(request.units[u], request.backward != 0));
     return records_->lend(std::move(pieces), request.version,
-                       [this, rank, tag](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
-                         context_->transport.send(rank, tag, ranges, std::move(sent));
-                       });
+                          [this, rank, tag](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
+                            context_->transport.send(rank, tag, ranges, std::move(sent));
+                          });
   }
   std::vector<runtime::ConstBytes> ranges;
   for (std::size_t u = 0; u < request.count; ++u) {

@@ -1,7 +1,8 @@
 // Parameters as passes need them: whole, in the run's dtype, of this batch. Where a rank holds a piece only, a unit is
 // gathered into a place just before its use and released after it, the next ones while this one computes
-// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where parameters
-// live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole units too.
+// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where
+// parameters live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole
+// units too.
 //
 // A pass announces its uses, which decides at once which unit goes where (SlotSchedule). How a unit comes:
 //
@@ -51,7 +52,8 @@ class ParameterStore final : public Part, public PassResource {
                                               const Options& options);
 
   /// What pulls send and receive at a time; nothing where there are none.
-  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share, const Plan& plan);
+  [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
+                                                                            const Plan& plan);
 
   /// `records` is null where this rank's pieces lie on the device.
   ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
@@ -160,12 +162,12 @@ class ParameterStore final : public Part, public PassResource {
   std::vector<Place> places_;
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
 
-  std::uint64_t version_ = 0;               // batches whose passes are over
-  std::vector<std::uint64_t> version_of_;   // by unit, how often it was refreshed
+  std::uint64_t version_ = 0;                      // batches whose passes are over
+  std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
-  std::deque<Use> uses_;         // that were announced and are not over
-  std::uint64_t first_use_ = 0;  // number of uses_.front()
+  std::deque<Use> uses_;                           // that were announced and are not over
+  std::uint64_t first_use_ = 0;                    // number of uses_.front()
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
   std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come

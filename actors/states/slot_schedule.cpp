@@ -25,8 +25,8 @@ SlotClasses slot_classes(const std::vector<std::vector<std::size_t>>& layouts,
   for (std::size_t kind = 0; kind < units.size(); ++kind) {
     std::size_t uses = 0, together = 0;
     for (const auto& step : steps) {
-      const auto in_step = static_cast<std::size_t>(std::count_if(
-          step.begin(), step.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
+      const auto in_step = static_cast<std::size_t>(
+          std::count_if(step.begin(), step.end(), [&](std::size_t unit) { return classes.of_unit[unit] == kind; }));
       uses += in_step;
       together = std::max(together, in_step);
     }

@@ -30,8 +30,8 @@ class SlotSchedule {
  public:
   struct Place {
     std::size_t slot = 0;
-    bool fill = false;                  ///< the unit has to be brought here; false: an earlier use did that
-    std::optional<std::uint64_t> after; ///< the use that must be over before the place is filled
+    bool fill = false;                   ///< the unit has to be brought here; false: an earlier use did that
+    std::optional<std::uint64_t> after;  ///< the use that must be over before the place is filled
   };
 
   /// Slots are numbered class by class.

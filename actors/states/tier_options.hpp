@@ -19,12 +19,12 @@ enum class Commit {
 };
 
 struct TierOptions {
-  TierKind parameters = TierKind::device;  ///< as layers read them, between their uses
-  TierKind gradients = TierKind::device;   ///< accumulated over the microbatches of a batch
-  TierKind optimizer = TierKind::device;   ///< master weights and moments
-  TierKind activations = TierKind::device; ///< checkpoints, between the passes of their microbatch
-  StepPlace step = StepPlace::device;      ///< host: `optimizer` is not the device
-  Commit commit = Commit::wait;            ///< flip: likewise, and layers do not read the master weights themselves
+  TierKind parameters = TierKind::device;   ///< as layers read them, between their uses
+  TierKind gradients = TierKind::device;    ///< accumulated over the microbatches of a batch
+  TierKind optimizer = TierKind::device;    ///< master weights and moments
+  TierKind activations = TierKind::device;  ///< checkpoints, between the passes of their microbatch
+  StepPlace step = StepPlace::device;       ///< host: `optimizer` is not the device
+  Commit commit = Commit::wait;  ///< flip: likewise, and layers do not read the master weights themselves
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
   std::size_t depth = 3;                                ///< buckets on the device at a time

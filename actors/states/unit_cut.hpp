@@ -48,7 +48,7 @@ class UnitCut {
   struct Spread {
     std::size_t begin = 0;  ///< the first of them, an element of the unit
     std::size_t count = 0;
-    runtime::Runs runs;     ///< from it on
+    runtime::Runs runs;  ///< from it on
   };
   [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
 

@@ -51,7 +51,8 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
       const models::ParameterSpec& parameter = state.spec->parameters[p];
       const std::size_t offset = state.spec->offset(p);
       const std::size_t begin = std::max(offset, state.optimizer.begin);
-      const std::size_t end = std::min(offset + parameter.elements(), state.optimizer.begin + state.optimizer.count);
+      const std::size_t end =
+          std::min(offset + parameter.elements(), state.optimizer.begin + state.optimizer.count);
       if (begin < end) {
         state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
       }
@@ -60,17 +61,17 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
 
     const std::string& name = state.spec->name;
     Ids ids;
-    ids.parameters = add(MemoryKind::parameters, name + " parameters",
-                            parameters_on_device_ ? state.parameters.bytes() : 0);
+    ids.parameters =
+        add(MemoryKind::parameters, name + " parameters", parameters_on_device_ ? state.parameters.bytes() : 0);
     ids.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
-                           state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
-    ids.gradients = add(MemoryKind::gradients, name + " gradients",
-                           trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0,
-                           state.gradients.size());
+                        state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
+    ids.gradients =
+        add(MemoryKind::gradients, name + " gradients",
+            trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0, state.gradients.size());
     ids.master = add(MemoryKind::optimizer, name + " master weights",
-                        trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
+                     trains_ && separate_master_ && optimizer_on_device_ ? state.master.bytes() : 0);
     ids.moments = add(MemoryKind::optimizer, name + " moments",
-                         trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
+                      trains_ && optimizer_on_device_ ? state.optimizer.count * sizeof(float) : 0, 2);
     units_.push_back(std::move(state));
     ids_.push_back(ids);
   }
@@ -123,8 +124,9 @@ std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) co
 }
 
 bool UnitStates::gathers_parameters() const noexcept {
-  return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(),
-                     [](const UnitState& unit) { return !unit.parameters.whole(unit.elements); });
+  return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) {
+    return !unit.parameters.whole(unit.elements);
+  });
 }
 
 bool UnitStates::shards_gradients() const noexcept {

@@ -45,18 +45,18 @@ struct UnitPart {
 
 struct UnitState {
   const models::UnitSpec* spec = nullptr;
-  std::size_t global_index = 0;    ///< in the architecture's units
-  std::size_t elements = 0;        ///< padded to a multiple of the column
-  UnitCut cut;                     ///< into buckets
-  collectives::Range optimizer;    ///< what this rank steps
-  collectives::Range reduced;      ///< where gradients are complete before the step
+  std::size_t global_index = 0;  ///< in the architecture's units
+  std::size_t elements = 0;      ///< padded to a multiple of the column
+  UnitCut cut;                   ///< into buckets
+  collectives::Range optimizer;  ///< what this rank steps
+  collectives::Range reduced;    ///< where gradients are complete before the step
   /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
   UnitPart parameters;
   std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
-  UnitPart master;                 ///< range `optimizer`; null if it is separate and states live off the device
-  float* m = nullptr;              ///< null where states live off the device
+  UnitPart master;                    ///< range `optimizer`; null if it is separate and states live off the device
+  float* m = nullptr;                 ///< null where states live off the device
   float* v = nullptr;
-  std::vector<UnitPart> gradients; ///< by use, gradient dtype; the first one ends up with the sum
+  std::vector<UnitPart> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
 };
 

@@ -68,10 +68,10 @@ void WeightCollector::next() {
   const auto state = std::find_if(states.begin(), states.end(),
                                   [&](const UnitState& s) { return s.spec->name == piece.unit->name; });
   rank_->read_weights(static_cast<std::size_t>(state - states.begin()), begin, values,
-                         [this, &piece, begin, values, tag, collects] {
-                           if (collects) return store(*piece.unit, begin, values);
-                           transport_->send(0, tag, std::as_bytes(values), [this] { next(); });
-                         });
+                      [this, &piece, begin, values, tag, collects] {
+                        if (collects) return store(*piece.unit, begin, values);
+                        transport_->send(0, tag, std::as_bytes(values), [this] { next(); });
+                      });
 }
 
 void WeightCollector::store(const models::UnitSpec& unit, std::size_t begin, std::span<const float> values) {

@@ -28,7 +28,8 @@ std::vector<OwnWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
 
 std::string OwnWatch::text_of(const OwnWork::Entry& entry) const {
   const std::string details = details_ ? details_(entry.name.part) : std::string();
-  return fmt::format("{}{}{}, {}", to_string(entry.name), details.empty() ? "" : ", ", details, entry.where->place());
+  return fmt::format("{}{}{}, {}", to_string(entry.name), details.empty() ? "" : ", ", details,
+                     entry.where->place());
 }
 
 std::vector<std::string> OwnWatch::lines() const {

@@ -1,6 +1,6 @@
 // Whether anything moves in each place where work of this rank's own is under way: on a stream, in files, on the
-// host's threads. Slow work moves, piece by piece; a kernel that does not end, or a request that does not come back, does
-// not. Loop thread only.
+// host's threads. Slow work moves, piece by piece; a kernel that does not end, or a request that does not come
+// back, does not. Loop thread only.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -39,14 +39,14 @@ class OwnWatch {
 
  private:
   struct Seen {
-    std::uint64_t done = 0;       ///< there, at the last call
-    runtime::Duration quiet{};    ///< since that changed
+    std::uint64_t done = 0;     ///< there, at the last call
+    runtime::Duration quiet{};  ///< since that changed
   };
   [[nodiscard]] std::string text_of(const runtime::OwnWork::Entry& entry) const;
 
   const runtime::EventLoop* loop_;
   Details details_;
-  std::map<const runtime::Workplace*, Seen> places_;           // with something under way
+  std::map<const runtime::Workplace*, Seen> places_;            // with something under way
   std::map<const runtime::Workplace*, std::uint64_t> counted_;  // done there as it is part of …
   std::uint64_t progress_ = 0;                                  // … this
 };

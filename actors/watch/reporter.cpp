@@ -67,14 +67,14 @@ std::string format_count(double value) {
 
 std::string describe_raises(const FlopsCeiling& ceiling) {
   if (ceiling.raises() == 0) return {};
-  const std::string steps = ceiling.raises() == 1
-                                ? fmt::format("step {} was", ceiling.last_step())
-                                : fmt::format("{} steps from {} to {} were", ceiling.raises(), ceiling.first_step(),
-                                              ceiling.last_step());
-  return fmt::format("MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
-                     "{:.0f}% of that",
-                     format_count(ceiling.measured()), steps, format_count(ceiling.value()),
-                     100 * ceiling.value() / ceiling.measured());
+  const std::string steps = ceiling.raises() == 1 ? fmt::format("step {} was", ceiling.last_step())
+                                                  : fmt::format("{} steps from {} to {} were", ceiling.raises(),
+                                                                ceiling.first_step(), ceiling.last_step());
+  return fmt::format(
+      "MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
+      "{:.0f}% of that",
+      format_count(ceiling.measured()), steps, format_count(ceiling.value()),
+      100 * ceiling.value() / ceiling.measured());
 }
 
 Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
@@ -85,7 +85,8 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
       terminal_(!options.quiet && on_a_terminal()) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
-    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind), memory.bytes(runtime::MemorySpace::device, kind));
+    memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind),
+                                memory.bytes(runtime::MemorySpace::device, kind));
   }
   for (const auto space : {runtime::MemorySpace::pinned, runtime::MemorySpace::host, runtime::MemorySpace::nvme}) {
     memory_json_ += fmt::format(",\"{}\":{}", runtime::to_string(space), memory.bytes(space));
@@ -120,8 +121,8 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   const double mfu = ceiling_.share(result.step, flops_per_second);
   if (!options_.quiet) {
     clear_bar();
-    std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), result.loss,
-                                   result.gradient_norm, result.learning_rate);
+    std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step),
+                                   result.loss, result.gradient_norm, result.learning_rate);
     if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
     line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
                         format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
@@ -153,8 +154,8 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
   if (result.loss) {
     const double loss = *result.loss;
     line += fmt::format("  validation loss {:.5f}  perplexity {:.5g} a token", loss, std::exp(loss));
-    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}", number(loss),
-                        number(std::exp(loss)), result.samples);
+    more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}",
+                        number(loss), number(std::exp(loss)), result.samples);
     if (options_.bytes_per_token > 0) {
       const double per_byte = std::exp(loss / options_.bytes_per_token);
       line += fmt::format(", {:.5g} a byte", per_byte);

@@ -21,12 +21,12 @@ namespace ranvier::actors {
 class Reporter {
  public:
   struct Options {
-    std::int64_t steps = 1;     ///< 0: an evaluation is all there is
+    std::int64_t steps = 1;  ///< 0: an evaluation is all there is
     double tokens_per_step = 0;
     double flops_per_step = 0;  ///< of the model, over all ranks
     bool shows_loss_scale = false;
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
-    bool quiet = false;         ///< metrics only
+    bool quiet = false;          ///< metrics only
   };
 
   /// `metrics` takes the JSON objects; may be null.

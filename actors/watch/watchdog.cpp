@@ -95,7 +95,8 @@ Watchdog::Answer Watchdog::own_state() {
   Answer mine;
   mine.news[0] = {transport_->rank(), progress()};
   std::vector<std::pair<int, Heard>> latest(heard_.begin(), heard_.end());
-  std::stable_sort(latest.begin(), latest.end(), [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
+  std::stable_sort(latest.begin(), latest.end(),
+                   [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
   for (std::size_t i = 0; i < std::min(latest.size(), mine.news.size() - 1); ++i)
     mine.news[i + 1] = {latest[i].first, latest[i].second.progress};
   if (loop_->own_work().any()) {
@@ -183,7 +184,8 @@ std::vector<Transport::Pending> Watchdog::overdue() const {
   for (const Transport::Pending& operation : pending()) {
     if (stands(operation)) continue;
     if (loop_->now() - std::max(operation.since, began_waiting_) < options_.timeout) continue;
-    const auto known = std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == operation.peer; });
+    const auto known =
+        std::find_if(late.begin(), late.end(), [&](const auto& l) { return l.peer == operation.peer; });
     if (known == late.end()) {
       late.push_back(operation);
     } else if (operation.since < known->since) {
@@ -226,9 +228,8 @@ void Watchdog::ask(int peer) {
   if (state->answer_pending) return;  // the last question is still open
   state->answer_pending = true;
   static constexpr std::byte question{1};
-  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)), [state] {
-    state->answer_pending = false;
-  });
+  transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)),
+                      [state] { state->answer_pending = false; });
   transport_->send(peer, question_tag, runtime::ConstBytes(&question, 1), [] {});
 }
 
@@ -250,8 +251,8 @@ std::string Watchdog::wait_of(const Transport::Pending& pending, const std::stri
 
 void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   Peer& state = *peers_.at(peer);
-  const Duration grace = std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500),
-                                              std::chrono::seconds(5));
+  const Duration grace =
+      std::clamp<Duration>(options_.timeout / 2, std::chrono::milliseconds(500), std::chrono::seconds(5));
   const std::string what = fmt::format("{} {}", options_.describe(transport_->rank()), wait_of(oldest, "it"));
   const double timeout = seconds(options_.timeout);
   if (state.answer_pending) {
@@ -262,14 +263,16 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   if (take_news(state) || answer.state == State::computing) state.news_at = time_;
   // What it has sent may be on its way.
   if (answer.state == State::idle && time_ - state.news_at >= options_.timeout / 2) {
-    fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer), what,
-         timeout);
+    fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
+         what, timeout);
   }
   // Who waits for ranks that wait for each other lets them speak first.
   const int factor = answer.waits_for == transport_->rank() ? 1 : 2;
   if (answer.state == State::waiting && time_ - state.news_at >= factor * patience * options_.timeout) {
-    fail(ErrorCode::transport, "{} is alive and waits for {}, and nothing has moved there for {:.1f} s: {} (--timeout "
-         "{:g})", options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
+    fail(ErrorCode::transport,
+         "{} is alive and waits for {}, and nothing has moved there for {:.1f} s: {} (--timeout "
+         "{:g})",
+         options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
          timeout);
   }
   ask(peer);

@@ -3,10 +3,10 @@
 //   its own work   where a stream or a file of this rank has work and nothing has moved for the timeout, this rank ends
 //                  the job (own_watch.hpp). So does a rank without peers where nothing is under way and nothing awaited
 //                  any more.
-//   the peers      a message that is waited for longer than the timeout makes this rank ask its peer whether it lives. A
-//                  peer that does not answer, or answers that it has nothing to do, is named in an Error. One that waits
-//                  itself passes on what those that it waits for have got done, and they likewise: as long as any of
-//                  them moves, a pipeline is slow and not stuck.
+//   the peers      a message that is waited for longer than the timeout makes this rank ask its peer whether it lives.
+//                  A peer that does not answer, or answers that it has nothing to do, is named in an Error. One that
+//                  waits itself passes on what those that it waits for have got done, and they likewise: as long as
+//                  any of them moves, a pipeline is slow and not stuck.
 //   the loop       a thread of its own sees the loop's heartbeat stop, reports, and ends the process.
 //
 // Loop thread only, but for the watching thread inside.
@@ -40,7 +40,7 @@ class Watchdog {
     OwnWatch::Details details;                      ///< likewise
     /// What this rank waits for beside the transport's messages, as messages from those ranks; may be null.
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
-    std::function<std::uint64_t()> heartbeat;       ///< counts while the loop moves; any thread. Null: no thread
+    std::function<std::uint64_t()> heartbeat;  ///< counts while the loop moves; any thread. Null: no thread
   };
 
   /// Loop, transport and trace outlive it; the transport's pending receives are dropped with the transport.
@@ -112,11 +112,11 @@ class Watchdog {
   std::map<int, Heard> heard_;  // by rank
   // Time is counted in ticks: a process that was stopped and continued has not hung.
   runtime::Duration time_{};
-  runtime::Duration last_tick_{};         // by the loop's clock
-  runtime::Duration began_waiting_{};     // likewise, the earliest that counts: the last tick with work of its own, or
-                                          // after the process was stopped
-  runtime::Duration idle_{};              // time of ticks with nothing at work, nothing pending and no progress
-  std::uint64_t progress_ = 0;            // at the last tick
+  runtime::Duration last_tick_{};      // by the loop's clock
+  runtime::Duration began_waiting_{};  // likewise, the earliest that counts: the last tick with work of its own, or
+                                       // after the process was stopped
+  runtime::Duration idle_{};           // time of ticks with nothing at work, nothing pending and no progress
+  std::uint64_t progress_ = 0;         // at the last tick
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
-// A language model with a block of one's own, outside Ranvier's tree. Embedding and head are GPT-2's. The blocks between
-// have no attention: in each of them a position sees itself and the one before it. It trains over any grid, with the
-// flags of ranvier-train:
+// A language model with a block of one's own, outside Ranvier's tree. Embedding and head are GPT-2's. The blocks
+// between have no attention: in each of them a position sees itself and the one before it. It trains over any grid,
+// with the flags of ranvier-train:
 //
 //   mpirun -n 2 build/shift-train --data corpus.txt --g-inter 2 --layers 4 --hidden 64 --sequence-length 64 --steps 200
 #include "ranvier/apps/train/launch.hpp"
@@ -22,8 +22,8 @@ namespace {
 using namespace ranvier;
 using models::LayerCall;
 
-/// h = x·now + before(x)·previous + bias and y = x + gelu(h)·out, where before(x) is x one position earlier. Letters:
-/// N = B·T rows, C channels, W = 4C. x and y are [N, C], h is [N, W].
+/// h = x·now + before(x)·previous + bias and y = x + gelu(h)·out, where before(x) is x one position earlier.
+/// Letters: N = B·T rows, C channels, W = 4C. x and y are [N, C], h is [N, W].
 class ShiftBlock : public models::Layer {
  public:
   ShiftBlock(int index, std::size_t channels, models::Precision precision)
@@ -42,7 +42,9 @@ class ShiftBlock : public models::Layer {
   double flops_per_sample(int positions) const override {
     return 6.0 * 3 * static_cast<double>(channels_ * width_) * positions;
   }
-  std::size_t output_elements(int positions) const override { return static_cast<std::size_t>(positions) * channels_; }
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * channels_;
+  }
 
   models::LayerMemory memory(models::MicrobatchShape shape) const override {
     const Arrays at(*this, shape);
@@ -83,8 +85,8 @@ class ShiftBlock : public models::Layer {
     weight_gradient(call, {.m = channels_, .n = width_, .k = at.rows, .transpose_a = true}, previous, work, dh);
     weight_gradient(call, {.m = width_, .n = channels_, .k = at.rows, .transpose_a = true}, out, gelu,
                     call.deferred + at.dy);
-    models::column_sums(call.stream, gradient(call, bias), precision_.gradient, dh, precision_.compute, at.rows, width_,
-                        call.accumulate);
+    models::column_sums(call.stream, gradient(call, bias), precision_.gradient, dh, precision_.compute, at.rows,
+                        width_, call.accumulate);
   }
 
  private:
@@ -121,12 +123,17 @@ class ShiftBlock : public models::Layer {
   void add_product(const LayerCall& call, const models::MatmulShape& shape, std::byte* c, const std::byte* a,
                    const std::byte* b) const {
     const runtime::DType dtype = precision_.compute;
-    models::matmul(call.stream, shape, {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype, .accumulate = true});
+    models::matmul(call.stream, shape,
+                   {.c = c, .c_dtype = dtype, .a = a, .b = b, .dtype = dtype, .accumulate = true});
   }
   void weight_gradient(const LayerCall& call, const models::MatmulShape& shape, Parameter p, const std::byte* a,
                        const std::byte* b) const {
     models::matmul(call.stream, shape,
-                   {.c = gradient(call, p), .c_dtype = precision_.gradient, .a = a, .b = b, .dtype = precision_.compute,
+                   {.c = gradient(call, p),
+                    .c_dtype = precision_.gradient,
+                    .a = a,
+                    .b = b,
+                    .dtype = precision_.compute,
                     .accumulate = call.accumulate});
   }
 

@@ -67,7 +67,7 @@ class Documents {
 TokenizeInput find_input(const TokenizeOptions& options) {
   TokenizeInput found;
   for (const std::string& input : options.inputs) {
-    struct stat status {};
+    struct stat status{};
     if (::stat(input.c_str(), &status) != 0)
       fail(ErrorCode::io, "{}: cannot be read: {}; check the path", input, std::strerror(errno));
     if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) fail(ErrorCode::io, "{}: not a regular file", input);

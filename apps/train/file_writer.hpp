@@ -20,7 +20,8 @@ class FileWriter {
   void write(std::function<void()> what, runtime::Handler done) {
     stream_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
     // The last write of a large file may take long to reach the disk.
-    loop_.after_work(*stream_, {.part = "run", .text = "a write to a file of the run", .patience = 10}, std::move(done));
+    loop_.after_work(*stream_, {.part = "run", .text = "a write to a file of the run", .patience = 10},
+                     std::move(done));
   }
 
   /// Waits for all of it.

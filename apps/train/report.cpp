@@ -195,7 +195,8 @@ std::string operations_line(const std::vector<actors::RankPlan>& stages) {
     if (count.launches() + count.messages > most.launches() + most.messages) most = count;
   }
   return fmt::format(
-      "a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of squares, {} copies, "
+      "a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of squares, {} "
+      "copies, "
       "{} additions); {} collectives in {} messages\n",
       most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
 }

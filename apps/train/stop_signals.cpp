@@ -75,7 +75,7 @@ StopSignals::StopSignals(runtime::EventLoop& loop, runtime::Transport& transport
   if (::pipe2(shared_->pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0)
     fail(ErrorCode::io, "no pipe for signals can be made: {}", std::strerror(errno));
   signal_pipe = shared_->pipe[1];
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < heard.size(); ++i) ::sigaction(heard[i], &action, &shared_->before[i]);

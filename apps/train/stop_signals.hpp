@@ -21,9 +21,9 @@ namespace ranvier::apps {
 class StopSignals {
  public:
   struct Options {
-    std::function<void()> request_stop;      ///< on the loop
-    std::function<std::string()> expected;   ///< any thread: when the run will have ended, and what it saves
-    std::function<std::string()> waits_for;  ///< on the loop: "has nothing to do"
+    std::function<void()> request_stop;       ///< on the loop
+    std::function<std::string()> expected;    ///< any thread: when the run will have ended, and what it saves
+    std::function<std::string()> waits_for;   ///< on the loop: "has nothing to do"
     std::function<std::string()> report;      ///< on the loop: lines, about all parts
     std::function<std::string()> last_spans;  ///< any thread: the same where the loop does not move
     std::function<std::string(int rank)> describe;

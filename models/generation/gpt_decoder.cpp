@@ -32,8 +32,8 @@ AttentionShape prompt_shape(const GptOptions& options, std::size_t positions) {
 }
 
 CachedAttentionShape cache_shape(const GptOptions& options, std::size_t queries, int past) {
-  return {static_cast<int>(queries), past, options.sequence_length, options.heads, options.hidden / options.heads,
-          nullptr};
+  return {static_cast<int>(queries),      past,   options.sequence_length, options.heads,
+          options.hidden / options.heads, nullptr};
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ struct SamplingOptions {
   int top_k = 200;           ///< draw among so many of the likeliest tokens; 0: among all
   double top_p = 1;          ///< of those, among the fewest of the likeliest whose probabilities reach it
   std::uint64_t seed = 1234;
-  std::uint32_t text = 0;    ///< which of several that one seed draws
-  std::int32_t tokens = 0;   ///< only those below it are drawn; 0: all
+  std::uint32_t text = 0;   ///< which of several that one seed draws
+  std::int32_t tokens = 0;  ///< only those below it are drawn; 0: all
 };
 
 /// The token drawn as number `number` of a text. Of equal logits the lower token counts as the likelier. Throws

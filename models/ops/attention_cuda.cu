@@ -94,7 +94,8 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
       runtime::cuda::launch("attention_backward's means", queue, {cuda::blocks_of(rows, threads / 32), threads},
                             delta_kernel<T>, arrays, static_cast<const T*>(out));
     });
-    const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
+    const auto run =
+        on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
     run(queue, dtype, arrays);
   };
   const cuda::CudnnAttentionArrays arrays{.qkv = qkv,

@@ -26,7 +26,7 @@ inline constexpr float log2_e = 1.44269504f;
 #if defined(__AVX512F__)
   const simd::Floats n = _mm512_maskz_roundscale_ps(0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
-  const simd::Floats shifted = x + 12582912.0f;         // 1.5·2^23: rounds to an integer, in the low bits
+  const simd::Floats shifted = x + 12582912.0f;  // 1.5·2^23: rounds to an integer, in the low bits
   const simd::Floats n = shifted - 12582912.0f;
 #endif
   const simd::Floats f = x - n;

@@ -39,8 +39,9 @@ std::string open_library() {
   if (found == nullptr) found = dlopen(RANVIER_CUDNN, RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) {
     const char* const reason = dlerror();
-    return fmt::format("neither {} nor {} can be opened: {}; install cuDNN {} or put its folder into LD_LIBRARY_PATH",
-                       name, RANVIER_CUDNN, reason != nullptr ? reason : "unknown", CUDNN_MAJOR);
+    return fmt::format(
+        "neither {} nor {} can be opened: {}; install cuDNN {} or put its folder into LD_LIBRARY_PATH", name,
+        RANVIER_CUDNN, reason != nullptr ? reason : "unknown", CUDNN_MAJOR);
   }
   frontend::cudnn_dlhandle = found;
   return {};
@@ -52,8 +53,8 @@ void check(frontend::error_t error, const char* call) {
 
 void check(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  fail(status == CUDNN_STATUS_ALLOC_FAILED ? ErrorCode::memory : ErrorCode::device, "{} failed: {} (status {})", call,
-       frontend::detail::get_error_string(status), static_cast<int>(status));
+  fail(status == CUDNN_STATUS_ALLOC_FAILED ? ErrorCode::memory : ErrorCode::device, "{} failed: {} (status {})",
+       call, frontend::detail::get_error_string(status), static_cast<int>(status));
 }
 
 /// By the GPU's number. Never destroyed: the driver may be gone by then.
@@ -123,9 +124,10 @@ class Graph {
   std::string build(cudnnHandle_t handle, std::size_t workspace_bytes) {
     const auto most = static_cast<std::int64_t>(workspace_bytes);
     for (const auto& step : std::initializer_list<std::function<frontend::error_t()>>{
-             [&] { return graph_.validate(); },
-             [&] { return graph_.build_operation_graph(handle); },
-             [&] { return graph_.create_execution_plans({frontend::HeurMode_t::A, frontend::HeurMode_t::FALLBACK}); },
+             [&] { return graph_.validate(); }, [&] { return graph_.build_operation_graph(handle); },
+             [&] {
+               return graph_.create_execution_plans({frontend::HeurMode_t::A, frontend::HeurMode_t::FALLBACK});
+             },
              [&] { return graph_.deselect_workspace_greater_than(most).check_support(); },
              [&] { return graph_.build_plans(frontend::BuildPlanPolicy_t::HEURISTICS_CHOICE); }}) {
       if (frontend::error_t error = step(); error.is_bad()) return error.get_message();
@@ -166,7 +168,8 @@ class Planned final : public CudnnAttention {
  public:
   Planned(std::unique_ptr<Graph> graph, const AttentionShape& shape, DType dtype, AttentionPass pass)
       : graph_(std::move(graph)),
-        part_bytes_(static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels) * size_of(dtype)),
+        part_bytes_(static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels) *
+                    size_of(dtype)),
         pass_(pass) {}
 
   void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {

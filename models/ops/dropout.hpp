@@ -12,8 +12,8 @@
 namespace ranvier::models {
 
 struct Dropout {
-  float rate = 0;           ///< 0: everything is kept, the key is not used
-  runtime::PhiloxKey key;   ///< of seed and purpose, mixed with step and site
+  float rate = 0;          ///< 0: everything is kept, the key is not used
+  runtime::PhiloxKey key;  ///< of seed and purpose, mixed with step and site
   std::int64_t first_sample = 0;
 
   [[nodiscard]] float kept_scale() const { return 1.0f / (1.0f - rate); }
@@ -28,9 +28,9 @@ struct Dropout {
 [[nodiscard]] inline runtime::PhiloxCounter dropout_bits(const Dropout& dropout, std::int64_t b,
                                                          std::uint64_t quad) {
   const auto sample = static_cast<std::uint64_t>(dropout.first_sample + b);
-  return runtime::philox(dropout.key, {static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(quad >> 32),
-                                       static_cast<std::uint32_t>(sample),
-                                       static_cast<std::uint32_t>(sample >> 32)});
+  return runtime::philox(dropout.key,
+                         {static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(quad >> 32),
+                          static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)});
 }
 
 /// x[b, i] = kept ? x[b, i] / (1 - rate) : 0, in place; forward on values and backward on gradients alike.

@@ -63,8 +63,8 @@ void dropout_cuda(runtime::StreamView stream, void* x, runtime::DType dtype, int
       runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<true, T>, static_cast<T*>(x), samples,
                             elements_per_sample, rule);
     } else {
-      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<false, T>, static_cast<T*>(x), samples,
-                            elements_per_sample, rule);
+      runtime::cuda::launch("dropout", queue, {grid, threads}, dropout_kernel<false, T>, static_cast<T*>(x),
+                            samples, elements_per_sample, rule);
     }
   });
 }

@@ -239,25 +239,25 @@ void embedding_backward_cuda(runtime::StreamView stream, const EmbeddingShape& s
                           order_kernel, arrays.order, arrays.tokens, count);
   }
   cuda::with_rows(dtype, shape.channels, {arrays.d_out, arrays.tokens_gradient, arrays.positions_gradient},
-           [&](auto type, auto width) {
-             cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
-               using T = decltype(type);
-               using G = decltype(gradient_type);
-               const std::size_t packs = shape.channels / static_cast<std::size_t>(width());
-               if (arrays.tokens_gradient != nullptr) {
-                 const auto across =
-                     static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
-                 const dim3 blocks(cuda::blocks_of(positions, 1), cuda::blocks_down(packs, across));
-                 runtime::cuda::launch("embedding_backward of tokens", queue, {blocks, across},
-                                       tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
-               }
-               if (arrays.positions_gradient != nullptr) {
-                 runtime::cuda::launch("embedding_backward of positions", queue,
-                                       {blocks_for(shape.positions, shape, width()), threads},
-                                       positions_gradient_kernel<width(), T, G>, shape, arrays);
-               }
-             });
-           });
+                  [&](auto type, auto width) {
+                    cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
+                      using T = decltype(type);
+                      using G = decltype(gradient_type);
+                      const std::size_t packs = shape.channels / static_cast<std::size_t>(width());
+                      if (arrays.tokens_gradient != nullptr) {
+                        const auto across =
+                            static_cast<unsigned>(std::min<std::size_t>(128, cuda::ceil_divide(packs, 32) * 32));
+                        const dim3 blocks(cuda::blocks_of(positions, 1), cuda::blocks_down(packs, across));
+                        runtime::cuda::launch("embedding_backward of tokens", queue, {blocks, across},
+                                              tokens_gradient_kernel<width(), T, G>, shape, arrays, count);
+                      }
+                      if (arrays.positions_gradient != nullptr) {
+                        runtime::cuda::launch("embedding_backward of positions", queue,
+                                              {blocks_for(shape.positions, shape, width()), threads},
+                                              positions_gradient_kernel<width(), T, G>, shape, arrays);
+                      }
+                    });
+                  });
 }
 
 }  // namespace ranvier::models

@@ -26,8 +26,8 @@ struct ColumnSums {
   bool accumulate = false;
 };
 
-/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N]: the gradients of a weight and of its bias. Rows of b have no gaps and
-/// are not transposed.
+/// c[M, N] (+)= a·b and sums[N] (+)= Σ_k b[K, N]: the gradients of a weight and of its bias. Rows of b have no gaps
+/// and are not transposed.
 void matmul_column_sums(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const ColumnSums& to);
 

@@ -45,7 +45,8 @@ void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& sh
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                              const ColumnSums& to, const Apart& apart) {
   // The library stores sums, of the result's type, and never adds to them: new ones wait beside its own scratch.
-  if (arrays.c_dtype != runtime::DType::f32 || to.dtype != runtime::DType::f32 || shape.n > cuda::stream_sums_floats)
+  if (arrays.c_dtype != runtime::DType::f32 || to.dtype != runtime::DType::f32 ||
+      shape.n > cuda::stream_sums_floats)
     return apart();
   float* const fresh = to.accumulate ? cuda::stream_sums(stream) : static_cast<float*>(to.sums);
   at_once_or(

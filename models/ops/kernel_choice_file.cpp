@@ -54,12 +54,12 @@ std::string line_of(const ProductChoice& choice) {
     for (const std::uint64_t word : *choice.algorithm) algorithm += fmt::format("{:016x}", word);
     algorithm += '"';
   }
-  return fmt::format(
-      R"({{"m": {}, "n": {}, "k": {}, "strides": [{}, {}, {}], "transposed": [{}, {}], "dtype": "{}", "c_dtype": "{}", )"
-      R"("bias": {}, "accumulate": {}, "epilogue": "{}", "alignments": [{}], "algorithm": {}}})",
-      p.m, p.n, p.k, p.a_stride, p.b_stride, p.c_stride, p.transpose_a, p.transpose_b, runtime::to_string(p.dtype),
-      runtime::to_string(p.c_dtype), p.has_bias, p.accumulate, name_of(epilogues, p.epilogue),
-      fmt::join(p.alignments, ", "), algorithm);
+  return fmt::format(R"({{"m": {}, "n": {}, "k": {}, "strides": [{}, {}, {}], "transposed": [{}, {}], )"
+                     R"("dtype": "{}", "c_dtype": "{}", )"
+                     R"("bias": {}, "accumulate": {}, "epilogue": "{}", "alignments": [{}], "algorithm": {}}})",
+                     p.m, p.n, p.k, p.a_stride, p.b_stride, p.c_stride, p.transpose_a, p.transpose_b,
+                     runtime::to_string(p.dtype), runtime::to_string(p.c_dtype), p.has_bias, p.accumulate,
+                     name_of(epilogues, p.epilogue), fmt::join(p.alignments, ", "), algorithm);
 }
 
 std::string line_of(const AttentionChoice& choice) {

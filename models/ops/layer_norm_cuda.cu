@@ -336,13 +336,13 @@ void layer_norm_backward_cuda(runtime::StreamView stream, const LayerNormShape& 
              [&](auto type, auto vectors, auto width, dim3 threads) {
                runtime::cuda::launch("layer_norm_backward", queue,
                                      {blocks, threads, (threads.y - 1) * columns * sizeof(float)},
-                                     backward_kernel<decltype(type), vectors(), width()>, arrays, partial, shape.rows,
-                                     static_cast<int>(shape.channels));
+                                     backward_kernel<decltype(type), vectors(), width()>, arrays, partial,
+                                     shape.rows, static_cast<int>(shape.channels));
              });
   }
   runtime::cuda::launch("layer_norm_backward's sums", queue,
-                        {cuda::blocks_of(columns, sum_columns), dim3(sum_columns, sum_rows)}, sum_kernel, arrays.sums,
-                        partial, blocks, columns);
+                        {cuda::blocks_of(columns, sum_columns), dim3(sum_columns, sum_rows)}, sum_kernel,
+                        arrays.sums, partial, blocks, columns);
 }
 
 void store_gradient_cuda(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,

@@ -109,8 +109,8 @@ std::unique_ptr<CudnnAttention> choose(runtime::StreamView stream, Library& libr
 
 }  // namespace
 
-bool cuda::library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape, DType dtype,
-                             const Dropout& dropout, const CudnnAttentionArrays& given,
+bool cuda::library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
+                             DType dtype, const Dropout& dropout, const CudnnAttentionArrays& given,
                              const std::function<void()>& own) {
   if (!library_attention_suits(shape, dtype) || dropout.rate != 0 || !has_aligned_arrays(given)) return false;
   const auto library = cuda::gpus<Library>().hold(stream);
@@ -185,9 +185,7 @@ bool adopt_attention(runtime::StreamView stream, const AttentionChoices& choices
   return true;
 }
 
-void forget_attention(runtime::StreamView stream) {
-  cuda::gpus<Library>().hold(stream)->passes.clear();
-}
+void forget_attention(runtime::StreamView stream) { cuda::gpus<Library>().hold(stream)->passes.clear(); }
 
 std::string cudnn_text(std::size_t version) {
   return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);

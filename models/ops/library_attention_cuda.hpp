@@ -1,5 +1,5 @@
-// Attention by a GPU's library, cuDNN, where somebody asked for it and it can: the only way to it, for attention_cuda.cu.
-// Loop thread only.
+// Attention by a GPU's library, cuDNN, where somebody asked for it and it can: the only way to it, for
+// attention_cuda.cu. Loop thread only.
 #pragma once
 
 #include "models/ops/cudnn_attention_cuda.hpp"

@@ -79,8 +79,8 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n ||
                    ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;
-  const LibraryPieces pieces = library_pieces(
-      {.m = cuts.rows, .n = cuts.n.length, .k = cuts.k.length, .transpose_b = shape.transpose_b});
+  const LibraryPieces pieces =
+      library_pieces({.m = cuts.rows, .n = cuts.n.length, .k = cuts.k.length, .transpose_b = shape.transpose_b});
   if (pieces.m != 0) cuts.rows = pieces.m;
   const auto limit = [&](std::size_t row_bytes) {
     cuts.rows = std::min(cuts.rows, std::clamp<std::size_t>(copy_bytes / row_bytes / 64 * 64, 64, 512));

@@ -215,7 +215,8 @@ void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, con
     using T = decltype(type);
     const auto run = [&](auto c_type) {
       using C = decltype(c_type);
-      const unsigned blocks = cuda::blocks_of(cuda::ceil_divide(shape.m, tile) * cuda::ceil_divide(shape.n, tile), 1);
+      const unsigned blocks =
+          cuda::blocks_of(cuda::ceil_divide(shape.m, tile) * cuda::ceil_divide(shape.n, tile), 1);
       runtime::cuda::launch("matmul", runtime::cuda::native(stream), {blocks, threads}, plain_kernel<T, C>,
                             static_cast<C*>(arrays.c), static_cast<const T*>(arrays.a),
                             static_cast<const T*>(arrays.b), static_cast<const T*>(arrays.bias), shape.m, shape.n,

@@ -15,8 +15,8 @@ namespace ranvier::models::cuda {
 template <typename Kept>
 class PerGpu {
  public:
-  /// For one thread at a time: ranks that share a process have a loop each. It may hold it several times, as who measures
-  /// does while the operations that it measures hold it.
+  /// For one thread at a time: ranks that share a process have a loop each. It may hold it several times, as who
+  /// measures does while the operations that it measures hold it.
   class Held {
    public:
     Held(std::recursive_mutex& mutex, Kept& kept) : lock_(mutex, std::adopt_lock), kept_(&kept) {}

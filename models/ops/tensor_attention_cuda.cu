@@ -371,8 +371,8 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
 using Kernel = void (*)(AttentionArrays);
 
 /// A row of blocks for each head of each sample, a column for so many rows of T.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows, int threads,
-            std::size_t shared_bytes) {
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows,
+            int threads, std::size_t shared_bytes) {
   // Asked for again at every launch: it is a setting of the GPU that is current.
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),

@@ -169,8 +169,7 @@ void BpeEncoder::merge_long(std::vector<std::int32_t>& to) {
   for (std::uint32_t i = 0; i < count; i = parts_[i].after) to.push_back(parts_[i].token);
 }
 
-TextEncoder::TextEncoder(const BpeVocabulary& vocabulary, int threads, SpelledSpecials specials)
-    : pool_(threads) {
+TextEncoder::TextEncoder(const BpeVocabulary& vocabulary, int threads, SpelledSpecials specials) : pool_(threads) {
   for (int thread = 0; thread < threads; ++thread)
     encoders_.push_back(std::make_unique<BpeEncoder>(vocabulary, specials));
 }

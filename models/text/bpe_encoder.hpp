@@ -57,7 +57,8 @@ class TextEncoder {
   /// Appends the same tokens as BpeEncoder would, whatever the number of threads.
   void encode(std::string_view text, std::vector<std::int32_t>& to);
   /// The same of several texts at once; `ends`: the size of `to` after each.
-  void encode(std::span<const std::string_view> texts, std::vector<std::int32_t>& to, std::vector<std::size_t>& ends);
+  void encode(std::span<const std::string_view> texts, std::vector<std::int32_t>& to,
+              std::vector<std::size_t>& ends);
 
  private:
   runtime::ComputePool pool_;

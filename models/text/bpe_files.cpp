@@ -24,7 +24,7 @@ using Merge = BpeVocabulary::Merge;
 
 constexpr std::size_t largest_file = std::size_t{64} << 20;
 constexpr std::int64_t most_tokens = 1 << 22;
-constexpr std::size_t longest_ranked = 256;  // bytes, each tried as a cut; OpenAI's encodings have up to 128
+constexpr std::size_t longest_ranked = 256;   // bytes, each tried as a cut; OpenAI's encodings have up to 128
 constexpr std::int64_t most_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
 
 /// A whole file as text; it has to be of a size that a tokenizer may have.
@@ -375,7 +375,8 @@ std::vector<fs::path> rank_files_in(const fs::path& folder) {
   return found;
 }
 
-constexpr std::array encoder_files = {std::pair{"encoder.json", "vocab.bpe"}, std::pair{"vocab.json", "merges.txt"}};
+constexpr std::array encoder_files = {std::pair{"encoder.json", "vocab.bpe"},
+                                      std::pair{"vocab.json", "merges.txt"}};
 
 bool is_file(const fs::path& file) {
   std::error_code ignored;

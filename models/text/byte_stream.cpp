@@ -107,7 +107,7 @@ class ByteStream::ZstdDecoder final : public Decoder {
 };
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), buffer_(buffer_bytes) {
-  struct stat status {};
+  struct stat status{};
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
     const std::string why = file_ < 0 ? std::strerror(errno) : "it is no regular file";
@@ -175,7 +175,8 @@ void ByteStream::skip(std::uint64_t bytes) {
   }
   std::vector<char> lost(buffer_bytes);
   while (bytes > 0) {
-    const std::size_t count = read(lost.data(), static_cast<std::size_t>(std::min<std::uint64_t>(bytes, lost.size())));
+    const std::size_t count =
+        read(lost.data(), static_cast<std::size_t>(std::min<std::uint64_t>(bytes, lost.size())));
     if (count == 0) return;
     bytes -= count;
   }

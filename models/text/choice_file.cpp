@@ -55,7 +55,8 @@ class Words {
   }
 
   [[noreturn]] void refuse(std::size_t word, const std::string& what) const {
-    fail(ErrorCode::data, "{}: at offset {}: {}", path_.string(), header_bytes + word * sizeof(std::uint16_t), what);
+    fail(ErrorCode::data, "{}: at offset {}: {}", path_.string(), header_bytes + word * sizeof(std::uint16_t),
+         what);
   }
 
  private:

@@ -43,7 +43,7 @@ void ChoiceSource::read(std::int64_t first, int count, std::size_t shift, std::b
            positions_);
     for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
       const std::size_t at = p + out;
-      const std::int32_t token = p >= needed               ? 0
+      const std::int32_t token = p >= needed              ? 0
                                  : at < of.context.size() ? of.context[at]
                                                           : of.completion[at - of.context.size()];
       std::memcpy(to, &token, sizeof token);

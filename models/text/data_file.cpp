@@ -104,7 +104,8 @@ Refusal unknown_tokens(const fs::path& path, std::string_view beginning, const s
                                    : fmt::format("give {} text if {} is text", flag, path.filename().string())};
 }
 
-std::variant<DataFile, Refusal> tokens_of(const fs::path& path, std::string_view beginning, const std::string& flag) {
+std::variant<DataFile, Refusal> tokens_of(const fs::path& path, std::string_view beginning,
+                                          const std::string& flag) {
   if (is_llmc(beginning)) return DataFile{path, TokenFormat::llmc};
   if (is_there(beside(path, ".idx"))) return DataFile{path, TokenFormat::megatron};
   const fs::path meta = path.parent_path() / "meta.pkl";
@@ -155,10 +156,10 @@ std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading
   TextSurvey survey;
   survey.add(content);
   if (survey.is_text()) return DataFile{path, TokenFormat::text, compression};
-  return Refusal{fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
-                             survey.strange(), survey.bytes(), survey.first().value_or(0)),
-                 "convert text to UTF-8 (iconv -t UTF-8), or name the format of tokens with " + reading.format_flag +
-                     anyway};
+  return Refusal{
+      fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
+                  survey.strange(), survey.bytes(), survey.first().value_or(0)),
+      "convert text to UTF-8 (iconv -t UTF-8), or name the format of tokens with " + reading.format_flag + anyway};
 }
 
 DataFile recognise(const fs::path& path, const TextReading& reading) {

@@ -27,15 +27,15 @@ enum class TokenFormat { automatic, text, jsonl, llmc, uint16, megatron };
 /// How text is to be read.
 struct TextReading {
   TokenFormat format = TokenFormat::automatic;
-  std::string json_field = "text";              ///< of JSON lines
+  std::string json_field = "text";             ///< of JSON lines
   std::string format_flag = "--token-format";  ///< that messages name
 };
 
 struct DataFile {
-  std::filesystem::path path;                ///< of its bytes: Megatron's .bin
-  TokenFormat format = TokenFormat::text;    ///< never automatic
+  std::filesystem::path path;              ///< of its bytes: Megatron's .bin
+  TokenFormat format = TokenFormat::text;  ///< never automatic
   Compression compression = Compression::none;
-  std::string remark;                        ///< about it, for people; empty: nothing
+  std::string remark;  ///< about it, for people; empty: nothing
 };
 
 /// Why a file is not read, and what to do.
@@ -49,7 +49,8 @@ struct Refusal {
 /// begin with, for Megatron's, another .bin beside a meta.pkl for nanoGPT's tokens without a header, a name of JSON
 /// lines or a first line that is such an object for those, and what is left for text. It refuses other .bin files,
 /// formats that are known to be neither, and what is mostly no text. Throws ErrorCode::io if the file cannot be read.
-[[nodiscard]] std::variant<DataFile, Refusal> look_at(const std::filesystem::path& path, const TextReading& reading);
+[[nodiscard]] std::variant<DataFile, Refusal> look_at(const std::filesystem::path& path,
+                                                      const TextReading& reading);
 
 /// The same; throws a refusal as ErrorCode::data.
 [[nodiscard]] DataFile recognise(const std::filesystem::path& path, const TextReading& reading);

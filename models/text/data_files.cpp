@@ -106,8 +106,8 @@ std::string left_out_text(const fs::path& folder, const std::vector<LeftOut>& le
   for (std::size_t i = 0; i < std::min(left_out.size(), most_named); ++i)
     named.push_back(fmt::format("{} ({})", left_out[i].path.lexically_relative(folder).string(), left_out[i].why));
   if (left_out.size() > most_named) named.push_back(fmt::format("and {} more", left_out.size() - most_named));
-  return fmt::format("left out of {}: {} file{}: {}", folder.string(), left_out.size(), left_out.size() > 1 ? "s" : "",
-                     fmt::join(named, ", "));
+  return fmt::format("left out of {}: {} file{}: {}", folder.string(), left_out.size(),
+                     left_out.size() > 1 ? "s" : "", fmt::join(named, ", "));
 }
 
 }  // namespace ranvier::models

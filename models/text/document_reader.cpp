@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::size_t longest_uncut = std::size_t{64} << 20;   // text without any blank is cut after so much
+constexpr std::size_t longest_uncut = std::size_t{64} << 20;  // text without any blank is cut after so much
 constexpr std::size_t longest_line = std::size_t{256} << 20;  // of JSON
 constexpr std::size_t read_ahead = std::size_t{1} << 20;
 constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
@@ -60,7 +60,8 @@ void DocumentReader::take_text(std::size_t bytes) {
     if (cut == 0 && whole) cut = text_.size();
     if (cut > 0 || text_.empty()) break;
     if (wanted < longest_uncut) continue;
-    for (cut = text_.size() - 4; cut < text_.size() && (text_[cut] & 0xc0) == 0x80;) ++cut;  // not inside a character
+    for (cut = text_.size() - 4; cut < text_.size() && (text_[cut] & 0xc0) == 0x80;)
+      ++cut;  // not inside a character
     break;
   }
   taken_ = cut;
@@ -94,7 +95,8 @@ std::optional<std::string> DocumentReader::next_document() {
         end = text_.find('\n', std::exchange(seen, text_.size()));
         if (whole && end == std::string::npos) end = text_.size();
         if (end == std::string::npos && text_.size() > longest_line)
-          fail(ErrorCode::data, "{}: more than {} bytes without a line break: JSON lines have one after each document",
+          fail(ErrorCode::data,
+               "{}: more than {} bytes without a line break: JSON lines have one after each document",
                name_of_line(), longest_line);
       }
       if (text_.empty()) return std::nullopt;
@@ -121,17 +123,18 @@ std::string DocumentReader::document_of(std::string_view line) const {
   };
   const boost::json::value value = parsed();
   const auto* const object = value.if_object();
-  if (object == nullptr) fail(ErrorCode::data, "{}: no JSON object: each line is one, with a document", name_of_line());
+  if (object == nullptr)
+    fail(ErrorCode::data, "{}: no JSON object: each line is one, with a document", name_of_line());
   const auto* const text = object->if_contains(json_field_);
   if (text == nullptr) {
     std::vector<std::string> fields;
     for (const auto& [name, ignored] : *object) fields.emplace_back(name);
-    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by --json-field", name_of_line(),
-         json_field_, fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")));
+    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by --json-field",
+         name_of_line(), json_field_, fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")));
   }
   if (!text->is_string())
-    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by --json-field", name_of_line(),
-         json_field_);
+    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by --json-field",
+         name_of_line(), json_field_);
   return {text->get_string().data(), text->get_string().size()};
 }
 

@@ -68,8 +68,8 @@ void TextSurvey::add(std::string_view piece) {
 }
 
 std::string remark_on(const TextSurvey& survey, const std::filesystem::path& file) {
-  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}", file.string(),
-                     survey.strange(), survey.bytes(), survey.first().value_or(0));
+  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}",
+                     file.string(), survey.strange(), survey.bytes(), survey.first().value_or(0));
 }
 
 }  // namespace ranvier::models

@@ -93,8 +93,9 @@ void TokenFile::for_each_part(std::int64_t first, std::int64_t count, F&& f) con
 }
 
 TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), format_(file.format) {
-  expect(format_ != TokenFormat::automatic && format_ != TokenFormat::jsonl && file.compression == Compression::none,
-         "{}: text that has to be read first", path_.string());
+  expect(
+      format_ != TokenFormat::automatic && format_ != TokenFormat::jsonl && file.compression == Compression::none,
+      "{}: text that has to be read first", path_.string());
   const auto bytes = file_.bytes();
   if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty: give one with tokens or text", path_.string());
   data_ = bytes.data();
@@ -251,7 +252,8 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
       fail(ErrorCode::data, "{}: token {} at {} {} is outside the vocabulary of --vocab-size {}: {}",
-           path_.string(), token, mapped ? "offset" : "place", mapped ? at : at / sizeof(Token), vocab_size, remedy);
+           path_.string(), token, mapped ? "offset" : "place", mapped ? at : at / sizeof(Token), vocab_size,
+           remedy);
     });
   });
 }

@@ -47,8 +47,7 @@ int open_file(const fs::path& name) {
 
 /// Whether this process alone has the file, and it is still the one of that name.
 bool owns(int file, const fs::path& name) {
-  struct stat opened {
-  }, named{};
+  struct stat opened{}, named{};
   return ::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &opened) == 0 &&
          ::stat(name.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
 }

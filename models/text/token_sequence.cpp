@@ -43,12 +43,14 @@ void TokenSequence::hold(std::size_t bytes) {
   held_bytes_ += bytes;
   if (held_bytes_ <= most_held_bytes) return;
   fail(ErrorCode::data,
-       "{}: more than {} bytes of text: every rank would keep what is encoded, compressed or in JSON lines, which ends "
+       "{}: more than {} bytes of text: every rank would keep what is encoded, compressed or in JSON lines, which "
+       "ends "
        "there: make a token file with ranvier-tokenize and give that",
        path_.string(), most_held_bytes);
 }
 
-void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading, const TextTokens& text) {
+void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,
+                              const TextTokens& text) {
   std::optional<TextEncoder> encoder;
   if (text.vocabulary != nullptr) encoder.emplace(*text.vocabulary, text.threads);
   for (const DataFile& file : files) {
@@ -91,8 +93,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       if (!tokens.empty()) files_.emplace_back(file.path, std::move(tokens));
       if (!bytes.empty()) files_.emplace_back(file.path, std::move(bytes));
     }
-    if (survey.strange() > 0)
-      remarks_.push_back(remark_on(survey, file.path));
+    if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
   }
   if (files_.empty())
     fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());

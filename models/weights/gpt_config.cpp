@@ -29,7 +29,7 @@ constexpr std::size_t longest_config = 1 << 20;
 struct Size {
   const char* key;
   const char* flag;
-  int GptOptions::*field;
+  int GptOptions::* field;
 };
 
 constexpr std::array sizes = {
@@ -215,8 +215,7 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
   const auto path = folder / "config.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Config config(path);
-  config.require(
-      "model_type", [](const auto& value) { return is_text(value, {"gpt2"}); }, "GPT-2's layers");
+  config.require("model_type", [](const auto& value) { return is_text(value, {"gpt2"}); }, "GPT-2's layers");
   GptConfig result{.text = config.whole()};
   GptOptions& options = result.sizes;
   for (const Size& size : sizes) options.*size.field = config.size(size.key);
@@ -225,10 +224,7 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
     fail(ErrorCode::data, "{}: {}", path.string(), *problem);
   config.require(
       "activation_function",
-      [](const auto& value) {
-        return is_text(value, {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
-      },
-      "gelu_new");
+      [](const auto& value) { return is_text(value, {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}); }, "gelu_new");
   config.require(
       "n_inner", [&](const auto& value) { return value == json::value(4 * std::int64_t{options.hidden}); },
       fmt::format("{}, four times 'n_embd'", 4 * std::int64_t{options.hidden}));
@@ -238,14 +234,11 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
         return value.is_number() && std::abs(value.template to_number<double>() - 1e-5) < 1e-9;
       },
       "1e-5");
-  config.require(
-      "scale_attn_weights", [](const auto& value) { return value == json::value(true); }, "true");
+  config.require("scale_attn_weights", [](const auto& value) { return value == json::value(true); }, "true");
   config.require(
       "scale_attn_by_inverse_layer_idx", [](const auto& value) { return value == json::value(false); }, "false");
-  config.require(
-      "tie_word_embeddings", [](const auto& value) { return value == json::value(true); }, "true");
-  config.require(
-      "add_cross_attention", [](const auto& value) { return value == json::value(false); }, "false");
+  config.require("tie_word_embeddings", [](const auto& value) { return value == json::value(true); }, "true");
+  config.require("add_cross_attention", [](const auto& value) { return value == json::value(false); }, "false");
   config.require(
       "pruned_heads", [](const auto& value) { return value.is_object() && value.as_object().empty(); },
       "all heads");

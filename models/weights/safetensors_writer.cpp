@@ -54,7 +54,9 @@ std::string header_of(const std::vector<TensorToStore>& tensors) {
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<TensorToStore> tensors,
                                      runtime::AtomicFile::Retry retry)
-    : file_(std::move(path), std::move(retry)), tensors_(std::move(tensors)), buffer_(buffer_elements * sizeof(float)) {
+    : file_(std::move(path), std::move(retry)),
+      tensors_(std::move(tensors)),
+      buffer_(buffer_elements * sizeof(float)) {
   const std::string header = header_of(tensors_);
   const std::uint64_t header_bytes = header.size();
   file_.append(&header_bytes, sizeof(header_bytes));

@@ -39,10 +39,11 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
                   std::span<const float> values) {
   const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
   if (bad == values.end()) return;
-  fail(ErrorCode::data,
-       "{}: tensor '{}' has {} at element {}: the file is damaged, or of a training that diverged; start from other "
-       "weights",
-       file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
+  fail(
+      ErrorCode::data,
+      "{}: tensor '{}' has {} at element {}: the file is damaged, or of a training that diverged; start from other "
+      "weights",
+      file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 
 /// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements
@@ -98,10 +99,11 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
     if (unknown == nullptr) unknown = &tensor;
   }
   if (unknown == nullptr) return;
-  fail(ErrorCode::data,
-       "{}: tensor '{}'{} no part of this model: the weights are of another one, or leave out what is not needed by "
-       "--ignore-tensors REGEX",
-       file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
+  fail(
+      ErrorCode::data,
+      "{}: tensor '{}'{} no part of this model: the weights are of another one, or leave out what is not needed by "
+      "--ignore-tensors REGEX",
+      file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to) {

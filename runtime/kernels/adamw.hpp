@@ -24,7 +24,7 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
-  std::int64_t step = 1;     ///< counts the steps that took effect, from 1: bias1 = 1 - β1^step
+  std::int64_t step = 1;      ///< counts the steps that took effect, from 1: bias1 = 1 - β1^step
   double gradient_scale = 1;  ///< clipping factor over loss scale
 };
 
@@ -55,7 +55,7 @@ struct AdamWRuns {
   std::size_t elements = 0;
   Runs positions;  ///< of the elements, as segments count them; those between runs take no part
   Runs weights;
-  Runs moments;    ///< m, v
+  Runs moments;  ///< m, v
   Runs gradient;
   Runs working;
 };

@@ -51,7 +51,8 @@ struct Places {
 };
 
 template <int N, typename Gradient, typename Working>
-__device__ void apply(const AdamWArrays& arrays, const Places& at, float kept, const cpu::AdamWConstants& constants) {
+__device__ void apply(const AdamWArrays& arrays, const Places& at, float kept,
+                      const cpu::AdamWConstants& constants) {
   float weights[N], m[N], v[N], gradient[N];
   cuda::load(weights, arrays.weights + at.weights);
   cuda::load(m, arrays.m + at.moments);
@@ -80,8 +81,9 @@ __global__ void __launch_bounds__(threads)
     const std::size_t last = run_end < end ? run_end : end;
     const std::size_t position = place(runs.positions, first, run, in_run);
     const auto places = [&](std::size_t i) {
-      return Places{place(runs.weights, first + i, run, in_run + i), place(runs.moments, first + i, run, in_run + i),
-                    place(runs.gradient, first + i, run, in_run + i), place(runs.working, first + i, run, in_run + i)};
+      return Places{
+          place(runs.weights, first + i, run, in_run + i), place(runs.moments, first + i, run, in_run + i),
+          place(runs.gradient, first + i, run, in_run + i), place(runs.working, first + i, run, in_run + i)};
     };
     int segment = segment_of(segments, position);
     if (packed && first + width <= last && position >= segments.begin[segment] &&
@@ -129,14 +131,15 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
     const std::size_t begin = flat ? taken.begin[0] / width * width : 0;
     const std::size_t end = flat ? std::min(runs.elements, taken.end[taken.count - 1]) : runs.elements;
     if (begin >= end) continue;
-    const std::size_t of_run = flat ? cuda::ceil_divide(end - begin, width) : cuda::ceil_divide(runs.positions.run, width);
+    const std::size_t of_run =
+        flat ? cuda::ceil_divide(end - begin, width) : cuda::ceil_divide(runs.positions.run, width);
     const std::size_t packs = flat ? of_run : cuda::ceil_divide(end, runs.positions.run) * of_run;
     const std::size_t blocks = std::min((packs + threads - 1) / threads, most_blocks);
     cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
         cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},
-                     step_packs<decltype(gradient_type), decltype(working_type)>, arrays, runs, taken, constants, begin,
-                     end, of_run, packs, packed);
+                     step_packs<decltype(gradient_type), decltype(working_type)>, arrays, runs, taken, constants,
+                     begin, end, of_run, packs, packed);
       });
     });
   }

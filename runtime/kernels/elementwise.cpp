@@ -133,8 +133,8 @@ void copy_runs(StreamView stream, void* to, std::size_t to_stride, const void* f
   copy(stream, to, {run_bytes, to_stride}, from, {run_bytes, from_stride}, 1, run_bytes * runs);
 }
 
-void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs, std::size_t width,
-          std::size_t n) {
+void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs,
+          std::size_t width, std::size_t n) {
   const bool flat = to_runs.contiguous() && from_runs.contiguous();
   expect(to_runs.contiguous() || from_runs.contiguous() ||
              (to_runs.run == from_runs.run && to_runs.first % to_runs.run == from_runs.first % from_runs.run),
@@ -163,8 +163,8 @@ void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, co
   stream.launch([=](ComputePool& pool) {
     in_parts(pool, n, width, [&](std::size_t begin, std::size_t end) {
       in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
-        std::memcpy(static_cast<std::byte*>(to) + to_at * width, static_cast<const std::byte*>(from) + from_at * width,
-                    count * width);
+        std::memcpy(static_cast<std::byte*>(to) + to_at * width,
+                    static_cast<const std::byte*>(from) + from_at * width, count * width);
       });
     });
   });
@@ -194,9 +194,10 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
     with_float_type(to_dtype, [&]<typename To>(To) {
       with_float_type(from_dtype, [&]<typename From>(From) {
         in_parts(pool, n, std::min(sizeof(To), sizeof(From)), [&](std::size_t begin, std::size_t end) {
-          in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
-            cast_part(static_cast<To*>(to) + to_at, static_cast<const From*>(from) + from_at, count);
-          });
+          in_stretches(to_runs, from_runs, begin, end,
+                       [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
+                         cast_part(static_cast<To*>(to) + to_at, static_cast<const From*>(from) + from_at, count);
+                       });
         });
       });
     });
@@ -227,9 +228,10 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
   stream.launch([=](ComputePool& pool) {
     const auto add_as = [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
-        in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
-          add_part(static_cast<T*>(to) + to_at, static_cast<const T*>(from) + from_at, count);
-        });
+        in_stretches(to_runs, from_runs, begin, end,
+                     [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
+                       add_part(static_cast<T*>(to) + to_at, static_cast<const T*>(from) + from_at, count);
+                     });
       });
     };
     if (dtype == DType::f64)
@@ -261,9 +263,8 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
       in_parts(pool, blocks, block_elements * sizeof(T), [&](std::size_t begin, std::size_t end) {
         for (std::size_t block = begin; block < end; ++block) {
           const std::size_t run = block / of_run, at = block % of_run * block_elements;
-          sums[run * sums_stride + block % of_run] =
-              block_sum_of_squares(values + run * runs.stride + at,
-                                   std::min({block_elements, runs.run - at, n - run * runs.run - at}));
+          sums[run * sums_stride + block % of_run] = block_sum_of_squares(
+              values + run * runs.stride + at, std::min({block_elements, runs.run - at, n - run * runs.run - at}));
         }
       });
     });

@@ -17,8 +17,8 @@ void copy(StreamView stream, void* to, const void* from, std::size_t bytes);
 void copy_runs(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
                std::size_t run_bytes, std::size_t runs);
 /// n elements of `width` bytes, of which one side is flat or both lie in equally long runs that begin together.
-void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs, std::size_t width,
-          std::size_t n);
+void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs,
+          std::size_t width, std::size_t n);
 void fill_zero(StreamView stream, void* to, std::size_t bytes);
 
 /// to[i] = from[i], rounded to nearest even where `to` is narrower (f32, bf16, f16).

@@ -153,7 +153,8 @@ __global__ void __launch_bounds__(squares_threads)
 constexpr int sum_threads = 1024;
 
 /// One block of threads; thread t adds up elements t, t + 1024, ... in this order.
-__global__ void __launch_bounds__(sum_threads) sum_in_order(double* total, const float* __restrict__ from, std::size_t n) {
+__global__ void __launch_bounds__(sum_threads)
+    sum_in_order(double* total, const float* __restrict__ from, std::size_t n) {
   __shared__ double parts[sum_threads];
   double part = 0;
 #pragma unroll 8
@@ -174,9 +175,9 @@ void copy_cuda(StreamView stream, void* to, const void* from, std::size_t bytes)
 
 void copy_runs_cuda(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
                     std::size_t run_bytes, std::size_t runs) {
-  cuda::check(cudaMemcpy2DAsync(to, to_stride, from, from_stride, run_bytes, runs, cudaMemcpyDefault,
-                                cuda::native(stream)),
-              "cudaMemcpy2DAsync");
+  cuda::check(
+      cudaMemcpy2DAsync(to, to_stride, from, from_stride, run_bytes, runs, cudaMemcpyDefault, cuda::native(stream)),
+      "cudaMemcpy2DAsync");
 }
 
 void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes) {
@@ -212,8 +213,8 @@ void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::s
               const Runs& from_runs) {
   const auto add_as = [&](auto type) {
     using T = decltype(type);
-    launch_from_array_to_array(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n, to_runs, from_runs,
-                               "add");
+    launch_from_array_to_array(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n, to_runs,
+                               from_runs, "add");
   };
   if (dtype == DType::f64)
     add_as(double{});
@@ -221,8 +222,8 @@ void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::s
     cuda::with_type(dtype, add_as);
 }
 
-void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
-                          DType dtype, std::size_t n) {
+void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from,
+                          const Runs& runs, DType dtype, std::size_t n) {
   constexpr std::size_t blocks_per_multiprocessor = 16;
   constexpr std::size_t block_elements = squares_block_elements;
   const std::size_t of_run = cuda::ceil_divide(runs.run, block_elements);

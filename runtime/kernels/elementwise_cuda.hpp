@@ -19,8 +19,8 @@ void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DT
 void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::size_t n);
 void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
               const Runs& from_runs);
-void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
-                          DType dtype, std::size_t n);
+void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from,
+                          const Runs& runs, DType dtype, std::size_t n);
 void sum_cuda(StreamView stream, double* total, const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime

@@ -68,8 +68,8 @@ struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
 
 /// What a pack of small elements is moved as: compilers move some such structures element by element.
 template <typename Pack>
-using Word = std::conditional_t<sizeof(Pack) == 16, uint4,
-                                std::conditional_t<sizeof(Pack) == 8, unsigned long long, Pack>>;
+using Word =
+    std::conditional_t<sizeof(Pack) == 16, uint4, std::conditional_t<sizeof(Pack) == 8, unsigned long long, Pack>>;
 
 /// Elements of T as floats, or as they are; `from` is aligned to what they are together.
 template <int width, typename Value, typename T>
@@ -119,8 +119,8 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   constexpr std::size_t most = 0x7fffffff;
   const std::size_t blocks = ceil_divide(n, per_block);
   if (blocks > most) {
-    fail(ErrorCode::usage, "a kernel would have {} blocks, and a GPU takes {}: use a smaller --microbatch-size", blocks,
-         most);
+    fail(ErrorCode::usage, "a kernel would have {} blocks, and a GPU takes {}: use a smaller --microbatch-size",
+         blocks, most);
   }
   return static_cast<unsigned>(blocks);
 }
@@ -151,23 +151,27 @@ constexpr int elementwise_threads = 256;
 /// An Operation has `static constexpr int width`, what 16 bytes of its widest array hold, and
 /// `template <int N> void apply(std::size_t at)` for N elements from `at`.
 template <typename Operation>
-__global__ void __launch_bounds__(elementwise_threads) elementwise(Operation operation, std::size_t n, bool packed) {
+__global__ void __launch_bounds__(elementwise_threads)
+    elementwise(Operation operation, std::size_t n, bool packed) {
   const std::size_t first = blockIdx.x * std::size_t{elementwise_threads} + threadIdx.x;
   const std::size_t stride = gridDim.x * std::size_t{elementwise_threads};
   const std::size_t packs = packed ? n / Operation::width : 0;
-  for (std::size_t i = first; i < packs; i += stride) operation.template apply<Operation::width>(i * Operation::width);
+  for (std::size_t i = first; i < packs; i += stride)
+    operation.template apply<Operation::width>(i * Operation::width);
   for (std::size_t i = packs * Operation::width + first; i < n; i += stride) operation.template apply<1>(i);
 }
 
 /// Runs `operation` on elements [0, n), with packs where `packed`.
 template <typename Operation>
-void launch_elementwise(StreamView stream, const Operation& operation, std::size_t n, bool packed, const char* name) {
+void launch_elementwise(StreamView stream, const Operation& operation, std::size_t n, bool packed,
+                        const char* name) {
   if (n == 0) return;
   constexpr std::size_t blocks_per_multiprocessor = 32;
   const cudaStream_t queue = native(stream);
   const std::size_t items = packed ? ceil_divide(n, Operation::width) : n;
   const std::size_t blocks = ceil_divide(items, elementwise_threads);
-  const auto most = static_cast<std::size_t>(properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
+  const auto most =
+      static_cast<std::size_t>(properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
   launch(name, queue, {static_cast<unsigned>(std::min(blocks, most)), elementwise_threads}, elementwise<Operation>,
          operation, n, packed);
 }

@@ -29,7 +29,8 @@ actors::TrainerOptions long_row() {
 
 }  // namespace
 
-TEST_CASE("checkpoints in host memory train the same bits under every policy, limit, interval and order of messages") {
+TEST_CASE(
+    "checkpoints in host memory train the same bits under every policy, limit, interval and order of messages") {
   auto gpt = small_gpt(6);
   gpt.dropout = 0.1f;
   auto options = long_row();
@@ -80,7 +81,8 @@ TEST_CASE("checkpoints in host memory combine with every sharding and with half 
       options.tiers.optimizer = TierKind::host;
       options.tiers.bucket_elements = 200;
       options.recompute = 1;
-      for (int order = 0; order < tests::effort(2, 6, 1); ++order) check_trains_like(on_device, gpt, options, ++seed);
+      for (int order = 0; order < tests::effort(2, 6, 1); ++order)
+        check_trains_like(on_device, gpt, options, ++seed);
     }
   }
 }

@@ -28,7 +28,8 @@ class Alone final : public runtime::Transport {
 
 }  // namespace
 
-TEST_CASE("the asynchronous device computes the bits of the inline one, with any threads and all memory taken before") {
+TEST_CASE(
+    "the asynchronous device computes the bits of the inline one, with any threads and all memory taken before") {
   auto gpt = tests::small_gpt(2);
   gpt.dropout = 0.1f;
   auto options = tests::small_run();
@@ -72,7 +73,7 @@ TEST_CASE("the asynchronous device computes the bits of the inline one, with any
     tests::FarDevice device(runtime::make_cpu_device({.threads = threads}));
     device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
     actors::Rank trainer(loop, transport, device, actors::Rank::Samples{tokens, &tokens},
-                            actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
+                         actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });

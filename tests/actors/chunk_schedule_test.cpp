@@ -37,8 +37,8 @@ TEST_CASE("a chunk has so many buckets, of one unit or of several") {
 }
 
 TEST_CASE("small buckets ride along, and count where they make up a large one") {
-  const std::vector<ChunkUnit> units = {{0, false, {3}}, {1, false, {3}}, {2, false, {10}}, {3, false, {4}},
-                                        {4, false, {4}}, {5, false, {4}}};
+  const std::vector<ChunkUnit> units = {{0, false, {3}}, {1, false, {3}}, {2, false, {10}},
+                                        {3, false, {4}}, {4, false, {4}}, {5, false, {4}}};
   const ChunkSchedule schedule = chunk_schedule(units, {.chunk_buckets = 1, .bundle_bytes = 10});
   REQUIRE(schedule.bundles.size() == 3);
   CHECK(schedule.bundles[0].buckets == std::vector<Bucket>{{5, 0}, {4, 0}, {3, 0}});

@@ -41,7 +41,8 @@ TEST_CASE("an evaluation alone has no memory of gradients and optimizer states")
   const models::SampleBytes sample{32, 32};
   for (const int rank : {0, 1}) {
     const auto bytes = [&](runtime::MemoryKind kind) {
-      return actors::plan_rank(architecture, sample, options, rank).memory.bytes(runtime::MemorySpace::device, kind);
+      return actors::plan_rank(architecture, sample, options, rank)
+          .memory.bytes(runtime::MemorySpace::device, kind);
     };
     options.steps = 1;
     const std::size_t parameters = bytes(runtime::MemoryKind::parameters);

@@ -45,7 +45,7 @@ class Batches {
     const GradientRecords::Plan plan = GradientRecords::plan(planner);
     tier_plan_.finish(options.tiers.files, memory_plan_);
     rank_ = std::make_unique<actors::RankResources>(loop, messages_.transport(0), device, memory_plan_, tier_plan_,
-                                                 options.tiers.files);
+                                                    options.tiers.files);
     records_ = std::make_unique<GradientRecords>(rank_->context(), plan_, plan);
   }
 
@@ -189,7 +189,8 @@ class Batches {
     const Use& use = uses_[u];
     auto reduced = std::make_shared<Bytes>(random_values(unit(use).cut.elements(unit(use).reduced, bucket)));
     if (random_() % 2 == 0) {
-      records_->store_reduced(use.unit, bucket, reduced->data(), [this, u, bucket, reduced] { take(u, bucket, *reduced); });
+      records_->store_reduced(use.unit, bucket, reduced->data(),
+                              [this, u, bucket, reduced] { take(u, bucket, *reduced); });
       return;
     }
     const auto expected = *reduced;

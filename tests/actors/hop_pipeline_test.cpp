@@ -121,7 +121,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
         planner, {.hops = reduction.hops(), .dtype = reduction.dtype, .family = 0, .name = "gradients"}, shapes);
     devices.push_back(make_inline_device());
     contexts.push_back(std::make_unique<actors::RankResources>(simulation.loop(rank), simulation.transport(rank),
-                                                            *devices[r], memory, regions));
+                                                               *devices[r], memory, regions));
     pipelines.push_back(std::make_unique<HopPipeline>(contexts[r]->context(), *shares[r].column, plan));
     simulation.loop(rank).post([&, r, rank] {
       for (std::size_t s = 0; s < slices.size(); ++s) {
@@ -211,14 +211,15 @@ TEST_CASE("a reduction in slices of every finest piece gives the bits of the red
 
 TEST_CASE("a slice longer than a finest piece is refused") {
   ModelShare share;
-  share.column = std::make_unique<ColumnOptions>(
-      ColumnOptions{ShardLayout(std::vector<int>{0, 0}, 1, 0), {}, {0, 1}, {}});
+  share.column =
+      std::make_unique<ColumnOptions>(ColumnOptions{ShardLayout(std::vector<int>{0, 0}, 1, 0), {}, {0, 1}, {}});
   MemoryPlan memory;
   offload::TierPlan regions;
   const TierOptions tiers;
   Planner planner{share, tiers, memory, regions};
   const std::vector<std::vector<HopPipeline::PartShape>> shapes = {{{20, 11}}};
   CHECK_THROWS_WITH_AS(
-      (void)HopPipeline::plan(planner, {.hops = share.column->layout.flow({}).reduce_batch, .name = "gradients"}, shapes),
+      (void)HopPipeline::plan(planner, {.hops = share.column->layout.flow({}).reduce_batch, .name = "gradients"},
+                              shapes),
       doctest::Contains("a slice of 11 elements of pieces that have 10"), ranvier::Error);
 }

@@ -96,13 +96,12 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     models::Precision precision = {};
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
-  for (const Case& each : {Case{"zero2", {1, 4}},
-                           Case{"zero3", {1, 4}, Policy::one_f_one_b, TierKind::host},
-                           Case{"ddp", {3, 2}, Policy::gpipe},
-                           Case{"zero1", {2, 2}, Policy::message_driven, TierKind::host, half},
-                           Case{"zero3", {2, 2}, Policy::message_driven},
-                           Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
-                           Case{"zero++", {3, 4}, Policy::message_driven}}) {
+  for (const Case& each :
+       {Case{"zero2", {1, 4}}, Case{"zero3", {1, 4}, Policy::one_f_one_b, TierKind::host},
+        Case{"ddp", {3, 2}, Policy::gpipe}, Case{"zero1", {2, 2}, Policy::message_driven, TierKind::host, half},
+        Case{"zero3", {2, 2}, Policy::message_driven},
+        Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
+        Case{"zero++", {3, 4}, Policy::message_driven}}) {
     CAPTURE(std::string(each.sharding));
     CAPTURE(each.grid.g_inter);
     CAPTURE(each.grid.g_data);
@@ -121,11 +120,10 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     const auto near = tests::run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
     NcclOfJob nccl(1);
-    const auto far = tests::run_simulated(
-        architecture, tokens, options, 2, {}, tests::Devices::far,
-        [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-          return nccl.attach(simulation, rank, plan, collectives::NcclWay::plan);
-        });
+    const auto far = tests::run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far,
+                                          [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
+                                            return nccl.attach(simulation, rank, plan, collectives::NcclWay::plan);
+                                          });
     tests::check_same_bits(near, far);
   }
 }
@@ -202,8 +200,8 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
       auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
       auto* column = nccl.attach(simulation, r, plan, collectives::NcclWay::own);
       trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), simulation.transport(r),
-                                                           *devices.back(), actors::Rank::Samples{tokens},
-                                                           std::move(plan)));
+                                                        *devices.back(), actors::Rank::Samples{tokens},
+                                                        std::move(plan)));
       auto* trainer = trainers.back().get();
       trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
         models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
@@ -214,14 +212,13 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
       }
       watchdogs.push_back(std::make_unique<actors::Watchdog>(
           simulation.loop(r), simulation.transport(r), trainer->context().trace,
-          actors::Watchdog::Options{
-              .timeout = timeout,
-              .peers = std::move(peers),
-              .describe = [](int rank) { return fmt::format("rank {}", rank); },
-              .waits = [trainer] { return trainer->waits(); },
-              .details = [trainer](std::string_view part) { return trainer->details(part); },
-              .waited_for = [column] { return column->waited_for(); },
-              .heartbeat = nullptr}));
+          actors::Watchdog::Options{.timeout = timeout,
+                                    .peers = std::move(peers),
+                                    .describe = [](int rank) { return fmt::format("rank {}", rank); },
+                                    .waits = [trainer] { return trainer->waits(); },
+                                    .details = [trainer](std::string_view part) { return trainer->details(part); },
+                                    .waited_for = [column] { return column->waited_for(); },
+                                    .heartbeat = nullptr}));
       column->connect([trainer] {
         trainer->start({.step = [](const actors::StepResult&) {}, .evaluation = nullptr, .done = [] {}});
       });

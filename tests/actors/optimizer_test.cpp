@@ -24,7 +24,11 @@ namespace {
 
 /// Units of several granules (UnitCut) for each of four ranks.
 models::GptOptions gpt_of(DType dtype = DType::f32) {
-  return {.layers = 3, .hidden = 32, .heads = 2, .vocab_size = 129, .sequence_length = 8,
+  return {.layers = 3,
+          .hidden = 32,
+          .heads = 2,
+          .vocab_size = 129,
+          .sequence_length = 8,
           .precision = {dtype, DType::f32}};
 }
 
@@ -80,8 +84,8 @@ TEST_CASE("cutting combines with every sharding, under any order of messages") {
   for (const auto dtype : {DType::bf16, DType::f32}) {
     const auto gpt = gpt_of(dtype);
     for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}}) {
-      for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++",
-                               "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
+      for (const char* name : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig",
+                               "zero++", "GIN", "IGN", "NGI", "GNN", "NGN", "GGI"}) {
         CAPTURE(std::string(name));
         CAPTURE(g_inter);
         auto options = run_of(gpt, g_inter, g_data);
@@ -254,7 +258,8 @@ class WatchedTransport final : public runtime::Transport {
 
   int rank() const noexcept override { return transport_->rank(); }
   int ranks() const noexcept override { return transport_->ranks(); }
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges, runtime::Handler done) override {
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
+            runtime::Handler done) override {
     if (tag.channel == runtime::Channel::collective) sends_();
     transport_->send(peer, tag, ranges, std::move(done));
   }
@@ -276,7 +281,11 @@ struct Stepped {
 /// What one step of rank 0 did before all gradients were reduced.
 Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Commit commit = actors::Commit::wait) {
   const auto dtype = commit == actors::Commit::flip ? DType::bf16 : DType::f32;
-  const models::GptOptions gpt{.layers = 12, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8,
+  const models::GptOptions gpt{.layers = 12,
+                               .hidden = 16,
+                               .heads = 2,
+                               .vocab_size = 37,
+                               .sequence_length = 8,
                                .precision = {dtype, DType::f32}};
   const auto architecture = models::make_gpt(gpt);
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
@@ -346,7 +355,8 @@ TEST_CASE("gradients that are not finite end the job where every step counts") {
   options.tiers = cut(512, 1);
   options.fault =
       actors::TrainerOptions::Fault{.rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
-  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: the gradient's norm is"), Error);
+  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: the gradient's norm is"),
+                       Error);
 }
 
 TEST_CASE("a job whose every step counts ends when it is wished, on all ranks after the same step") {

@@ -30,9 +30,7 @@ using Piece = actors::ParameterRecords::Piece;
 class Driven {
  public:
   Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
-      : device_(runtime::make_cpu_device({})),
-        architecture_(models::make_gpt(tests::small_gpt())),
-        random_(seed) {
+      : device_(runtime::make_cpu_device({})), architecture_(models::make_gpt(tests::small_gpt())), random_(seed) {
     auto options = small_run();
     options.grid = {2, 4};
     options.group_size = 2;
@@ -42,7 +40,7 @@ class Driven {
     plan_ = actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
     REQUIRE(plan_.parameter_records.answers.has_value() == (kind == TierKind::nvme));
     resources_.emplace(loop_, simulation_.transport(1), *device_, plan_.memory, plan_.tiers,
-                     offload::FileOptions{.directories = {folder_.path()}});
+                       offload::FileOptions{.directories = {folder_.path()}});
     records_.emplace(resources_->context(), plan_, plan_.parameter_records);
     for (const actors::UnitState& unit : units()) {
       if (unit.secondary) has_secondary_ = true;
@@ -70,7 +68,9 @@ class Driven {
     return static_cast<float>((spec.elements() * 31 + element * 7) % 100003 + static_cast<std::size_t>(version));
   }
   const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
-  float expected(Piece piece, std::size_t element) const { return value(*units()[piece.unit].spec, element, version_); }
+  float expected(Piece piece, std::size_t element) const {
+    return value(*units()[piece.unit].spec, element, version_);
+  }
   const actors::UnitPart& part(Piece piece) const {
     return piece.secondary ? *units()[piece.unit].secondary : units()[piece.unit].parameters;
   }
@@ -158,27 +158,27 @@ class Driven {
     for (int r = 0; r < ranks; ++r) {
       ++under_way_;
       records_->lend({piece}, static_cast<std::uint64_t>(version_),
-                  [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
-                    // A send takes its time.
-                    std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
-                    loop_.after(std::chrono::microseconds(random_() % 300), [this, piece, kept, sent] {
-                      std::size_t element = part(piece).range.begin;
-                      bool same = true;
-                      for (const auto& range : kept) {
-                        for (std::size_t at = 0; at < range.size(); at += sizeof(float), ++element) {
-                          float found = 0;
-                          std::memcpy(&found, range.data() + at, sizeof found);
-                          same = same && found == expected(piece, element);
-                        }
-                      }
-                      CHECK(same);
-                      CHECK(element == part(piece).range.begin + part(piece).range.count);
-                      sent();
-                      ++lent_;
-                      --under_way_;
-                      go_on();
-                    });
-                  });
+                     [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
+                       // A send takes its time.
+                       std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
+                       loop_.after(std::chrono::microseconds(random_() % 300), [this, piece, kept, sent] {
+                         std::size_t element = part(piece).range.begin;
+                         bool same = true;
+                         for (const auto& range : kept) {
+                           for (std::size_t at = 0; at < range.size(); at += sizeof(float), ++element) {
+                             float found = 0;
+                             std::memcpy(&found, range.data() + at, sizeof found);
+                             same = same && found == expected(piece, element);
+                           }
+                         }
+                         CHECK(same);
+                         CHECK(element == part(piece).range.begin + part(piece).range.count);
+                         sent();
+                         ++lent_;
+                         --under_way_;
+                         go_on();
+                       });
+                     });
     }
   }
 

@@ -39,8 +39,8 @@ float value(std::size_t unit, std::size_t element, int batch) {
 /// passes of the next batch ask for them already.
 class Row {
  public:
-  Row(runtime::Simulation& simulation, const models::Architecture& architecture, const actors::TrainerOptions& options,
-      int rank, std::uint64_t seed)
+  Row(runtime::Simulation& simulation, const models::Architecture& architecture,
+      const actors::TrainerOptions& options, int rank, std::uint64_t seed)
       : loop_(&simulation.loop(rank)),
         device_(*loop_, seed + static_cast<std::uint64_t>(rank)),
         plan_(actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, rank)),
@@ -59,7 +59,9 @@ class Row {
   }
 
   ~Row() {
-    for (const auto stream : {resources_.context().compute, resources_.context().reduce, resources_.context().gather}) stream.synchronize();
+    for (const auto stream :
+         {resources_.context().compute, resources_.context().reduce, resources_.context().gather})
+      stream.synchronize();
   }
 
   [[nodiscard]] const actors::ParameterStore& store() const { return *store_; }
@@ -139,7 +141,8 @@ class Row {
         if (store_->queued(running.use)) {
           // The stream does steps in order, late, and what it reads must stay until then.
           resources_.context().compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
-          loop_->after_work(resources_.context().compute, {"test", "a step"}, [this, use = running.use] { store_->done(use); });
+          loop_->after_work(resources_.context().compute, {"test", "a step"},
+                            [this, use = running.use] { store_->done(use); });
         }
         ++running.use;
       }
@@ -175,8 +178,7 @@ class Row {
 
 struct Column {
   explicit Column(const actors::TrainerOptions& options, std::uint64_t seed)
-      : architecture(models::make_gpt(tests::small_gpt(3))),
-        simulation(options.grid.g_data, {.seed = seed}) {
+      : architecture(models::make_gpt(tests::small_gpt(3))), simulation(options.grid.g_data, {.seed = seed}) {
     for (int r = 0; r < options.grid.g_data; ++r) {
       rows.push_back(std::make_unique<Row>(simulation, architecture, options, r, seed));
       rows.back()->over = [this] {

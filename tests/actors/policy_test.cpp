@@ -67,5 +67,6 @@ TEST_CASE("message-driven runs whatever arrived, gradients first") {
 }
 
 TEST_CASE("a policy that does not exist is refused with the ones that do") {
-  CHECK_THROWS_WITH_AS((void)actors::policy_from("zigzag"), doctest::Contains("message-driven, 1f1b or gpipe"), Error);
+  CHECK_THROWS_WITH_AS((void)actors::policy_from("zigzag"), doctest::Contains("message-driven, 1f1b or gpipe"),
+                       Error);
 }

@@ -33,8 +33,10 @@ class Language final : public models::SampleSource {
           std::memcpy(to, &last, sizeof last);
           to += sizeof last;
         }
-        const auto bits = runtime::philox({3, 3}, {static_cast<std::uint32_t>(first + s), static_cast<std::uint32_t>(t), 0, 0});
-        const std::int32_t next = bits[0] % 10 == 0 ? static_cast<std::int32_t>(bits[1] % 16) : (before * 5 + last * 3 + 1) % 16;
+        const auto bits =
+            runtime::philox({3, 3}, {static_cast<std::uint32_t>(first + s), static_cast<std::uint32_t>(t), 0, 0});
+        const std::int32_t next =
+            bits[0] % 10 == 0 ? static_cast<std::int32_t>(bits[1] % 16) : (before * 5 + last * 3 + 1) % 16;
         before = last;
         last = next;
       }
@@ -46,14 +48,17 @@ class Language final : public models::SampleSource {
 
 /// The mean loss of the last 50 of 500 steps.
 double final_loss(models::Precision precision) {
-  const models::GptOptions gpt{.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 16, .sequence_length = 16,
-                               .precision = precision};
+  const models::GptOptions gpt{
+      .layers = 2, .hidden = 32, .heads = 2, .vocab_size = 16, .sequence_length = 16, .precision = precision};
   actors::TrainerOptions options;
   options.batch_size = 8;
   options.microbatch_size = 4;
   options.steps = 500;
   options.seed = 5;
-  options.learning_rate = {.peak = 3e-3, .least = 3e-4, .warmup_steps = 20, .steps = 500,
+  options.learning_rate = {.peak = 3e-3,
+                           .least = 3e-4,
+                           .warmup_steps = 20,
+                           .steps = 500,
                            .decay = actors::LearningRateOptions::Decay::cosine};
   options.precision = precision;
   const bool scaled = precision.compute == runtime::DType::f16;
@@ -62,7 +67,8 @@ double final_loss(models::Precision precision) {
   const Language language(gpt.sequence_length);
   runtime::Simulation simulation(1, {});
   const auto device = runtime::make_inline_device();
-  actors::Rank trainer(simulation.loop(0), simulation.transport(0), *device, actors::Rank::Samples{language}, actors::plan_rank(architecture, language.sample_bytes(), options, 0));
+  actors::Rank trainer(simulation.loop(0), simulation.transport(0), *device, actors::Rank::Samples{language},
+                       actors::plan_rank(architecture, language.sample_bytes(), options, 0));
   trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
   });
@@ -82,8 +88,10 @@ TEST_CASE("half precision ends within one percent of fp32's loss after 500 steps
   using runtime::DType;
   const double full = final_loss({DType::f32, DType::f32});
   CHECK(full < 2.0);  // of ln 16 = 2.77: there was something to learn
-  for (const models::Precision precision : {models::Precision{DType::bf16, DType::f32}, {DType::f16, DType::f32},
-                                            {DType::bf16, DType::bf16}, {DType::f16, DType::f16}}) {
+  for (const models::Precision precision : {models::Precision{DType::bf16, DType::f32},
+                                            {DType::f16, DType::f32},
+                                            {DType::bf16, DType::bf16},
+                                            {DType::f16, DType::f16}}) {
     CAPTURE(runtime::to_string(precision.compute));
     CAPTURE(runtime::to_string(precision.gradient));
     CHECK(final_loss(precision) == doctest::Approx(full).epsilon(0.01));

@@ -27,10 +27,7 @@ std::vector<double> shares_in(const std::string& metrics) {
 /// A reporter of steps of 1000 FLOP, by a clock that the test moves.
 struct Run {
   explicit Run(double peak_flops)
-      : reporter({.steps = 100,
-                  .tokens_per_step = 10,
-                  .flops_per_step = 1000,
-                  .quiet = true},
+      : reporter({.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .quiet = true},
                  ranvier::runtime::MemoryPlan(),
                  std::make_unique<ranvier::runtime::LogFile>("--metrics", (folder.path() / "metrics").string(),
                                                              ranvier::runtime::LogFile::Start::anew)) {

@@ -14,8 +14,8 @@ namespace ranvier::tests {
 void check_same_bits(const JobResult& a, const JobResult& b);
 
 /// Every name, and triples that have none.
-inline constexpr std::array shardings{"ddp",      "zero1",    "zero2",  "zero3", "mics", "paro-igg", "paro-iig",
-                                      "paro-nig", "zero++", "GIN",   "IGN",  "NGI",      "GNN"};
+inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "mics", "paro-igg", "paro-iig",
+                                      "paro-nig", "zero++", "GIN",   "IGN",   "NGI",  "GNN"};
 
 /// What others must train like. It runs once somebody asks.
 class ReferenceJob {
@@ -33,7 +33,7 @@ class ReferenceJob {
 
 /// The same job trains the same, placed and cut as `options` say, its messages in the order of the seed. Every other
 /// seed's work on streams is late.
-void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt, const actors::TrainerOptions& options,
-                       std::uint64_t seed);
+void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt,
+                       const actors::TrainerOptions& options, std::uint64_t seed);
 
 }  // namespace ranvier::tests

@@ -76,8 +76,8 @@ Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions
     devices.push_back(runtime::make_inline_device());
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
     trainers.push_back(std::make_unique<Rank>(simulation.loop(r), transports[std::size_t(r)], *devices.back(),
-                                                 Rank::Samples{tokens},
-                                                 plan_rank(architecture, tokens.sample_bytes(), options, r)));
+                                              Rank::Samples{tokens},
+                                              plan_rank(architecture, tokens.sample_bytes(), options, r)));
     trainers.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });

@@ -45,7 +45,8 @@ actors::TrainerOptions run_of(int g_inter, int g_data, std::int64_t steps) {
   return options;
 }
 
-/// 1e-6 in loss and 1e-4 in each tensor's norm. The bias of the keys has no gradient but rounding, which AdamW blows up.
+/// 1e-6 in loss and 1e-4 in each tensor's norm. The bias of the keys has no gradient but rounding, which AdamW
+/// blows up.
 void check_close(const tests::JobResult& a, const tests::JobResult& b) {
   REQUIRE(a.steps.size() == b.steps.size());
   for (std::size_t s = 0; s < a.steps.size(); ++s) {
@@ -170,8 +171,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
     const auto reference = run_simulated(small_gpt(), options, 1);
     for (const int g_inter : test::sanitized ? std::vector{2} : std::vector{1, 2, 3, 5}) {
       for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-        for (const auto& [limit, recompute, prefetch] :
-             {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
+        for (const auto& [limit, recompute, prefetch] : {std::tuple{0, 0, 2}, {1, 1, 0}, {3, 2, 1}, {5, 1, 5}}) {
           CAPTURE(name);
           CAPTURE(g_inter);
           CAPTURE(actors::to_string(policy));
@@ -245,7 +245,8 @@ TEST_CASE("a wish to stop ends a sharded run on all ranks after the same step") 
 TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
-  for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1}}) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1}}) {
     for (const int group_size : test::sanitized ? std::vector{0, 3} : std::vector{0, 2, 3, 6}) {
       for (const char* name : {"zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++", "INI"}) {
         CAPTURE(name);
@@ -313,7 +314,8 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
     options.eval_samples = options.batch_size + 3;
     options.sharding = collectives::parse_sharding(one.sharding);
     options.group_size = one.group_size;
-    const std::string key = std::string(one.sharding) + std::to_string(one.grid.g_data) + std::to_string(one.group_size);
+    const std::string key =
+        std::string(one.sharding) + std::to_string(one.grid.g_data) + std::to_string(one.group_size);
     if (!references.contains(key)) references.emplace(key, run_simulated(small_gpt(5), options, 0));
     options.grid = one.grid;
     options.policy = one.policy;
@@ -433,8 +435,8 @@ TEST_CASE("a rank holds what its scopes say, to the byte") {
       for (const int rank : {0, 4, 6, 11}) {
         CAPTURE(to_string(sharding));
         const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
-        const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 6), sharding, 6, 3,
-                                                  options.precision);
+        const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, 6), sharding, 6,
+                                                  3, options.precision);
         CHECK(plan.memory.bytes(runtime::MemoryKind::parameters) == expected.parameters);
         CHECK(plan.memory.bytes(runtime::MemoryKind::gradients) == expected.gradients);
         CHECK(plan.memory.bytes(runtime::MemoryKind::optimizer) == expected.optimizer);

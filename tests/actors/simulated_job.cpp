@@ -50,7 +50,8 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
   };
   for (int r = 0; r < ranks; ++r) {
     if (kind == Devices::delayed) {
-      devices.push_back(std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
+      devices.push_back(
+          std::make_unique<DelayedDevice>(simulation.loop(r), seed * 1000 + static_cast<std::uint64_t>(r)));
     } else if (kind == Devices::far) {
       devices.push_back(std::make_unique<FarDevice>(runtime::make_inline_device()));
     } else {
@@ -65,7 +66,8 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
       for (const auto& messages : plan.staged_messages) staged.back()->reserve(messages);
       transport = staged.back().get();
     }
-    trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *devices.back(), actors::Rank::Samples{tokens, &tokens}, std::move(plan)));
+    trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *devices.back(),
+                                                      actors::Rank::Samples{tokens, &tokens}, std::move(plan)));
     actors::Rank& trainer = *trainers.back();
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
@@ -112,9 +114,11 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
   for (int r = 0; r < ranks; ++r) {
     const auto& mine = steps[static_cast<std::size_t>(r)];
     expect(texts[static_cast<std::size_t>(r)] == result.texts, "rank {} knows another text", r);
-    expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(), result.steps.size());
+    expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(),
+           result.steps.size());
     for (std::size_t s = 0; s < mine.size(); ++s) {
-      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r, s + 1);
+      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r,
+             s + 1);
       expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
              "rank {} decided otherwise in step {}", r, s + 1);
     }
@@ -127,8 +131,8 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
       auto& whole = result.weights.try_emplace(name, elements, 0.0f).first->second;
       auto& known = have.try_emplace(name, elements, false).first->second;
       for (std::size_t e = 0; e < weights.size(); ++e) {
-        expect(!known[range.begin + e] || whole[range.begin + e] == weights[e], "rank {} has other weights in unit {}", r,
-               name);
+        expect(!known[range.begin + e] || whole[range.begin + e] == weights[e],
+               "rank {} has other weights in unit {}", r, name);
         whole[range.begin + e] = weights[e];
         known[range.begin + e] = true;
       }

@@ -38,10 +38,10 @@ class RandomTokens final : public models::SampleSource {
 };
 
 struct JobResult {
-  std::vector<actors::StepResult> steps;            ///< of rank 0
-  std::vector<double> evaluations;                  ///< of rank 0
-  std::vector<double> accuracies;                   ///< of rank 0
-  std::vector<std::vector<std::int32_t>> texts;     ///< samples
+  std::vector<actors::StepResult> steps;              ///< of rank 0
+  std::vector<double> evaluations;                    ///< of rank 0
+  std::vector<double> accuracies;                     ///< of rank 0
+  std::vector<std::vector<std::int32_t>> texts;       ///< samples
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
   std::uint64_t handlers = 0;
   actors::Optimizer::Answers answers;  ///< of rank 0

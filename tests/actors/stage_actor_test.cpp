@@ -56,9 +56,8 @@ class Noted final : public models::Layer {
 
  private:
   void note(const models::LayerCall& call, const char* what) const {
-    call.stream.launch([this, what, first = call.key.first_sample](runtime::ComputePool&) {
-      (*log_)(name_, what, first);
-    });
+    call.stream.launch(
+        [this, what, first = call.key.first_sample](runtime::ComputePool&) { (*log_)(name_, what, first); });
   }
 
   std::string name_;
@@ -163,14 +162,11 @@ class Middle {
     for (const auto& resource : resources) list.push_back(resource.get());
     places_.emplace(device_, actors::Loader::Plan{});
     loader_.emplace(resources_->context(), *places_, source_);
-    actor.emplace(resources_->context(), share_,
-                  actors::StageActor::Plan{.stage = 1,
-                                           .stages = 3,
-                                           .left = 0,
-                                           .right = 2,
-                                           .policy = policy,
-                                           .microbatch_size = microbatch_size},
-                  *loader_, list);
+    actor.emplace(
+        resources_->context(), share_,
+        actors::StageActor::Plan{
+            .stage = 1, .stages = 3, .left = 0, .right = 2, .policy = policy, .microbatch_size = microbatch_size},
+        *loader_, list);
   }
 
   /// A neighbour's message to the stage under test, and its answers in turn.
@@ -203,7 +199,8 @@ class Middle {
   static std::size_t bytes_of(int samples) { return std::size_t(samples) * positions * sizeof(float); }
   void send(int from, runtime::Channel channel, int m, int samples) {
     const auto& bytes = buffers_.emplace_back(std::make_unique<std::vector<std::byte>>(bytes_of(samples)));
-    simulation_.transport(from).send(1, {channel, static_cast<std::uint32_t>(m)}, runtime::ConstBytes(*bytes), [] {});
+    simulation_.transport(from).send(1, {channel, static_cast<std::uint32_t>(m)}, runtime::ConstBytes(*bytes),
+                                     [] {});
   }
 
   runtime::Simulation simulation_;
@@ -257,7 +254,9 @@ TEST_CASE("a stage runs every pass once, in an order of its policy, whatever com
     const Policy policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[seed % 3];
     const int slots = 1 + static_cast<int>(seed / 3 % 3), recompute = static_cast<int>(seed / 9 % 3);
     const int microbatches = 5, samples = 9;  // the last microbatch is shorter
-    const auto samples_of = [](int m) { return m + 1 < microbatches ? microbatch_size : samples % microbatch_size; };
+    const auto samples_of = [](int m) {
+      return m + 1 < microbatches ? microbatch_size : samples % microbatch_size;
+    };
     Middle job(seed, policy, slots, recompute);
     std::vector<int> order(microbatches);
     std::iota(order.begin(), order.end(), 0);

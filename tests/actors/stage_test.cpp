@@ -13,12 +13,9 @@ std::size_t planned_bytes(int recompute, int slots) {
   const auto gpt = tests::small_gpt(8);
   const auto architecture = models::make_gpt(gpt);
   runtime::MemoryPlan plan;
-  const models::Stage stage(architecture,
-                            {.layers = {1, 9},
-                             .capacity = {4, gpt.sequence_length},
-                             .slots = slots,
-                             .recompute = recompute},
-                            plan);
+  const models::Stage stage(
+      architecture,
+      {.layers = {1, 9}, .capacity = {4, gpt.sequence_length}, .slots = slots, .recompute = recompute}, plan);
   return plan.bytes(runtime::MemorySpace::device);
 }
 
@@ -62,9 +59,9 @@ TEST_CASE("layers of another precision than the job's are refused: their memory 
   const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();
   options.precision = {runtime::DType::bf16, runtime::DType::f32};
-  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
-                       doctest::Contains("were made for fp32 with gradients in fp32, and the job is planned for bf16"),
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      (void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+      doctest::Contains("were made for fp32 with gradients in fp32, and the job is planned for bf16"), Error);
 }
 
 TEST_CASE("a batch that the rows cannot share evenly is refused") {

@@ -171,7 +171,8 @@ TEST_CASE("fp16 that overflows at the smallest loss scale ends the run") {
 TEST_CASE("gradients that are not finite end a run that has no loss scale") {
   auto options = small_run();
   options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
-  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: the gradient's norm"), Error);
+  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: the gradient's norm"),
+                       Error);
 }
 
 TEST_CASE("clipping bounds the step but not the reported norm") {
@@ -210,7 +211,8 @@ TEST_CASE("no order of messages hangs the job or changes a bit") {
     options.eval_samples = options.batch_size;
     options.microbatch_size = one.grid.g_data == 4 ? 1 : 2;
     options.grid = {1, one.grid.g_data};
-    if (!references.contains(one.grid.g_data)) references.emplace(one.grid.g_data, run_simulated(small_gpt(5), options, 0));
+    if (!references.contains(one.grid.g_data))
+      references.emplace(one.grid.g_data, run_simulated(small_gpt(5), options, 0));
     options.grid = one.grid;
     options.policy = one.policy;
     options.pipeline_limit = one.limit;

@@ -117,9 +117,8 @@ class Scale final : public models::Layer {
                       std::byte* input_gradient) override {
     add_products(call, parts_.backward_input, output_gradient, input_gradient);
     if (call.part > 0) return;
-    call.stream.launch([=, to = call.deferred, bytes = elements(call.shape) * sizeof(float)](runtime::ComputePool&) {
-      std::memcpy(to, output_gradient, bytes);
-    });
+    call.stream.launch([=, to = call.deferred, bytes = elements(call.shape) * sizeof(float)](
+                           runtime::ComputePool&) { std::memcpy(to, output_gradient, bytes); });
   }
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     check_units(call.gradients, parts_.backward_weight[call.part]);
@@ -145,8 +144,8 @@ class Scale final : public models::Layer {
   static void check_units(const Pointers& pointers, const std::vector<std::size_t>& units) {
     for (std::size_t unit = 0; unit < pointers.size(); ++unit) {
       const bool named = std::find(units.begin(), units.end(), unit) != units.end();
-      expect((pointers[unit] != nullptr) == named, "a part that {} unit {} has it or not", named ? "names" : "omits",
-             unit);
+      expect((pointers[unit] != nullptr) == named, "a part that {} unit {} has it or not",
+             named ? "names" : "omits", unit);
     }
   }
 
@@ -156,18 +155,18 @@ class Scale final : public models::Layer {
     check_units(call.parameters, parts[call.part]);
     const std::size_t n = elements(call.shape);
     if (call.part == 0) {
-      call.stream.launch([=, sum = call.workspace](runtime::ComputePool&) { std::memset(sum, 0, n * sizeof(float)); });
+      call.stream.launch(
+          [=, sum = call.workspace](runtime::ComputePool&) { std::memset(sum, 0, n * sizeof(float)); });
     }
     for (const std::size_t unit : parts[call.part]) {
-      call.stream.launch([x = floats(input), sum = floats(call.workspace), weight = floats(call.parameters[unit]), n,
-                          channels = channels_, factor = static_cast<float>(unit + 1)](runtime::ComputePool&) {
+      call.stream.launch([x = floats(input), sum = floats(call.workspace), weight = floats(call.parameters[unit]),
+                          n, channels = channels_, factor = static_cast<float>(unit + 1)](runtime::ComputePool&) {
         for (std::size_t i = 0; i < n; ++i) sum[i] += factor * x[i] * weight[i % channels];
       });
     }
     if (call.part + 1 == parts.size()) {
-      call.stream.launch([=, sum = call.workspace](runtime::ComputePool&) {
-        std::memcpy(output, sum, n * sizeof(float));
-      });
+      call.stream.launch(
+          [=, sum = call.workspace](runtime::ComputePool&) { std::memcpy(output, sum, n * sizeof(float)); });
     }
   }
 
@@ -199,11 +198,12 @@ models::Architecture shifted_gpt(const std::vector<std::vector<std::string>>& un
 }
 
 models::Architecture scaled_gpt(const std::vector<std::vector<std::string>>& units, bool in_parts) {
-  return gpt_with(units, [&](std::string name, std::size_t channels,
-                             const std::vector<std::string>& of_layer) -> std::unique_ptr<models::Layer> {
-    if (of_layer.empty()) return std::make_unique<Shift>(std::move(name), channels, of_layer);
-    return std::make_unique<Scale>(std::move(name), channels, of_layer, in_parts);
-  });
+  return gpt_with(units,
+                  [&](std::string name, std::size_t channels,
+                      const std::vector<std::string>& of_layer) -> std::unique_ptr<models::Layer> {
+                    if (of_layer.empty()) return std::make_unique<Shift>(std::move(name), channels, of_layer);
+                    return std::make_unique<Scale>(std::move(name), channels, of_layer, in_parts);
+                  });
 }
 
 actors::TrainerOptions run_of(runtime::GridShape grid) {

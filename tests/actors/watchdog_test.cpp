@@ -39,7 +39,8 @@ class LosingTransport final : public runtime::Transport {
   int ranks() const noexcept override { return inner_->ranks(); }
   using Transport::receive;
   using Transport::send;
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges, runtime::Handler done) override {
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
+            runtime::Handler done) override {
     if (loop_ != nullptr && tag.channel == channel_ && loop_->now() >= when_) {
       loop_ = nullptr;
       return;
@@ -68,8 +69,8 @@ class LosingTransport final : public runtime::Transport {
 /// What goes wrong on one rank, or takes long there.
 struct Trouble {
   int rank = 0;
-  runtime::Duration slow = quick;  ///< a piece of work on its streams takes up to
-  std::string stalled_stream;      ///< does nothing more from the middle of the job on; empty: none
+  runtime::Duration slow = quick;        ///< a piece of work on its streams takes up to
+  std::string stalled_stream;            ///< does nothing more from the middle of the job on; empty: none
   std::optional<runtime::Channel> lost;  ///< a message of it is never sent
   std::optional<actors::TrainerOptions::Fault::Kind> fault;
 };
@@ -85,7 +86,7 @@ struct Job {
 
 struct Watched {
   std::int64_t steps = 0;
-  std::string error;  ///< what the watchdogs said; empty: nothing
+  std::string error;                 ///< what the watchdogs said; empty: nothing
   std::vector<std::string> reports;  ///< by rank, in the middle of the job
 };
 
@@ -109,12 +110,12 @@ Watched run_watched(const Job& job) {
   for (int r = 0; r < ranks; ++r) {
     auto& loop = simulation.loop(r);
     const bool troubled = r == trouble.rank;
-    devices.push_back(std::make_unique<tests::DelayedDevice>(
-        loop, job.seed + static_cast<std::uint64_t>(r), troubled ? trouble.slow : job.slow_everywhere, 1));
+    devices.push_back(std::make_unique<tests::DelayedDevice>(loop, job.seed + static_cast<std::uint64_t>(r),
+                                                             troubled ? trouble.slow : job.slow_everywhere, 1));
     transports.push_back(std::make_unique<LosingTransport>(simulation.transport(r)));
-    trainers.push_back(std::make_unique<actors::Rank>(
-        loop, *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
-        actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
+    trainers.push_back(
+        std::make_unique<actors::Rank>(loop, *transports.back(), *devices.back(), actors::Rank::Samples{tokens},
+                                       actors::plan_rank(architecture, tokens.sample_bytes(), options, r)));
     auto* trainer = trainers.back().get();
     trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
@@ -200,9 +201,8 @@ TEST_CASE("a rank whose streams are slower than the timeout is at work, whatever
       CAPTURE(sharding);
       CAPTURE(seed);
       // A piece at a time takes less than the timeout, a pass far longer.
-      const Watched watched = run_watched({.sharding = sharding,
-                                           .seed = static_cast<std::uint64_t>(seed),
-                                           .trouble = {.rank = 1, .slow = 80ms}});
+      const Watched watched = run_watched(
+          {.sharding = sharding, .seed = static_cast<std::uint64_t>(seed), .trouble = {.rank = 1, .slow = 80ms}});
       CHECK(watched.error == "");
       CHECK(watched.steps == 2);
     }
@@ -239,8 +239,8 @@ TEST_CASE("a stream whose work does not end is named by its own rank, with the w
       CAPTURE(grid.g_inter);
       CAPTURE(grid.g_data);
       CAPTURE(stream);
-      const Watched watched = run_watched(
-          {.grid = grid, .sharding = "zero2", .trouble = {.rank = last, .stalled_stream = stream}});
+      const Watched watched =
+          run_watched({.grid = grid, .sharding = "zero2", .trouble = {.rank = last, .stalled_stream = stream}});
       CAPTURE(watched.error);
       CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", last)));
       CHECK(watched.error.find(fmt::format("stream '{}', has not ended for", stream)) != std::string::npos);
@@ -276,7 +276,8 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
   const std::string message = error_of(simulation);
   CHECK(loop.now() > 15 * timeout);
   CHECK(loop.now() < 17 * timeout);
-  CHECK(message.starts_with("rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
+  CHECK(message.starts_with(
+      "rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
 }
 
 TEST_CASE("a read that does not come back is named with file and offset, one with patience later") {
@@ -290,8 +291,9 @@ TEST_CASE("a read that does not come back is named with file and offset, one wit
         loop.ends({.part = "tiers", .text = "a read of a file", .patience = patience}, disk, [] {});
     const std::string message = error_of(simulation);
     CAPTURE(message);
-    CHECK(message.starts_with("rank 0 stands still: tiers: a read of a file, a read of 4096 bytes at offset 8192 of "
-                              "/disk/states, has not ended for"));
+    CHECK(
+        message.starts_with("rank 0 stands still: tiers: a read of a file, a read of 4096 bytes at offset 8192 of "
+                            "/disk/states, has not ended for"));
     CHECK(loop.now() >= patience * timeout);
     CHECK(loop.now() < (patience + 1) * timeout);
   }

@@ -210,7 +210,7 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   const auto written_bytes = [&] {
     std::uintmax_t bytes = 0;
     for (const fs::path& states : state_files(disk.path())) {
-      struct stat status {};
+      struct stat status{};
       if (::stat(states.c_str(), &status) == 0) bytes += static_cast<std::uintmax_t>(status.st_blocks) * 512;
     }
     return bytes;

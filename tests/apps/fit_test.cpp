@@ -104,8 +104,8 @@ TEST_CASE("weights that --save writes need their disk, beside states in files wh
       job.in({.disk_bytes = files, .save_bytes = 2 * files - 1, .saved_bytes = files, .states_beside_save = 1})
           .fits);
   CHECK(job.in({.disk_bytes = files, .save_bytes = 2 * files, .saved_bytes = files, .states_beside_save = 1}).fits);
-  CHECK(
-      job.in({.disk_bytes = files, .save_bytes = 2 * files - 1, .saved_bytes = files, .states_beside_save = 0.5}).fits);
+  CHECK(job.in({.disk_bytes = files, .save_bytes = 2 * files - 1, .saved_bytes = files, .states_beside_save = 0.5})
+            .fits);
 }
 
 TEST_CASE("host memory and disks count as devices do, summed over the ranks of a node") {

@@ -21,8 +21,8 @@ TEST_CASE_FIXTURE(SmallText, "a stream whose work does not end is named by its r
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}, {4, 2}}) {
     Flags flags{"--steps", "100", "--timeout", "2"};
     if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
-    const Outcome outcome = run(ranks, small_run(text, flags), 40s,
-                                {{"RANVIER_FAULT", std::to_string(faulty) + ":3:stream"}});
+    const Outcome outcome =
+        run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":3:stream"}});
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status != 0);
@@ -34,8 +34,8 @@ TEST_CASE_FIXTURE(SmallText, "a stream whose work does not end is named by its r
 
 TEST_CASE_FIXTURE(SmallText, "a request to a file that does not come back is named with file and offset") {
   const Outcome outcome = run(2,
-                              small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2", "--optimizer-tier",
-                                               "nvme", "--nvme", file("")}),
+                              small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2",
+                                               "--optimizer-tier", "nvme", "--nvme", file("")}),
                               40s, {{"RANVIER_FAULT", "1:3:file"}});
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
@@ -52,7 +52,8 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   job.signal_rank(1, SIGSTOP);
   std::this_thread::sleep_for(2s);
   job.signal_rank(0, SIGUSR2);
-  for (int i = 0; i < 6000 && !job.has_said("from rank 1 (stage 1, row 0) for"); ++i) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 6000 && !job.has_said("from rank 1 (stage 1, row 0) for"); ++i)
+    std::this_thread::sleep_for(10ms);
   job.signal_rank(1, SIGCONT);
   const int lines = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(job.wait_for_lines(metrics, lines + 3, 60s));

@@ -52,7 +52,7 @@ class Phase {
         arena_(device, plan_.memory),
         tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, transport.rank()),
         executor_(loop, transport, *reduce_),
-        context_{loop,      transport,  device,    trace_,    arena_,  tiers_,
+        context_{loop,      transport, device,   trace_,   arena_, tiers_,
                  executor_, *compute_, *reduce_, *gather_, *load_} {
     plan_.stage->bind(arena_);
     plan_.states->bind(arena_);
@@ -149,8 +149,8 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
   };
   const std::string directories = arguments.empty() ? "-" : arguments[0];
   const int repeats = number(4, 5);
-  models::GptOptions gpt{.layers = number(1, 4), .hidden = number(2, 512), .heads = 8, .vocab_size = 512,
-                         .sequence_length = 8};
+  models::GptOptions gpt{
+      .layers = number(1, 4), .hidden = number(2, 512), .heads = 8, .vocab_size = 512, .sequence_length = 8};
   const bool half = arguments.size() > 6 && arguments[6] == "bf16";
   if (half) gpt.precision.compute = runtime::DType::bf16;
   std::vector<Case> cases{{"always"}, {"after the norm", 1}};
@@ -182,9 +182,9 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
         Phase phase(session, loop, transport, *device, architecture, options);
         std::vector<double> reduction, step, both, after_answer;
         for (int r = 0; r <= repeats; ++r) {
-          const double seconds[] = {phase.slowest(phase.run(true, false, false)),
-                                    phase.slowest(phase.run(false, true, clipped)),
-                                    phase.slowest(phase.run(true, true, clipped)), phase.slowest(phase.after_answer())};
+          const double seconds[] = {
+              phase.slowest(phase.run(true, false, false)), phase.slowest(phase.run(false, true, clipped)),
+              phase.slowest(phase.run(true, true, clipped)), phase.slowest(phase.after_answer())};
           if (r == 0) continue;  // warms up
           reduction.push_back(seconds[0]);
           step.push_back(seconds[1]);
@@ -193,16 +193,16 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
         }
         if (session.rank() != 0) continue;
         const double longer = std::max(median(reduction), median(step));
-        fmt::print(R"({{"bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
-                   R"("buckets":{},"tier_bytes":{},"after_answer_seconds":{:.4f},)"
-                   R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
-                   R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
-                   "\n",
-                   half ? "bf16" : "fp32", to_string(kind),
-                   options.tiers.step == StepPlace::host ? "host" : "device", counts,
-                   k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
-                   median(after_answer), median(reduction), median(step), median(both), median(both) / longer,
-                   (median(reduction) + median(step)) / longer);
+        fmt::print(
+            R"({{"bench":"chunks","precision":"{}","tier":"{}","step":"{}","counts":"{}","k":"{}","chunks":{},)"
+            R"("buckets":{},"tier_bytes":{},"after_answer_seconds":{:.4f},)"
+            R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
+            R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
+            "\n",
+            half ? "bf16" : "fp32", to_string(kind), options.tiers.step == StepPlace::host ? "host" : "device",
+            counts, k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
+            median(after_answer), median(reduction), median(step), median(both), median(both) / longer,
+            (median(reduction) + median(step)) / longer);
         std::fflush(stdout);
       }
     }

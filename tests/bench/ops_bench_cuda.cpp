@@ -1,8 +1,8 @@
-// Each operation of the models on a GPU, at the sizes of two models, and each kernel of the optimizer, of gradients and of
-// copies on flat arrays: bytes or operations per second beside what a copy and a large matrix product reach in the same
-// process, all on random values. Bytes are those that must be read and written once. Causal attention counts half of T × T,
-// what it needs; `tflops_whole` and `share_whole` count all of it, as utilisation of whole trainings customarily does. One
-// JSON line per case.
+// Each operation of the models on a GPU, at the sizes of two models, and each kernel of the optimizer, of gradients
+// and of copies on flat arrays: bytes or operations per second beside what a copy and a large matrix product reach
+// in the same process, all on random values. Bytes are those that must be read and written once. Causal attention
+// counts half of T × T, what it needs; `tflops_whole` and `share_whole` count all of it, as utilisation of whole
+// trainings customarily does. One JSON line per case.
 //
 //   ops_bench_cuda [bf16|fp16|fp32] [tiny]
 //

@@ -29,8 +29,8 @@ class ProductCeiling {
     std::size_t m = 0, n = 0, k = 0;
     std::size_t instances = 1;  ///< independent products of this size, shared among the threads
     runtime::DType c_dtype = runtime::DType::f32;
-    bool accumulates = false;    ///< from the second microbatch on
-    models::LibraryMatmul tile;  ///< the fastest
+    bool accumulates = false;         ///< from the second microbatch on
+    models::LibraryMatmul tile;       ///< the fastest
     std::size_t a = 0, b = 0, c = 0;  ///< arrays
     double seconds = 0;               ///< of all calls in the last step
     std::size_t calls = 0;            ///< in the last step
@@ -42,8 +42,8 @@ class ProductCeiling {
   };
 
   /// For `microbatches` of `samples` each. Looks for the best tiles, which takes seconds.
-  ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::GptOptions& options, int samples,
-                 int microbatches)
+  ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::GptOptions& options,
+                 int samples, int microbatches)
       : stream_(stream),
         dtype_(options.precision.compute),
         layers_(static_cast<std::size_t>(options.layers)),
@@ -73,9 +73,8 @@ class ProductCeiling {
       for (std::size_t microbatch = 0; microbatch < microbatches_; ++microbatch) {
         const auto all = [&](std::vector<Product>& products, std::size_t layer) {
           for (Product& product : products) {
-            const double seconds = seconds_of([&] {
-              multiply(pool, product, product.tile, layer, product.accumulates && microbatch > 0);
-            });
+            const double seconds = seconds_of(
+                [&] { multiply(pool, product, product.tile, layer, product.accumulates && microbatch > 0); });
             product.seconds += seconds;
             ++product.calls;
             sum += seconds;
@@ -144,13 +143,23 @@ class ProductCeiling {
     const auto of_layer = [&](std::size_t elements) {
       return array({.bytes = elements * size_of(dtype_), .per_layer = true});
     };
-    const auto add = [](std::vector<Product>& to, const std::string& name, std::size_t m, std::size_t n, std::size_t k,
-                        std::size_t a, std::size_t b, std::size_t c, DType c_dtype, bool accumulates) {
-      to.push_back({.name = name, .m = m, .n = n, .k = k, .c_dtype = c_dtype, .accumulates = accumulates, .tile = {}, .a = a, .b = b, .c = c});
+    const auto add = [](std::vector<Product>& to, const std::string& name, std::size_t m, std::size_t n,
+                        std::size_t k, std::size_t a, std::size_t b, std::size_t c, DType c_dtype,
+                        bool accumulates) {
+      to.push_back({.name = name,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .c_dtype = c_dtype,
+                    .accumulates = accumulates,
+                    .tile = {},
+                    .a = a,
+                    .b = b,
+                    .c = c});
       return &to.back();
     };
-    const auto normal = shared(N * C), wide = shared(N * 4 * C), stream = of_layer(N * C),
-               d_stream = shared(N * C), d_wide = shared(N * 4 * C), d_normal = shared(N * C);
+    const auto normal = shared(N * C), wide = shared(N * 4 * C), stream = of_layer(N * C), d_stream = shared(N * C),
+               d_wide = shared(N * 4 * C), d_normal = shared(N * C);
     const auto qkv = of_layer(N * 3 * C), attention = of_layer(N * C), fc = of_layer(N * 4 * C);
 
     struct Linear {
@@ -166,7 +175,8 @@ class ProductCeiling {
                                    {"mlp.c_proj", 4 * C, C, wide, stream, d_wide, d_stream, fc}};
     for (Linear& linear : linears) {
       linear.weight = of_layer(linear.in * linear.out);
-      linear.gradient = array({.bytes = linear.in * linear.out * sizeof(float), .per_layer = true, .holds_values = false});
+      linear.gradient =
+          array({.bytes = linear.in * linear.out * sizeof(float), .per_layer = true, .holds_values = false});
     }
     // Whole T × T products, as the customary count of operations has them: causality spares nothing here.
     const auto square = array({.bytes = T * T * threads * size_of(dtype_), .per_thread = true});
@@ -190,8 +200,8 @@ class ProductCeiling {
     add(head_, "head weight gradient", P, C, N, logits, normal, d_table, DType::f32, true);
 
     const auto backward = [&](const Linear& linear) {
-      add(backward_, std::string(linear.name) + " input gradient", N, linear.in, linear.out, linear.dy, linear.weight,
-          linear.dx, dtype_, false);
+      add(backward_, std::string(linear.name) + " input gradient", N, linear.in, linear.out, linear.dy,
+          linear.weight, linear.dx, dtype_, false);
     };
     for (std::size_t i = 4; i-- > 1;) backward(linears[i]);
     attend(backward_, "d_out vᵀ", T, D, d_normal, qkv, square);
@@ -201,8 +211,8 @@ class ProductCeiling {
     backward(linears[0]);
     for (std::size_t i = 4; i-- > 0;) {
       const Linear& linear = linears[i];
-      add(backward_, std::string(linear.name) + " weight gradient", linear.in, linear.out, N, linear.kept, linear.dy,
-          linear.gradient, DType::f32, true);
+      add(backward_, std::string(linear.name) + " weight gradient", linear.in, linear.out, N, linear.kept,
+          linear.dy, linear.gradient, DType::f32, true);
     }
   }
   /// Lengths of pieces that whole may be cut into. A row of a piece takes an odd number of cache lines, so that
@@ -227,7 +237,8 @@ class ProductCeiling {
       const auto threads = static_cast<std::size_t>(pool.threads());
       const std::size_t share = (product.m + threads - 1) / threads;
       for (const std::size_t wanted : {1024, 512, 256}) {
-        const std::size_t pieces = (share + wanted - 1) / wanted, rows = ((share + pieces - 1) / pieces + 15) / 16 * 16;
+        const std::size_t pieces = (share + wanted - 1) / wanted,
+                          rows = ((share + pieces - 1) / pieces + 15) / 16 * 16;
         if (m.empty() || rows < m.back()) m.push_back(rows);
       }
       n = lengths(product.n);
@@ -270,8 +281,8 @@ class ProductCeiling {
         const Operands operands{address(product.a, instance, product.m * product.k, size_of(dtype_)),
                                 address(product.b, instance, product.k * product.n, size_of(dtype_)),
                                 address(product.c, instance, product.m * product.n, size_of(product.c_dtype))};
-        done += multiply_tile(product, operands, tile, i / columns % rows * tile.m, i % columns * tile.n, accumulates,
-                              most_flops - done);
+        done += multiply_tile(product, operands, tile, i / columns % rows * tile.m, i % columns * tile.n,
+                              accumulates, most_flops - done);
       }
       flops[static_cast<std::size_t>(thread)] = done;
     });

@@ -51,7 +51,12 @@ std::vector<Case> all_cases() {
     const char* suffix = dtype == DType::f32 ? "-fp32" : "-bf16";
     const models::Precision precision{dtype, DType::f32};
     cases.push_back({std::string("6x384") + suffix,
-                     {.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256, .precision = precision},
+                     {.layers = 6,
+                      .hidden = 384,
+                      .heads = 6,
+                      .vocab_size = 256,
+                      .sequence_length = 256,
+                      .precision = precision},
                      16,
                      4});
     models::GptOptions small = *models::gpt_preset("gpt2-small");
@@ -71,7 +76,9 @@ class SyntheticTokens final : public models::SampleSource {
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first * length_, count, to); }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override {
+    read(first * length_, count, to);
+  }
   void read_targets(std::int64_t first, int count, std::byte* to) const override {
     read(first * length_ + 1, count, to);
   }
@@ -120,8 +127,8 @@ class Run {
     trainer_->load_weights([](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, 1, begin, begin + out.size(), out.data());
     });
-    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->context().compute, case_.gpt, case_.microbatch_size,
-                                                case_.batch_size / case_.microbatch_size);
+    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->context().compute, case_.gpt,
+                                                case_.microbatch_size, case_.batch_size / case_.microbatch_size);
   }
 
   void execute() {
@@ -165,25 +172,27 @@ class Run {
     const double forward = median(forward_), backward = median(backward_), optimizer = median(optimizer_);
     double load = 0;
     getloadavg(&load, 1);
-    fmt::print(R"({{"bench": "training", "case": "{}", "threads": {}, "batch": {}, "microbatch": {}, "steps": {}, )"
-               R"("model_gflops": {:.1f}, "tokens_per_second": {:.0f}, "ceiling_tokens_per_second": {:.0f}, )"
-               R"("share": {:.3f}, "best_step_share": {:.3f}, "ms": {:.1f}, "ms_products": {:.1f}, "ms_forward": {:.1f}, )"
-               R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f}}})"
-               "\n",
-               case_.name, options_.threads, case_.batch_size, case_.microbatch_size, step_seconds_.size(),
-               flops / seconds * 1e-9, tokens / seconds, tokens / products, median(shares),
-               *std::min_element(product_seconds_.begin(), product_seconds_.end()) /
-                   *std::min_element(step_seconds_.begin(), step_seconds_.end()),
-               seconds * 1e3, products * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3,
-               (seconds - forward - backward - optimizer) * 1e3, load);
+    fmt::print(
+        R"({{"bench": "training", "case": "{}", "threads": {}, "batch": {}, "microbatch": {}, "steps": {}, )"
+        R"("model_gflops": {:.1f}, "tokens_per_second": {:.0f}, "ceiling_tokens_per_second": {:.0f}, )"
+        R"("share": {:.3f}, "best_step_share": {:.3f}, "ms": {:.1f}, "ms_products": {:.1f}, "ms_forward": {:.1f}, )"
+        R"("ms_backward": {:.1f}, "ms_optimizer": {:.1f}, "ms_other": {:.1f}, "load": {:.1f}}})"
+        "\n",
+        case_.name, options_.threads, case_.batch_size, case_.microbatch_size, step_seconds_.size(),
+        flops / seconds * 1e-9, tokens / seconds, tokens / products, median(shares),
+        *std::min_element(product_seconds_.begin(), product_seconds_.end()) /
+            *std::min_element(step_seconds_.begin(), step_seconds_.end()),
+        seconds * 1e3, products * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3,
+        (seconds - forward - backward - optimizer) * 1e3, load);
     if (options_.products) {
       for (const ProductCeiling::Product& product : ceiling_->products()) {
-        fmt::print(R"({{"bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
-                   R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {}}})"
-                   "\n",
-                   case_.name, product.name, product.m, product.n, product.k, product.calls * product.instances,
-                   product.seconds * 1e3, product.flops() * static_cast<double>(product.calls) / product.seconds * 1e-9,
-                   product.tile.m, product.tile.n, product.tile.k, product.tile.transpose_b);
+        fmt::print(
+            R"({{"bench": "product", "case": "{}", "product": "{}", "m": {}, "n": {}, "k": {}, "times": {}, )"
+            R"("ms": {:.2f}, "gflops": {:.1f}, "tile": [{}, {}, {}], "transpose_b": {}}})"
+            "\n",
+            case_.name, product.name, product.m, product.n, product.k, product.calls * product.instances,
+            product.seconds * 1e3, product.flops() * static_cast<double>(product.calls) / product.seconds * 1e-9,
+            product.tile.m, product.tile.n, product.tile.k, product.tile.transpose_b);
       }
     }
     std::fflush(stdout);
@@ -208,15 +217,26 @@ int bench_main(int argc, char** argv) {
   runtime::MpiSession session(argc, argv);
   Options options;
   runtime::OptionTable table;
-  table.add({.name = "case", .placeholder = "NAMES", .help = "cases, separated by commas", .binding = runtime::text(options.cases)});
-  table.add({.name = "threads", .placeholder = "N", .help = "of the device", .binding = runtime::whole(options.threads, 1, 1024)});
+  table.add({.name = "case",
+             .placeholder = "NAMES",
+             .help = "cases, separated by commas",
+             .binding = runtime::text(options.cases)});
+  table.add({.name = "threads",
+             .placeholder = "N",
+             .help = "of the device",
+             .binding = runtime::whole(options.threads, 1, 1024)});
   table.add({.name = "microbatch-size",
              .placeholder = "N",
              .help = "samples",
              .binding = runtime::whole(options.microbatch_size, 0),
              .default_text = "what is fastest"});
-  table.add({.name = "seconds", .placeholder = "S", .help = "of measuring, for each case", .binding = runtime::real(options.seconds, 0)});
-  table.add({.name = "products", .help = "print the ceiling's products one by one", .binding = runtime::switch_on(options.products)});
+  table.add({.name = "seconds",
+             .placeholder = "S",
+             .help = "of measuring, for each case",
+             .binding = runtime::real(options.seconds, 0)});
+  table.add({.name = "products",
+             .help = "print the ceiling's products one by one",
+             .binding = runtime::switch_on(options.products)});
   table.parse(argc, argv);
   for (const Case& one : all_cases()) {
     if (("," + options.cases + ",").find("," + one.name + ",") == std::string::npos) continue;

@@ -118,7 +118,8 @@ TEST_CASE("thousands of seeded orders of messages give the same bits") {
     c.chunks = 1 + up_to(5);
     c.depth = 1 + up_to(3);
     c.dtype = std::array{DType::f32, DType::bf16, DType::f16, DType::f64}[up_to(3)];
-    const GappedRuns runs = up_to(1) == 0 ? GappedRuns{} : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20};
+    const GappedRuns runs =
+        up_to(1) == 0 ? GappedRuns{} : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20};
     run_case_of_any_type(c, 1 + up_to(2), seed, runs);
   }
 }
@@ -127,7 +128,8 @@ TEST_CASE("what lies in runs gets the same bits, and what lies between them is l
   for (const auto& [collective, algorithm] : all_algorithms()) {
     for (int ranks = 1; ranks <= most_ranks; ++ranks) {
       for (const Topology& topology : topologies_of(ranks)) {
-        for (const GappedRuns& runs : {GappedRuns{1, 1}, GappedRuns{7, 0}, GappedRuns{7, 30}, GappedRuns{5, 2}, GappedRuns{1000, 9}}) {
+        for (const GappedRuns& runs :
+             {GappedRuns{1, 1}, GappedRuns{7, 0}, GappedRuns{7, 30}, GappedRuns{5, 2}, GappedRuns{1000, 9}}) {
           for (const std::size_t length : {0, 7, 35}) {
             run_case<float>({collective, algorithm, topology, length * ranks, 3, 2}, 1, 17, runs);
           }
@@ -153,7 +155,8 @@ TEST_CASE("a step is as many messages and pieces of work, however many runs it l
     for (int me = 0; me < ranks; ++me) {
       devices.push_back(make_inline_device());
       streams.push_back(devices.back()->make_stream("add", StreamWidth::one));
-      executors.push_back(std::make_unique<Executor>(simulation.loop(me), simulation.transport(me), *streams.back()));
+      executors.push_back(
+          std::make_unique<Executor>(simulation.loop(me), simulation.transport(me), *streams.back()));
       Executor::Operands operands{
           .parts = {{reinterpret_cast<std::byte*>(memory[me].data()),
                      std::make_shared<const std::vector<Script>>(scripts_of(plans, me)), 4096, 5000}},

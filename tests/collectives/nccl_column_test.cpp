@@ -102,8 +102,8 @@ struct Job {
 
 struct Call {
   Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;  ///< of a piece of each part
-  std::vector<GappedRuns> runs = {};       ///< of each part; empty: all are contiguous
+  std::vector<std::size_t> lengths;   ///< of a piece of each part
+  std::vector<GappedRuns> runs = {};  ///< of each part; empty: all are contiguous
 
   [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
@@ -455,8 +455,7 @@ double seconds_of(Collective collective, bool two_hops, int operations, bool kee
   job.world.takes_time = [&](std::function<void()> over) {
     job.simulation.loop(job.topology.ranks() - 1).after(std::chrono::milliseconds(10), std::move(over));
   };
-  const std::size_t first =
-      two_hops ? job.add_communicator_of(TeamKind::group, 0) : job.add_communicator(0, {});
+  const std::size_t first = two_hops ? job.add_communicator_of(TeamKind::group, 0) : job.add_communicator(0, {});
   const std::size_t second = two_hops ? job.add_communicator_of(TeamKind::replicas, 1) : first;
   std::vector<std::vector<float>> data(4, std::vector<float>(static_cast<std::size_t>(operations) * 16));
   int left = 4 * operations, connected = 0;

@@ -74,13 +74,15 @@ TEST_CASE("with memory to pack to, a part in runs is one call, however many runs
     CAPTURE(runs);
     const Communicator::Part part{memory, runs * 16, 16, 40};
     const std::size_t piece = part.elements / 4;
-    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
       const auto stages = own_stages(collective, topology, 1, {&part, 1}, DType::f32, packing);
       REQUIRE(stages.size() == 1);
       REQUIRE(stages[0].calls.size() == 1);
       REQUIRE(stages[0].packs.size() == 1);
       REQUIRE(stages[0].unpacks.size() == 1);
-      const bool gathers = collective == Collective::all_gather, scatters = collective == Collective::reduce_scatter;
+      const bool gathers = collective == Collective::all_gather,
+                 scatters = collective == Collective::reduce_scatter;
       CHECK(stages[0].packs[0].to == place + (gathers ? piece * 4 : 0));
       CHECK(stages[0].packs[0].from == memory);
       CHECK(stages[0].packs[0].from_runs.first == (gathers ? piece : 0));

@@ -52,7 +52,9 @@ class WaitingGpu final : public runtime::Device {
   [[nodiscard]] runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
     return inner_->allocate(bytes, space);
   }
-  void on_failure(std::function<void(std::exception_ptr)> handler) override { inner_->on_failure(std::move(handler)); }
+  void on_failure(std::function<void(std::exception_ptr)> handler) override {
+    inner_->on_failure(std::move(handler));
+  }
 
   std::vector<std::size_t> launches;  ///< elements of the first call of each, in order
 

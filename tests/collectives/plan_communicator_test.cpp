@@ -23,8 +23,8 @@ namespace {
 
 struct Call {
   Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;  ///< of a piece of each part
-  std::vector<GappedRuns> runs = {};       ///< of each part; empty: all are contiguous
+  std::vector<std::size_t> lengths;   ///< of a piece of each part
+  std::vector<GappedRuns> runs = {};  ///< of each part; empty: all are contiguous
 
   [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
@@ -210,7 +210,8 @@ TEST_CASE(
       for (int part = 0; part < parts; ++part) lengths.push_back(up_to(3) == 0 ? 0 : up_to(30));
       std::vector<GappedRuns> runs;
       for (int part = 0; part < parts && call % 2 == 1; ++part) {
-        runs.push_back(up_to(3) == 0 ? GappedRuns{} : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
+        runs.push_back(up_to(3) == 0 ? GappedRuns{}
+                                     : GappedRuns{1 + static_cast<std::size_t>(up_to(40)), random() % 20});
       }
       program.calls.push_back({collectives_of_all[up_to(2)], lengths, runs});
     }

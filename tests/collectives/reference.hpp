@@ -241,7 +241,8 @@ std::vector<T> promised(const Case& c, const std::vector<std::vector<T>>& before
 
 /// Whether `rank` ended with the bits that the algorithm promises, where it promises any.
 template <typename T>
-bool as_promised(const Case& c, const std::vector<T>& expected, const std::vector<std::vector<T>>& after, int rank) {
+bool as_promised(const Case& c, const std::vector<T>& expected, const std::vector<std::vector<T>>& after,
+                 int rank) {
   const bool owns_a_piece = c.collective == Collective::reduce_scatter;
   const std::size_t count = owns_a_piece ? c.elements / c.ranks() : c.elements;
   const std::size_t begin = owns_a_piece ? c.topology.piece(rank) * count : 0;

@@ -61,7 +61,8 @@ class Ranks {
     const auto before = data;
     for (std::size_t r = 0; r < layouts.size(); ++r) {
       const Team& team = layouts[r].team(hop.team);
-      const Range mine = layouts[r].range(hop.collective == Collective::reduce_scatter ? hop.piece : hop.whole, elements_);
+      const Range mine =
+          layouts[r].range(hop.collective == Collective::reduce_scatter ? hop.piece : hop.whole, elements_);
       for (std::size_t e = mine.begin; e < mine.begin + mine.count; ++e) {
         double sum = 0;
         for (const int member : team.members) {
@@ -147,7 +148,8 @@ TEST_CASE("the hops of every sharding work on the pieces that their teams own") 
   }
 }
 
-TEST_CASE("under every sharding gradients become the column's sum where the optimizer steps, and parameters come back") {
+TEST_CASE(
+    "under every sharding gradients become the column's sum where the optimizer steps, and parameters come back") {
   for (const Column& column : columns) {
     const auto count = column.node_of.size();
     const std::size_t elements = count * 2;
@@ -210,7 +212,8 @@ TEST_CASE("under every sharding gradients become the column's sum where the opti
 TEST_CASE("named shardings send what the papers say") {
   const std::vector<int> node_of{0, 0, 1, 1};
   const ShardLayout layout(node_of, 2, 0);
-  constexpr auto gather = Collective::all_gather, scatter = Collective::reduce_scatter, reduce = Collective::all_reduce;
+  constexpr auto gather = Collective::all_gather, scatter = Collective::reduce_scatter,
+                 reduce = Collective::all_reduce;
   const auto column = TeamKind::column, group = TeamKind::group, replicas = TeamKind::replicas;
   const Scope N = Scope::none, I = Scope::group, G = Scope::global;
   using Hops = std::vector<Hop>;

@@ -99,7 +99,8 @@ bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   const auto is_strided = [](const Matrix& x) { return x.stride >= static_cast<std::int64_t>(x.rows); };
   if (k != k_of_b || d.rows != m || d.columns != n || a.type != b.type) return false;
   if (!is_strided(a) || !is_strided(b) || !is_strided(d)) return false;
-  if ((adds_bias(p.epilogue) || p.epilogue == CUBLASLT_EPILOGUE_BGRADA) && (p.bias == nullptr || p.bias_type != d.type))
+  if ((adds_bias(p.epilogue) || p.epilogue == CUBLASLT_EPILOGUE_BGRADA) &&
+      (p.bias == nullptr || p.bias_type != d.type))
     return false;
   if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA && ta) return false;
   return !has_aux(p.epilogue) || (p.aux != nullptr && p.aux_stride % 8 == 0 && p.aux_stride >= d.stride);
@@ -118,7 +119,9 @@ struct Multiplication {
     const auto at = [](const Matrix& x, std::size_t row, std::size_t column) {
       return column * static_cast<std::size_t>(x.stride) + row;
     };
-    const auto of_a = [&](std::size_t i, std::size_t k) { return load(a_array, a.type, ta ? at(a, k, i) : at(a, i, k)); };
+    const auto of_a = [&](std::size_t i, std::size_t k) {
+      return load(a_array, a.type, ta ? at(a, k, i) : at(a, i, k));
+    };
     const std::size_t depth = ta ? a.rows : a.columns;
     for (std::size_t i = 0; i < d.rows; ++i) {
       if (p.epilogue == CUBLASLT_EPILOGUE_BGRADA) {
@@ -154,9 +157,17 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, cons
                         cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                         cudaStream_t stream) {
   if (algorithm->data[0] <= algorithms().failing) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const Multiplication multiplication{
-      product(description),  matrix(a_layout), matrix(b_layout), matrix(c_layout), matrix(d_layout),
-      *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a_array, b_array, c_array, d_array};
+  const Multiplication multiplication{product(description),
+                                      matrix(a_layout),
+                                      matrix(b_layout),
+                                      matrix(c_layout),
+                                      matrix(d_layout),
+                                      *static_cast<const float*>(alpha),
+                                      *static_cast<const float*>(beta),
+                                      a_array,
+                                      b_array,
+                                      c_array,
+                                      d_array};
   const Matrix &c = multiplication.c, &d = multiplication.d;
   if (!fits(multiplication.p, multiplication.a, multiplication.b, d) || c.rows != d.rows || c.columns != d.columns)
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -43,9 +43,18 @@ T __shfl_down_sync(unsigned, T value, int by) {
 }
 
 // Rounded once, whatever the host's compiler contracts.
-inline float __fadd_rn(float a, float b) { volatile float sum = a + b; return sum; }
-inline float __fsub_rn(float a, float b) { volatile float difference = a - b; return difference; }
-inline float __fmul_rn(float a, float b) { volatile float product = a * b; return product; }
+inline float __fadd_rn(float a, float b) {
+  volatile float sum = a + b;
+  return sum;
+}
+inline float __fsub_rn(float a, float b) {
+  volatile float difference = a - b;
+  return difference;
+}
+inline float __fmul_rn(float a, float b) {
+  volatile float product = a * b;
+  return product;
+}
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __frcp_rn(float a) { return 1.0f / a; }
@@ -59,7 +68,8 @@ inline float __uint_as_float(unsigned bits) {
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0) return cudaErrorInvalidValue;
-  return ranvier::emulation::allow_shared_memory(reinterpret_cast<const void*>(kernel), static_cast<std::size_t>(value))
+  return ranvier::emulation::allow_shared_memory(reinterpret_cast<const void*>(kernel),
+                                                 static_cast<std::size_t>(value))
              ? cudaSuccess
              : cudaErrorInvalidValue;
 }

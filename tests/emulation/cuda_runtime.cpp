@@ -7,7 +7,8 @@
 //   no-driver     there is none
 //   old-driver    it is for an older CUDA
 //   memory=N      of so many bytes
-//   fail=R:N      on rank R of MPI the Nth kernel reads where nothing is: as on a GPU, whoever waits for it learns of it,
+//   fail=R:N      on rank R of MPI the Nth kernel reads where nothing is: as on a GPU, whoever waits for it learns
+//   of it,
 //                 and from then on every call fails
 #include "tests/emulation/stream.hpp"
 
@@ -195,9 +196,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->multiProcessorCount = 3;
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) {
-  return *version = machine().driver_version, cudaSuccess;
-}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = machine().driver_version, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetLastError() {
   const cudaError_t last = std::exchange(last_error, cudaSuccess);
@@ -207,7 +206,8 @@ const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "an error of the emulated GPU";
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered" : "an error of the emulated GPU";
+  return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
+                                          : "an error of the emulated GPU";
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
@@ -217,7 +217,9 @@ cudaError_t cudaMalloc(void** place, std::size_t bytes) { return take(place, byt
 cudaError_t cudaFree(void* place) { return give_back(place); }
 cudaError_t cudaHostAlloc(void** place, std::size_t bytes, unsigned) { return take(place, bytes); }
 cudaError_t cudaFreeHost(void* place) { return give_back(place); }
-cudaError_t cudaMemset(void* to, int value, std::size_t bytes) { return std::memset(to, value, bytes), cudaSuccess; }
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  return std::memset(to, value, bytes), cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   return queue(stream, [=] { std::memset(to, value, bytes); }), health();
 }
@@ -276,7 +278,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
   *made = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
   return cudaSuccess;
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete reinterpret_cast<Graph*>(graph), cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return delete reinterpret_cast<Graph*>(graph), cudaSuccess;
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   for (const auto& work : *reinterpret_cast<Graph*>(graph)) queue(stream, work);
   return health();

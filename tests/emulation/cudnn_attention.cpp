@@ -67,7 +67,8 @@ struct Pass {
     const auto C = static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels);
     return (static_cast<std::size_t>(b) * static_cast<std::size_t>(shape.positions) + static_cast<std::size_t>(t)) *
                static_cast<std::size_t>(parts) * C +
-           static_cast<std::size_t>(part) * C + static_cast<std::size_t>(h) * static_cast<std::size_t>(shape.channels);
+           static_cast<std::size_t>(part) * C +
+           static_cast<std::size_t>(h) * static_cast<std::size_t>(shape.channels);
   }
   template <typename T>
   [[nodiscard]] std::vector<double> row(const void* array, std::size_t first) const {
@@ -117,7 +118,8 @@ struct Pass {
     const auto T_ = static_cast<std::size_t>(shape.positions), D = static_cast<std::size_t>(shape.channels);
     std::vector<std::vector<double>> d_q(T_, std::vector<double>(D)), d_k = d_q, d_v = d_q;
     for (int i = 0; i < shape.positions; ++i) {
-      const auto query = row<T>(arrays.qkv, place(b, i, 3, 0, h)), d_out = row<T>(arrays.d_out, place(b, i, 1, 0, h));
+      const auto query = row<T>(arrays.qkv, place(b, i, 3, 0, h)),
+                 d_out = row<T>(arrays.d_out, place(b, i, 1, 0, h));
       const double mean = dot(d_out, row<T>(arrays.out, place(b, i, 1, 0, h)));
       const auto logsumexp = static_cast<double>(arrays.logsumexp[stats_place(b, h, i)]);
       for (int j = 0; j <= i; ++j) {
@@ -171,7 +173,8 @@ void unbind_cudnn(runtime::StreamView) noexcept { bound.reset(); }
 CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
                                AttentionPass pass, std::size_t workspace_bytes) {
   expect_bound(stream, "planning");
-  if (needed_bytes(shape, dtype, pass) > workspace_bytes) return {.attention = nullptr, .obstacle = "it is too large"};
+  if (needed_bytes(shape, dtype, pass) > workspace_bytes)
+    return {.attention = nullptr, .obstacle = "it is too large"};
   return {.attention = std::make_unique<Emulated>(shape, dtype, pass), .obstacle = {}};
 }
 

@@ -14,8 +14,9 @@ TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes")
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   const auto generate = [&](const std::string& device, const std::string& more) {
-    const Generated result = run_generator(
-        RANVIER_GENERATOR, "--weights " + model + " --prompt the --tokens 12 --device " + device + " " + more, folder);
+    const Generated result =
+        run_generator(RANVIER_GENERATOR,
+                      "--weights " + model + " --prompt the --tokens 12 --device " + device + " " + more, folder);
     INFO(result.report);
     REQUIRE(result.status == 0);
     return result.text;

@@ -36,8 +36,8 @@ struct Thread {
   State state = State::ready;
   uint3 index{};
   bool second_turn = false;
-  std::vector<Copy> copies;               // that are under way
-  std::vector<std::size_t> group_ends;    // in `copies`; what comes after the last one is an open group
+  std::vector<Copy> copies;             // that are under way
+  std::vector<std::size_t> group_ends;  // in `copies`; what comes after the last one is an open group
 };
 
 /// Two turns: a lane may write its next value while others still read the ones before.
@@ -71,7 +71,7 @@ const char* kernel_name = "";
 const std::function<void()>* body = nullptr;
 std::vector<Thread> threads;
 std::vector<Warp> warps;
-std::size_t current = 0;          // of `threads`
+std::size_t current = 0;  // of `threads`
 context::fiber* scheduler = nullptr;
 std::vector<std::byte> shared;
 std::uint32_t chance = 1;
@@ -79,7 +79,7 @@ unsigned most_blocks_across = UINT_MAX;  // that are run
 
 constexpr std::size_t shared_alignment = 128;
 constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
-constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;  // of an A100; an H100 has 227 KiB
+constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;   // of an A100; an H100 has 227 KiB
 std::unordered_map<const void*, std::size_t> shared_bytes_allowed;  // by kernel
 
 /// Where a GPU promises nothing.
@@ -98,7 +98,9 @@ void perform(const Copy& copy) {
 
 [[noreturn]] void refuse(const std::string& what) {
   std::fputs(fmt::format("emulated kernel {}, block ({}, {}, {}): {}\n", kernel_name, block_index.x, block_index.y,
-                         block_index.z, what).c_str(), stderr);
+                         block_index.z, what)
+                 .c_str(),
+             stderr);
   std::abort();
 }
 
@@ -135,14 +137,16 @@ int run_warp(std::size_t first, std::size_t end) {
       (thread.state == State::awaits_warp ? exchanging : elsewhere) = true;
     }
     if (!exchanging) return ended;
-    if (elsewhere) refuse(fmt::format("lanes of warp {} exchange values that others do not come to", first / lanes));
+    if (elsewhere)
+      refuse(fmt::format("lanes of warp {} exchange values that others do not come to", first / lanes));
     for (std::size_t t = first; t < end; ++t) threads[t].state = State::ready;
   }
 }
 
 void run_block(std::size_t count) {
   for (std::size_t t = 0; t < count; ++t) {
-    threads[t].index = {static_cast<unsigned>(t % block_size.x), static_cast<unsigned>(t / block_size.x % block_size.y),
+    threads[t].index = {static_cast<unsigned>(t % block_size.x),
+                        static_cast<unsigned>(t / block_size.x % block_size.y),
                         static_cast<unsigned>(t / block_size.x / block_size.y)};
     begin(threads[t]);
   }
@@ -183,8 +187,9 @@ void launch(const char* name, const void* address, dim3 grid, dim3 block, std::s
   grid_size = grid;
   const std::size_t count = std::size_t{block.x} * block.y * block.z;
   constexpr unsigned most_across = 65535, most_in_block = 1024, deepest = 64;
-  if (block.x > most_in_block || block.y > most_in_block || block.z > deepest || count < 1 || count > most_in_block ||
-      grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > most_across || grid.z > most_across) {
+  if (block.x > most_in_block || block.y > most_in_block || block.z > deepest || count < 1 ||
+      count > most_in_block || grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > most_across ||
+      grid.z > most_across) {
     refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} × {} × {} threads", grid.x, grid.y, grid.z, block.x,
                        block.y, block.z));
   }

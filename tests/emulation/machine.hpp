@@ -21,8 +21,8 @@ extern dim3 block_size, grid_size;
 [[nodiscard]] int lane();
 
 /// Runs every block to its end. What a kernel may not do ends the program with a line on stderr: a barrier that some
-/// threads do not reach, lanes of a warp that exchange values while others wait elsewhere, a launch that one of the GPUs
-/// does not take which code is made for. `address` is the kernel's, by which allow_shared_memory() knows it.
+/// threads do not reach, lanes of a warp that exchange values while others wait elsewhere, a launch that one of the
+/// GPUs does not take which code is made for. `address` is the kernel's, by which allow_shared_memory() knows it.
 void launch(const char* name, const void* address, dim3 grid, dim3 block, std::size_t shared_bytes,
             const std::function<void()>& kernel);
 

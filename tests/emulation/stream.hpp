@@ -1,5 +1,6 @@
-// Streams of the emulated GPU: work is done when it is queued, unless the stream is being captured; then it waits in the
-// graph. Work owns what it needs: arguments, not the caller's variables. Any thread, one at a time for each stream.
+// Streams of the emulated GPU: work is done when it is queued, unless the stream is being captured; then it waits
+// in the graph. Work owns what it needs: arguments, not the caller's variables. Any thread, one at a time for each
+// stream.
 #pragma once
 
 #include <cuda_runtime_api.h>

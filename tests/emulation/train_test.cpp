@@ -101,7 +101,8 @@ TEST_CASE_FIXTURE(Fixture, "a file of products that is none ends a run before it
 }
 
 TEST_CASE_FIXTURE(Fixture, "attention by cuDNN trains what our own kernels train, on all ranks or on none") {
-  const Flags own{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "ranvier"};
+  const Flags own{"--device", "cuda",     "--precision", "bf16",        "--layers",
+                  "1",        "--g-data", "2",           "--attention", "ranvier"};
   Flags cudnn = own, either = own;
   cudnn.back() = "cudnn";
   either.back() = "auto";
@@ -128,22 +129,24 @@ TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within roun
 }
 
 TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that insists on it, with a remedy") {
-  const Outcome refused =
-      start(2, {"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "cudnn"},
-            {{"EMULATED_CUDNN_MISSING", "1"}});
+  const Outcome refused = start(
+      2, {"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "cudnn"},
+      {{"EMULATED_CUDNN_MISSING", "1"}});
   CAPTURE(refused.output);
   CHECK(refused.status != 0);
-  CHECK(refused.output.find("--attention cudnn on rank 1: the emulated cuDNN was taken away; or --attention auto") !=
-        std::string::npos);
+  CHECK(
+      refused.output.find("--attention cudnn on rank 1: the emulated cuDNN was taken away; or --attention auto") !=
+      std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
+TEST_CASE_FIXTURE(Fixture,
+                  "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
   const Result whole = train(1, {"--device", "cuda"});
   CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged"}) == whole);
   CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged", "--recompute", "1", "--activation-tier",
                   "host", "--optimizer-tier", "host", "--bucket-size", "4096"}) == whole);
-  CHECK(train(1, {"--device", "cuda", "--offload", "infinity-nvme", "--nvme", folder.path().string(), "--bucket-size",
-                  "4096"}) == whole);
+  CHECK(train(1, {"--device", "cuda", "--offload", "infinity-nvme", "--nvme", folder.path().string(),
+                  "--bucket-size", "4096"}) == whole);
 }
 
 TEST_CASE_FIXTURE(Fixture, "blocks that are repeated as graphs leave every bit alone") {
@@ -178,9 +181,9 @@ TEST_CASE_FIXTURE(Fixture, "messages straight from a GPU's memory leave every bi
     REQUIRE(outcome.status == 0);
     return read_file(file("weights/model.safetensors"));
   };
-  for (const auto& [ranks, flags] : {std::pair{2, Flags{"--g-inter", "2"}},
-                                     {4, Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3",
-                                               "--collectives", "plans"}}}) {
+  for (const auto& [ranks, flags] :
+       {std::pair{2, Flags{"--g-inter", "2"}},
+        {4, Flags{"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--collectives", "plans"}}}) {
     CAPTURE(flags);
     CHECK(weights(ranks, "direct", flags) == weights(ranks, "staged", flags));
   }
@@ -203,8 +206,8 @@ TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI s
   CAPTURE(by_host);
   CHECK(by_host.find(staged) != std::string::npos);
   CHECK(by_host.find(used) != std::string::npos);
-  CHECK(output({"--p2p", "direct"}, "host").find("--p2p direct, but MPI does not reach a GPU's memory on every rank") !=
-        std::string::npos);
+  CHECK(output({"--p2p", "direct"}, "host")
+            .find("--p2p direct, but MPI does not reach a GPU's memory on every rank") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "MPI and NCCL are never both let at a GPU's memory") {

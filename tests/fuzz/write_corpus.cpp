@@ -62,7 +62,9 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\000\000";
   all["token_file"] = {"\1\xff" + llmc(models::llmc_magic, models::llmc_version, narrow),
                        "\x40\xff" + llmc(models::llmc_wide_magic, models::llmc_wide_version, wide),
-                       "\x61\xff" + bytes_of(narrow), std::string("\x08\1") + std::string(40, '\7'), "\2\1" + lines,
+                       "\x61\xff" + bytes_of(narrow),
+                       std::string("\x08\1") + std::string(40, '\7'),
+                       "\2\1" + lines,
                        std::string("\0\1", 2) + std::string(compressed, sizeof compressed - 1),
                        "\x80\1" + std::string(compressed, sizeof compressed - 1)};
   for (const auto& [code, width] :
@@ -72,11 +74,11 @@ std::map<std::string, std::vector<std::string>> corpora() {
                     tests::choice_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
   all["safetensors"] = {
       safetensors(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
-      safetensors(
-          R"({"__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]},)"
-          R"( "wpe.weight": {"dtype": "F16", "shape": [3, 2], "data_offsets": [16, 28]},)"
-          R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
-          30)};
+      safetensors(R"({"__metadata__": {"format": "pt"}, "wte.weight": )"
+                  R"({"dtype": "BF16", "shape": [4, 2], "data_offsets": [0, 16]},)"
+                  R"( "wpe.weight": {"dtype": "F16", "shape": [3, 2], "data_offsets": [16, 28]},)"
+                  R"( "h.0.ln_1.weight": {"dtype": "BOOL", "shape": [2], "data_offsets": [28, 30]}})",
+                  30)};
   all["weights_json"] = {
       std::string(1, '\0') + models::gpt_config_json({}),
       "\1"

@@ -23,8 +23,9 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-const std::vector<SmallExample> examples = {{.context = {1, 2, 3}, .completions = {{4, 5}, {6}, {7, 8, 9}}, .right = 2},
-                                            {.context = {10}, .completions = {{11}, {12, 13}}, .right = 0}};
+const std::vector<SmallExample> examples = {
+    {.context = {1, 2, 3}, .completions = {{4, 5}, {6}, {7, 8, 9}}, .right = 2},
+    {.context = {10}, .completions = {{11}, {12, 13}}, .right = 0}};
 
 struct Fixture {
   TemporaryFolder folder;

@@ -51,7 +51,10 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("a.xz", "\xfd\x37zXZ\0\0\x04"sv, "compressed with xz: decompress it");
   refused("a.bz2", "BZh91AY&SY\x12\x34\0"sv, "compressed with bzip2");
   refused("a.pdf", "%PDF-1.7\n1 0 obj\n", "a PDF: extract its text");
-  refused("a.out", "\x7f" "ELF\x02\x01\x01\0"sv, "a program or library (ELF)");
+  refused("a.out",
+          "\x7f"
+          "ELF\x02\x01\x01\0"sv,
+          "a program or library (ELF)");
   refused("a.pkl", "\x80\x04\x95\x0a\0\0\0"sv, "a pickle of Python's");
   refused("old.pkl", "\x80\x02}q\0(X"sv, "a pickle of Python's");
   refused("a.png", "\x89PNG\r\n\x1a\n"sv, "an image (PNG)");
@@ -64,13 +67,15 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed: unpack it");
   std::string numbers;
   for (char token = 'a'; token <= 'z'; ++token) numbers += {token, '\0', '\x05', '\0'};
-  refused("numbers.dat", numbers, "no text: 78 of its first 104 bytes belong to no UTF-8 text, the first at offset 1");
+  refused("numbers.dat", numbers,
+          "no text: 78 of its first 104 bytes belong to no UTF-8 text, the first at offset 1");
   refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "tokens that are compressed: decompress them");
 }
 
 TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
-  for (const char* text : {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE",
-                           "GIF89a is a name", "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
+  for (const char* text :
+       {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE", "GIF89a is a name",
+        "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
     CHECK(seen("a.txt", text).format == TokenFormat::text);
 }
 

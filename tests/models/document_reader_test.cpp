@@ -88,8 +88,10 @@ TEST_CASE_FIXTURE(Fixture, "a reader goes on where another was") {
     lines += "{\"text\": \"" + std::to_string(i) + "\"}\n";
     text += "word " + std::to_string(i);
   }
-  for (const auto& [name, content] : {std::pair{std::string("a.jsonl"), lines}, {"b.jsonl.zst", zstd_packed(lines)},
-                                      {"c.txt", text}, {"d.txt.gz", gzipped(text)}}) {
+  for (const auto& [name, content] : {std::pair{std::string("a.jsonl"), lines},
+                                      {"b.jsonl.zst", zstd_packed(lines)},
+                                      {"c.txt", text},
+                                      {"d.txt.gz", gzipped(text)}}) {
     CAPTURE(name);
     const DataFile file = recognise(folder.write(name, content), {});
     DocumentReader whole(file, "text");

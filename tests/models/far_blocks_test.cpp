@@ -42,17 +42,17 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalis
     TypedArray y(half, values.size()), sum(half, values.size());
     TypedArray mean(DType::f32, near_rows), rstd(DType::f32, near_rows);
     layer_norm_forward(stream, {near_rows, C}, half,
-                       {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(), branch.data(),
-                        sum.data()});
-    const SparseArray far_x(half, rows * C), far_branch(half, rows * C), far_y(half, rows * C), far_sum(half, rows * C),
-        far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
+                       {y.data(), floats(mean), floats(rstd), values.data(), weight.data(), bias.data(),
+                        branch.data(), sum.data()});
+    const SparseArray far_x(half, rows * C), far_branch(half, rows * C), far_y(half, rows * C),
+        far_sum(half, rows * C), far_mean(DType::f32, rows), far_rstd(DType::f32, rows);
     far_x.put_last(values);
     far_branch.put_last(branch);
     {
       const OnlyLastBlocks last(near_rows / 4);
       layer_norm_forward(stream, {rows, C}, half,
-                         {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(), bias.data(),
-                          far_branch.data(), far_sum.data()});
+                         {far_y.data(), far_mean.floats(), far_rstd.floats(), far_x.data(), weight.data(),
+                          bias.data(), far_branch.data(), far_sum.data()});
     }
     CHECK(far_y.ends_like(y, y.size()));
     CHECK(far_sum.ends_like(sum, sum.size()));
@@ -62,8 +62,8 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalis
     const SparseArray far_again(half, rows * C);
     {
       const OnlyLastBlocks last(near_rows / 4);
-      layer_norm_again(stream, {rows, C}, half, far_again.data(), far_mean.floats(), far_rstd.floats(), far_sum.data(),
-                       weight.data(), bias.data());
+      layer_norm_again(stream, {rows, C}, half, far_again.data(), far_mean.floats(), far_rstd.floats(),
+                       far_sum.data(), weight.data(), bias.data());
     }
     CHECK(far_again.ends_like(y, y.size()));
   });
@@ -85,8 +85,8 @@ TEST_CASE("the last rows' gradients of a layer norm of more than 2^32 elements a
                          .rstd = floats(rstd),
                          .weight = weight.data(),
                          .workspace = workspace.data()});
-    const SparseArray far_x(half, rows * C), far_dy(half, rows * C), far_dx(half, rows * C), far_mean(DType::f32, rows),
-        far_rstd(DType::f32, rows),
+    const SparseArray far_x(half, rows * C), far_dy(half, rows * C), far_dx(half, rows * C),
+        far_mean(DType::f32, rows), far_rstd(DType::f32, rows),
         far_workspace(DType::f32, layer_norm_workspace_bytes({rows, C}) / sizeof(float));
     far_x.put_last(x);
     far_dy.put_last(dy);
@@ -179,7 +179,8 @@ TEST_CASE("the last of more than 2^32 activations go through GELU, its gradient,
       CHECK(values.ends_like(kept, n));
     }
     // This goes over the array in strides of the whole grid, whose last block has the last elements of `all`.
-    const auto grid = static_cast<std::size_t>(runtime::cuda::properties(stream.device()).multiprocessors) * 32 * 256;
+    const auto grid =
+        static_cast<std::size_t>(runtime::cuda::properties(stream.device()).multiprocessors) * 32 * 256;
     const std::size_t all = (far / (8 * grid) + 1) * 8 * grid;
     const SparseArray from(half, all), wide(DType::f32, all);
     from.put_last(x);
@@ -269,11 +270,12 @@ TEST_CASE("the last samples of more than 2^32 elements attend as a few alone, an
       TypedArray out(dtype, few * of_out), logsumexp(DType::f32, few * T), d_qkv(dtype, few * of_qkv),
           workspace(DType::f32, attention_workspace_bytes(near, dtype, 1) / sizeof(float) + 1);
       attention_forward(stream, near, dtype, out.data(), floats(logsumexp), qkv.data(), {}, workspace.data());
-      attention_backward(stream, near, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), floats(logsumexp), {},
-                         workspace.data());
+      attention_backward(stream, near, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), floats(logsumexp),
+                         {}, workspace.data());
 
-      const SparseArray far_qkv(dtype, many * of_qkv), far_out(dtype, many * of_out), far_d_out(dtype, many * of_out),
-          far_d_qkv(dtype, many * of_qkv), far_logsumexp(DType::f32, std::size_t{many} * T),
+      const SparseArray far_qkv(dtype, many * of_qkv), far_out(dtype, many * of_out),
+          far_d_out(dtype, many * of_out), far_d_qkv(dtype, many * of_qkv),
+          far_logsumexp(DType::f32, std::size_t{many} * T),
           far_workspace(DType::f32, attention_workspace_bytes(all, dtype, 1) / sizeof(float) + 1);
       far_qkv.put_last(qkv);
       far_d_out.put_last(d_out);
@@ -311,6 +313,7 @@ TEST_CASE("what no grid of a GPU has blocks for is refused with the limit and a 
         "a kernel takes 8388480 rows at most on a GPU, not 8388481: use a shorter --sequence-length", Error);
     CHECK_THROWS_WITH_AS(
         cross_entropy(stream, {std::size_t{1} << 31, 8, 8}, half, {}),
-        "a kernel would have 2147483648 blocks, and a GPU takes 2147483647: use a smaller --microbatch-size", Error);
+        "a kernel would have 2147483648 blocks, and a GPU takes 2147483647: use a smaller --microbatch-size",
+        Error);
   });
 }

@@ -35,8 +35,10 @@ TEST_CASE("a product takes rows that lie 2^28 elements apart") {
     const TypedArray a(DType::f32, m * k, 1), b(DType::f32, k * n, 2);
     const SparseArray far_a(DType::f32, a_rows * stride), far_b(DType::f32, b_rows * stride);
     const SparseArray far_c(DType::f32, m * stride);
-    for (std::size_t i = 0; i < a_rows; ++i) std::memcpy(far_a.data(i * stride), a.data(i * a_columns), 4 * a_columns);
-    for (std::size_t i = 0; i < b_rows; ++i) std::memcpy(far_b.data(i * stride), b.data(i * b_columns), 4 * b_columns);
+    for (std::size_t i = 0; i < a_rows; ++i)
+      std::memcpy(far_a.data(i * stride), a.data(i * a_columns), 4 * a_columns);
+    for (std::size_t i = 0; i < b_rows; ++i)
+      std::memcpy(far_b.data(i * stride), b.data(i * b_columns), 4 * b_columns);
     const TypedArray bias(DType::f32, n, 3);
     on_one_device([&](runtime::StreamView stream) {
       matmul(stream,
@@ -136,10 +138,11 @@ TEST_CASE("the last row of a table of more than 2^32 elements is found, and gets
 
 TEST_CASE("the gradient of more positions than its order can count is refused with a remedy") {
   on_one_device([](runtime::StreamView stream) {
-    CHECK_THROWS_WITH_AS(embedding_backward(stream, {1 << 11, (1 << 19) + 1, 8, 8}, DType::f32, {}),
-                         "the embedding's gradient takes 1073741824 positions at a time, not 1073743872: use a smaller "
-                         "--microbatch-size",
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        embedding_backward(stream, {1 << 11, (1 << 19) + 1, 8, 8}, DType::f32, {}),
+        "the embedding's gradient takes 1073741824 positions at a time, not 1073743872: use a smaller "
+        "--microbatch-size",
+        Error);
   });
 }
 
@@ -162,7 +165,8 @@ TEST_CASE("a cache of more than 2^32 elements is filled and attended to") {
   TypedArray out(DType::bf16, queries * heads * D), far_out = out;
   on_one_device([&](runtime::StreamView stream) {
     append_to_cache(stream, near, DType::bf16, keys.data(), values.data(), qkv.data());
-    cached_attention(stream, near, DType::bf16, out.data(), keys.data(), values.data(), qkv.data(), workspace.data());
+    cached_attention(stream, near, DType::bf16, out.data(), keys.data(), values.data(), qkv.data(),
+                     workspace.data());
     append_to_cache(stream, all, DType::bf16, far_keys.data(), far_values.data(), qkv.data());
     cached_attention(stream, all, DType::bf16, far_out.data(), far_keys.data(), far_values.data(), qkv.data(),
                      workspace.data());

@@ -38,11 +38,12 @@ TEST_CASE("a product of sizes that libraries are sure of is one piece") {
 TEST_CASE("a larger product is cut into aligned pieces within the limits, as large as they can be") {
   constexpr std::size_t V = 50304, tokens = 65536;  // logits of 3.3e9 elements
   for (const MatmulShape& shape :
-       {MatmulShape{.m = tokens, .n = V, .k = 768, .transpose_b = true},                    // the logits
-        MatmulShape{.m = tokens, .n = 768, .k = V},                                         // the norm's gradient
-        MatmulShape{.m = V, .n = 768, .k = tokens, .transpose_a = true},                    // the table's gradient
+       {MatmulShape{.m = tokens, .n = V, .k = 768, .transpose_b = true},                     // the logits
+        MatmulShape{.m = tokens, .n = 768, .k = V},                                          // the norm's gradient
+        MatmulShape{.m = V, .n = 768, .k = tokens, .transpose_a = true},                     // the table's gradient
         MatmulShape{.m = tokens, .n = V / 4, .k = 768, .transpose_b = true, .c_stride = V},  // a tile's logits
-        MatmulShape{.m = 3000000, .n = 16, .k = 16}, MatmulShape{.m = 16, .n = 16, .k = 3000000, .transpose_a = true},
+        MatmulShape{.m = 3000000, .n = 16, .k = 16},
+        MatmulShape{.m = 16, .n = 16, .k = 3000000, .transpose_a = true},
         MatmulShape{.m = 3000000, .n = 16, .k = 3000000, .transpose_a = true, .transpose_b = true}}) {
     CAPTURE(shape.m);
     CAPTURE(shape.n);

@@ -44,14 +44,14 @@ inline ReferenceSamples made_up_samples(const GptOptions& options, std::int64_t 
 class HeapMemory {
  public:
   explicit HeapMemory(std::size_t bytes)
-      : data_(static_cast<std::byte*>(operator new (bytes, std::align_val_t{64}))), bytes_(bytes) {}
+      : data_(static_cast<std::byte*>(operator new(bytes, std::align_val_t{64}))), bytes_(bytes) {}
 
   [[nodiscard]] std::byte* data() const { return data_.get(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
   struct Release {
-    void operator()(std::byte* data) const { operator delete (data, std::align_val_t{64}); }
+    void operator()(std::byte* data) const { operator delete(data, std::align_val_t{64}); }
   };
   std::unique_ptr<std::byte, Release> data_;
   std::size_t bytes_;

@@ -18,14 +18,15 @@ using Kind = StageLayout::Step::Kind;
 namespace {
 
 const models::Architecture& gpt() {
-  static const models::Architecture architecture = models::make_gpt(
-      {.layers = 7, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8, .tile = 2});
+  static const models::Architecture architecture =
+      models::make_gpt({.layers = 7, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8, .tile = 2});
   return architecture;
 }
 
 StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, int places = 0) {
-  return {gpt(), {.layers = layers, .capacity = {2, 8}, .slots = slots, .recompute = recompute,
-                  .checkpoint_places = places}};
+  return {
+      gpt(),
+      {.layers = layers, .capacity = {2, 8}, .slots = slots, .recompute = recompute, .checkpoint_places = places}};
 }
 
 /// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, its parts checked.
@@ -80,7 +81,9 @@ TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies
       models::RecomputeArea area;
       // The slot and segment whose activations the area has, worked out from the steps alone.
       std::optional<std::pair<int, std::size_t>> in_area;
-      const auto segment_of = [&](std::size_t layer) { return recompute == 0 ? 0 : layer / std::size_t(recompute); };
+      const auto segment_of = [&](std::size_t layer) {
+        return recompute == 0 ? 0 : layer / std::size_t(recompute);
+      };
       for (int i = 0; i < 60; ++i) {
         const int slot = static_cast<int>(random() % 3);
         const bool backward = forward_done[std::size_t(slot)];
@@ -113,7 +116,8 @@ TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies
   }
 }
 
-TEST_CASE("checkpoints that lie elsewhere take no memory of slots, and each is written once and read by its segment") {
+TEST_CASE(
+    "checkpoints that lie elsewhere take no memory of slots, and each is written once and read by its segment") {
   const StageLayout kept = layout_of({1, 9}, 2), away = layout_of({1, 9}, 2, 3, 2);
   CHECK(away.checkpoints() == 3);
   CHECK(kept.checkpoints() == 0);

@@ -195,9 +195,8 @@ TEST_CASE("weights are read from the words of --data, and what makes no sense of
   const auto path = folder.write("a", counting(100)).string();
   CHECK(says(refused((path + ",b").c_str()), "of several each needs a weight, as in " + path + ":1,b:1"));
   CHECK(parse_weighted_paths(folder.write("a,b", "").string()).size() == 1);
-  const auto tiny = error_of([&] {
-    static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4}));
-  });
+  const auto tiny = error_of(
+      [&] { static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4})); });
   CHECK(tiny.code() == ErrorCode::usage);
   CHECK(says(tiny, "less than one of 65536 samples"));
 }
@@ -237,7 +236,8 @@ TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of tex
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside the vocabulary"));
 }
 
-TEST_CASE("each of JSON lines is a document: with the end of text between them, or of bytes a new line after each") {
+TEST_CASE(
+    "each of JSON lines is a document: with the end of text between them, or of bytes a new line after each") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
@@ -260,8 +260,8 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   CHECK(encoded.origins[0].documents == 3);
   CHECK(encoded.origins[0].tokens == length + 1);
   CHECK(encoded.origins[0].left_out.size() == 1);
-  CHECK(encoded.files == std::vector<std::filesystem::path>{folder.path() / "texts/a.jsonl.gz",
-                                                            folder.path() / "texts/b.txt.zst"});
+  CHECK(encoded.files ==
+        std::vector<std::filesystem::path>{folder.path() / "texts/a.jsonl.gz", folder.path() / "texts/b.txt.zst"});
 
   const std::string bytes = "the world\nin\nthe end\naaaa";
   const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
@@ -269,7 +269,8 @@ TEST_CASE("each of JSON lines is a document: with the end of text between them, 
   CHECK(plain.bytes_per_token == doctest::Approx(1.0).epsilon(0.1));
   CHECK(plain.origins[0].documents == 3);
   const auto field = error_of([&] {
-    static_cast<void>(open_text_data({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4}));
+    static_cast<void>(
+        open_text_data({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4}));
   });
   CHECK(says(field, "a.jsonl.gz: line 1: no field 'body'; it has 'text'"));
 }
@@ -296,7 +297,9 @@ TEST_CASE("bytes that belong to no text are said with their number and the first
     CHECK(data.origins[0].remarks[0] ==
           path.string() + ": 2 of the 202 bytes looked at belong to no UTF-8 text, the first at offset 100");
   }
-  CHECK(open_text_data({.path = folder.write("b.txt", "good text"), .sequence_length = 4}).origins[0].remarks.empty());
+  CHECK(open_text_data({.path = folder.write("b.txt", "good text"), .sequence_length = 4})
+            .origins[0]
+            .remarks.empty());
 }
 
 TEST_CASE("all data can be for validation") {

@@ -286,9 +286,7 @@ TEST_CASE("an index that is damaged, or of floating-point numbers, is refused wi
   CHECK(says(changed([](Index& i) { i.sizes[1] = 2; }), "a sequence of 2 tokens at offset 4 of 6 bytes in "));
   CHECK(says(changed([](Index& i) { i.begins[1] = -2; }), "at offset 50"));
   CHECK(says(changed([](Index& i) { i.begins[0] = std::int64_t{1} << 62; }), "at offset 42"));
-  CHECK(says(changed([](Index& i) {
-               i.documents = {0, 2, 1};
-             }),
+  CHECK(says(changed([](Index& i) { i.documents = {0, 2, 1}; }),
              "document bound 1 of 2 sequences after 2 at offset 74"));
   CHECK(says(changed([](Index& i) { i.documents = {0, 1}; }), "documents of 1 sequences, of 2,"));
   CHECK(says(changed([](Index& i) { i.documents = {1, 2}; }), "document bound 1"));

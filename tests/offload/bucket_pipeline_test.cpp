@@ -210,8 +210,9 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
            .refresh =
                [&](const BucketPass& pass, Handler done) {
                  loop.after(delay(), [&, pass, done] {
-                   std::copy_n(array_of(pass, 0), layout.end(pass.bucket) - layout.begin(pass.bucket),
-                               parameters[static_cast<std::size_t>(states.written())].data() + layout.begin(pass.bucket));
+                   std::copy_n(
+                       array_of(pass, 0), layout.end(pass.bucket) - layout.begin(pass.bucket),
+                       parameters[static_cast<std::size_t>(states.written())].data() + layout.begin(pass.bucket));
                    done();
                  });
                }});

@@ -88,8 +88,7 @@ TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past t
           options.checksums = directories == 2;
           Planned memory;
           FileTier tier(loop, options);
-          keeps_what_was_stored(
-              loop, tier, [&] { memory.start(tier); }, seed);
+          keeps_what_was_stored(loop, tier, [&] { memory.start(tier); }, seed);
         }
       }
     }
@@ -121,8 +120,7 @@ TEST_CASE("a file tier makes good short transfers, interruptions and refusals fo
         };
         Planned memory;
         FileTier tier(loop, options, with({.on_request = fault, .log = &log}));
-        keeps_what_was_stored(
-            loop, tier, [&] { memory.start(tier); }, seed);
+        keeps_what_was_stored(loop, tier, [&] { memory.start(tier); }, seed);
       }
       CHECK(log.faults > 20);
       CHECK(log.outstanding == 0);
@@ -263,8 +261,7 @@ TEST_CASE("where io_uring is refused threads do its work, and the description sa
     const TemporaryFolder folder;
     AsioLoop loop;
     FileTier tier(loop, small_requests(folder), with({.uring_refused = error}));
-    keeps_what_was_stored(
-        loop, tier, [&] { tier.start(); }, 1);
+    keeps_what_was_stored(loop, tier, [&] { tier.start(); }, 1);
     CHECK(tier.description().find("io_uring is refused: ") != std::string::npos);
     CHECK(tier.description().find(std::strerror(error)) != std::string::npos);
   }
@@ -276,8 +273,7 @@ TEST_CASE("where O_DIRECT is refused a file tier goes through the system's cache
     AsioLoop loop;
     FileTier tier(loop, small_requests(folder, 2),
                   with(at_open ? Faults{.direct_open_refused = EINVAL} : Faults{.direct_write_refused = EINVAL}));
-    keeps_what_was_stored(
-        loop, tier, [&] { tier.start(); }, 2);
+    keeps_what_was_stored(loop, tier, [&] { tier.start(); }, 2);
     CHECK(tier.description().find("it refuses O_DIRECT") != std::string::npos);
   }
 }

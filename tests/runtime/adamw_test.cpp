@@ -110,8 +110,7 @@ TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
   State state(2);
   state.weights = {1.0f, 1.0f};
   const std::vector<float> gradient(2);
-  step(*stream, state, gradient, {{0, 1, true}, {1, 2, false}},
-       {.learning_rate = 0.5, .weight_decay = 0.1});
+  step(*stream, state, gradient, {{0, 1, true}, {1, 2, false}}, {.learning_rate = 0.5, .weight_decay = 0.1});
   CHECK(state.weights[0] == 0.95f);
   CHECK(state.weights[1] == 1.0f);
 }
@@ -127,8 +126,7 @@ TEST_CASE("any number of threads and any split into segments gives the same bits
     const auto device = tests::make_device({.threads = threads});
     const auto stream = device->make_stream("test", StreamWidth::whole);
     State state = initial;
-    for (int i = 1; i <= 3; ++i)
-      step(*stream, state, gradient, segments, {.learning_rate = 1e-3, .step = i});
+    for (int i = 1; i <= 3; ++i) step(*stream, state, gradient, segments, {.learning_rate = 1e-3, .step = i});
     return state;
   };
   const State whole = after(1, {{0, n, true}});
@@ -182,13 +180,17 @@ TEST_CASE("segments that overlap or go back, and a step before the first, are re
   CHECK(state == State(10));
 }
 
-TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherever arrays lie", T, float, Bf16, F16) {
+TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherever arrays lie", T, float, Bf16,
+                   F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const auto device = tests::make_device({.threads = 3});
   const auto stream = device->make_stream("test", StreamWidth::whole);
-  for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1300, 5, 512}, {96, 128, 9, 96},
-                                                 {7, 19, 40, 7}, {64, 64, 3, 64}, {33, 48, 6, 5}}) {
+  for (const auto& [run, stride, runs, last] : {std::array<std::size_t, 4>{512, 1300, 5, 512},
+                                                {96, 128, 9, 96},
+                                                {7, 19, 40, 7},
+                                                {64, 64, 3, 64},
+                                                {33, 48, 6, 5}}) {
     CAPTURE(run);
     const std::size_t n = stride * runs, elements = run * (runs - 1) + last;
     // Some begin and end in the middle of runs, some cover several, one lies between two.
@@ -205,9 +207,13 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherev
       const tests::OnDevice<float> weights(*stream, at_once.weights), m(*stream, at_once.m), v(*stream, at_once.v);
       const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working);
       const Runs in_runs{run, stride};
-      adamw(*stream,
-            {weights.data(), m.data(), v.data(), of_loss.data(), dtype_of<T>, copy.data(), dtype_of<T>},
-            {.elements = elements, .positions = in_runs, .weights = in_runs, .moments = in_runs, .gradient = {}, .working = in_runs},
+      adamw(*stream, {weights.data(), m.data(), v.data(), of_loss.data(), dtype_of<T>, copy.data(), dtype_of<T>},
+            {.elements = elements,
+             .positions = in_runs,
+             .weights = in_runs,
+             .moments = in_runs,
+             .gradient = {},
+             .working = in_runs},
             segments, options);
       at_once = State(0);
       at_once.weights = weights.read();

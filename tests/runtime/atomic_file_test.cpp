@@ -43,7 +43,9 @@ TEST_CASE("a file is written anywhere, whatever was appended") {
 
 TEST_CASE("a file that is given up leaves nothing behind") {
   const TemporaryFolder folder;
-  { AtomicFile(folder.path() / "f").append("x", 1); }
+  {
+    AtomicFile(folder.path() / "f").append("x", 1);
+  }
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
@@ -113,7 +115,9 @@ TEST_CASE("a whole file that cannot have its name is kept, and the message says 
   const std::string kept = fmt::format("f.{}.whole", ::getpid());
   CHECK(says(error, "the new file is whole and lies in " + (folder.path() / kept).string()));
   CHECK(folder.read(kept) == "whole");
-  { const AtomicFile other(folder.path() / "f"); }
+  {
+    const AtomicFile other(folder.path() / "f");
+  }
   CHECK(folder.read(kept) == "whole");
 }
 

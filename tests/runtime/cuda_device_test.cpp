@@ -114,7 +114,8 @@ TEST_CASE("callbacks run in the order of the calls, each after the work before i
   REQUIRE(order.size() == 500);
   for (int i = 0; i < 500; ++i) {
     CHECK(order[static_cast<std::size_t>(i)] == i);
-    CHECK(seen[static_cast<std::size_t>(i)] >= static_cast<float>(i + 1));  // later work does not wait for callbacks
+    CHECK(seen[static_cast<std::size_t>(i)] >=
+          static_cast<float>(i + 1));  // later work does not wait for callbacks
   }
 }
 

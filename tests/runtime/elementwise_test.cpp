@@ -156,8 +156,8 @@ TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, dou
   });
 }
 
-TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any cut", T, float,
-                   Bf16, F16) {
+TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any cut", T,
+                   float, Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   std::normal_distribution<float> normal;
@@ -219,7 +219,8 @@ TEST_CASE_TEMPLATE("parts of arrays that begin anywhere are computed as those th
     cast(*bench.stream, floats_on_line.data(), DType::f32, on_line.data(), dtype_of<T>, n);
     const auto all = floats.read();
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(offset);
-    CHECK(differences(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)), floats_on_line.read()) == 0);
+    CHECK(differences(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)), floats_on_line.read()) ==
+          0);
     CHECK(differences(std::vector<T>{anywhere.read()[offset - 1], anywhere.read()[offset + n]},
                       std::vector<T>{values[offset - 1], values[offset + n]}) == 0);
   }
@@ -258,8 +259,8 @@ TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   Bench bench(3);
-  for (const auto& [run, stride, runs, first] : {std::array<std::size_t, 4>{1024, 3000, 7, 0}, {512, 640, 90, 300},
-                                                 {24, 32, 11, 5}, {7, 9, 300, 20}}) {
+  for (const auto& [run, stride, runs, first] :
+       {std::array<std::size_t, 4>{1024, 3000, 7, 0}, {512, 640, 90, 300}, {24, 32, 11, 5}, {7, 9, 300, 20}}) {
     CAPTURE(run);
     const std::size_t compact = run * runs - first;
     const Runs in_runs{run, stride, first};
@@ -295,7 +296,8 @@ TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another
     CHECK(differences(at_once.read(), one_by_one.read()) == 0);
 
     const auto copied = bench.place(std::vector<T>(run * runs));
-    copy_runs(*bench.stream, copied.data(), run * sizeof(T), there.data(), stride * sizeof(T), run * sizeof(T), runs);
+    copy_runs(*bench.stream, copied.data(), run * sizeof(T), there.data(), stride * sizeof(T), run * sizeof(T),
+              runs);
     std::vector<T> tail(copied.read());
     tail.erase(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(first));
     CHECK(differences(tail, gathered) == 0);

@@ -48,7 +48,8 @@ TEST_CASE_FIXTURE(Machine, "a control group of version 2 limits memory, and so d
   CHECK(limit.reason == "the control group /jobs may have 100.0 MiB (memory.max), of which 30.0 MiB are taken");
 }
 
-TEST_CASE_FIXTURE(Machine, "a control group of version 1 limits memory, also where its path is another one outside") {
+TEST_CASE_FIXTURE(Machine,
+                  "a control group of version 1 limits memory, also where its path is another one outside") {
   add("proc/self/cgroup", "5:cpu,cpuacct:/\n4:hugetlb,memory:/docker/0123\n0::/\n");
   add("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(64 * MiB) + "\n");
   add("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(65 * MiB) + "\n");

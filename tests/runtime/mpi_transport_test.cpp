@@ -269,7 +269,8 @@ TEST_CASE("every rank learns the value of each") {
   MpiSession& session = mpi_session();
   const auto values = session.all(10LL * session.rank() - 7);
   REQUIRE(std::ssize(values) == session.ranks());
-  for (int rank = 0; rank < session.ranks(); ++rank) CHECK(values[static_cast<std::size_t>(rank)] == 10LL * rank - 7);
+  for (int rank = 0; rank < session.ranks(); ++rank)
+    CHECK(values[static_cast<std::size_t>(rank)] == 10LL * rank - 7);
 }
 
 TEST_CASE("what rank 0 broadcasts is on every rank, whatever was there") {

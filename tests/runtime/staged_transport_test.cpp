@@ -95,7 +95,8 @@ TEST_CASE("messages between memory that the host does not reach arrive in order 
       const std::vector<ConstBytes> parts = {{from.back().data(), cut}, {from.back().data() + cut, bytes - cut}};
       left.transport.send(1, tag, parts, count);
       const std::size_t other_cut = bytes == 0 ? 0 : random() % bytes;
-      const std::vector<Bytes> places = {{to.back().data(), other_cut}, {to.back().data() + other_cut, bytes - other_cut}};
+      const std::vector<Bytes> places = {{to.back().data(), other_cut},
+                                         {to.back().data() + other_cut, bytes - other_cut}};
       right.transport.receive(0, tag, places, count);
     }
     simulation.run();
@@ -132,7 +133,8 @@ namespace {
 using Direction = StagedMessages::Direction;
 
 /// Sends messages of so many bytes at a time from the device of one rank to that of the other.
-void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages, Tag tag) {
+void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages,
+                    Tag tag) {
   std::mt19937_64 random(1);
   std::vector<std::vector<std::byte>> sent;
   std::vector<Buffer> from, to;
@@ -192,7 +194,8 @@ TEST_CASE("sends beyond what was reserved wait for a place, and arrive in order"
   }
 }
 
-TEST_CASE("a place that was reserved under a tag is that tag's, and what nobody reserved is refused in a closed space") {
+TEST_CASE(
+    "a place that was reserved under a tag is that tag's, and what nobody reserved is refused in a closed space") {
   Simulation simulation(2, {.seed = 1});
   Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
   right.transport.reserve({Channel::piece, Direction::receive, 1, 100, 1});
@@ -207,6 +210,5 @@ TEST_CASE("a place that was reserved under a tag is that tag's, and what nobody 
   right.device.close(MemorySpace::pinned);
   CHECK_THROWS_WITH_AS(
       right.transport.receive(0, {Channel::gradient, 0}, Bytes(to.data(), 5000), [] {}),
-      "gradient messages to receive: 8192 bytes of pinned memory are asked for after that was closed",
-      Error);
+      "gradient messages to receive: 8192 bytes of pinned memory are asked for after that was closed", Error);
 }

@@ -78,7 +78,7 @@ class File {
  private:
   const fs::path& path_;
   int file_;
-  struct stat status_ {};
+  struct stat status_{};
 };
 
 /// How much of its beginning has to be read whole, whatever its size.

@@ -18,18 +18,18 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
   if (std::sscanf(text, "%d:%lld:%31s", &fault.rank, &step, kind) == 3) {
     fault.step = step;
     using Kind = actors::TrainerOptions::Fault::Kind;
-    for (const auto& [name, value] :
-         {std::pair{"throw", Kind::throws},
-          {"fp16-overflow", Kind::overflow},
-          {"hang", Kind::hangs},
-          {"stream", Kind::stream},
-          {"file", Kind::file}}) {
+    for (const auto& [name, value] : {std::pair{"throw", Kind::throws},
+                                      {"fp16-overflow", Kind::overflow},
+                                      {"hang", Kind::hangs},
+                                      {"stream", Kind::stream},
+                                      {"file", Kind::file}}) {
       if (kind != std::string_view(name)) continue;
       fault.kind = value;
       return fault;
     }
   }
-  fail(ErrorCode::usage, "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, hang, stream or file for WHAT", text);
+  fail(ErrorCode::usage,
+       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, hang, stream or file for WHAT", text);
 }
 
 }  // namespace ranvier::apps

@@ -7,8 +7,8 @@
 
 namespace ranvier::apps {
 
-/// As RANVIER_FAULT=rank:step:throw|fp16-overflow|hang|stream|file asks for; see apps/README.md. None: it is not set. Throws
-/// ErrorCode::usage for what it does not know.
+/// As RANVIER_FAULT=rank:step:throw|fp16-overflow|hang|stream|file asks for; see apps/README.md. None: it is not
+/// set. Throws ErrorCode::usage for what it does not know.
 [[nodiscard]] std::optional<actors::TrainerOptions::Fault> fault_from_environment();
 
 }  // namespace ranvier::apps

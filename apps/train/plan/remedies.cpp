@@ -19,9 +19,9 @@ namespace {
 struct States {
   MemoryKind kind;
   const char* sharding;
-  Scope collectives::Sharding::*scope;
+  Scope collectives::Sharding::* scope;
   const char* tier_flag;
-  TierKind actors::TierOptions::*tier;
+  TierKind actors::TierOptions::* tier;
 };
 constexpr States all_states[] = {
     {MemoryKind::optimizer, "zero1", &collectives::Sharding::optimizer, "--optimizer-tier",
@@ -92,7 +92,7 @@ void add_rest(std::vector<Remedy>& all, const TrainerOptions& options) {
 }
 
 void add_host(std::vector<Remedy>& all, const TrainerOptions& options) {
-  const auto on_device = [&options](TierKind actors::TierOptions::*tier) {
+  const auto on_device = [&options](TierKind actors::TierOptions::* tier) {
     return options.tiers.*tier == TierKind::device;
   };
   if (on_device(&actors::TierOptions::optimizer)) {

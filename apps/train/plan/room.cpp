@@ -28,8 +28,7 @@ fs::path folder_there(fs::path path) {
 }
 
 bool on_one_disk(const fs::path& a, const fs::path& b) {
-  struct stat of_a {
-  }, of_b{};
+  struct stat of_a{}, of_b{};
   return ::stat(folder_there(a).c_str(), &of_a) == 0 && ::stat(folder_there(b).c_str(), &of_b) == 0 &&
          of_a.st_dev == of_b.st_dev;
 }

@@ -1,4 +1,5 @@
-// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph does.
+// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph
+// does.
 #pragma once
 
 #include "runtime/cuda_native.hpp"
