@@ -165,11 +165,12 @@ apps::Job make_job(const apps::TrainOptions& options) {
   if (options.data.data.empty())
     fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
   models::GptOptions gpt = options.model.gpt;
-  gpt.precision = options.precision.types;
+  gpt.precision = options.trainer.precision;
 
   apps::Job job;
   job.architecture.name = fmt::format("{} blocks without attention", gpt.layers);
   job.architecture.positions = gpt.sequence_length;
+  job.architecture.precision = gpt.precision;
   job.architecture.layers.push_back(models::make_gpt_embedding(gpt));
   for (int l = 0; l < gpt.layers; ++l) {
     job.architecture.layers.push_back(
@@ -184,7 +185,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                .sequence_length = gpt.sequence_length,
                                .vocab_size = gpt.vocab_size,
                                .validation_split = options.data.validation_split};
-  if (options.data.shuffle) data.shuffle_seed = options.run.seed;
+  if (options.data.shuffle) data.shuffle_seed = options.trainer.seed;
   models::TextData text = models::open_text_data(data);
   job.source = std::move(text.training);
   job.validation = std::move(text.validation);

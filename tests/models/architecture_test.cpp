@@ -163,7 +163,7 @@ TEST_CASE("decay touches matrices and embeddings, and residual projections start
   CHECK(names.count("ln_f.weight") == 1);
 }
 
-TEST_CASE("sizes that make no model are the user's error and name the flag") {
+TEST_CASE("sizes that make no model are the user's error, and are named with their values") {
   const auto message = [](GptOptions options) -> std::string {
     try {
       static_cast<void>(make_gpt(options));
@@ -173,9 +173,9 @@ TEST_CASE("sizes that make no model are the user's error and name the flag") {
     }
     return "";
   };
-  CHECK(message({.hidden = 10, .heads = 3}).find("--heads 3") != std::string::npos);
-  CHECK(message({.layers = 0}).find("--layers") != std::string::npos);
-  CHECK(message({.vocab_size = -1}).find("--vocab-size") != std::string::npos);
-  CHECK(message({.sequence_length = 0}).find("--sequence-length") != std::string::npos);
-  CHECK(message({.dropout = 1}).find("--dropout") != std::string::npos);
+  CHECK(message({.hidden = 10, .heads = 3}).find("heads 3") != std::string::npos);
+  CHECK(message({.layers = 0}).find("layers") != std::string::npos);
+  CHECK(message({.vocab_size = -1}).find("vocab_size") != std::string::npos);
+  CHECK(message({.sequence_length = 0}).find("sequence_length") != std::string::npos);
+  CHECK(message({.dropout = 1}).find("dropout") != std::string::npos);
 }
