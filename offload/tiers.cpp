@@ -12,6 +12,8 @@ namespace ranvier::offload {
 
 namespace {
 
+constexpr int file_patience = 3;  // timeouts: a disk that others write to as well may stand still for a while
+
 bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
 
 /// How many runs from `first` on are equally long and equally far apart, and how far: they are one copy.
@@ -137,11 +139,15 @@ Tiers::~Tiers() {
 }
 
 void Tiers::fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-  files_->fetch(region, offset, to, loop_->ends({"tiers", "a read of a file"}, *files_, std::move(done)));
+  files_->fetch(region, offset, to,
+                loop_->ends({.part = "tiers", .text = "a read of a file", .patience = file_patience}, *files_,
+                            std::move(done)));
 }
 
 void Tiers::store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
-  files_->store(region, offset, from, loop_->ends({"tiers", "a write of a file"}, *files_, std::move(done)));
+  files_->store(region, offset, from,
+                loop_->ends({.part = "tiers", .text = "a write of a file", .patience = file_patience}, *files_,
+                            std::move(done)));
 }
 
 void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done) {
