@@ -52,7 +52,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   job.signal_rank(1, SIGSTOP);
   std::this_thread::sleep_for(2s);
   job.signal_rank(0, SIGUSR2);
-  for (int i = 0; i < 6000 && !job.has_said("from rank 1 (stage 1, row 0) for"); ++i)
+  for (int i = 0; i < 6000 && !job.has_said("rank 1 (stage 1, row 0), tag"); ++i)
     std::this_thread::sleep_for(10ms);
   job.signal_rank(1, SIGCONT);
   const int lines = static_cast<int>(lines_of(read_file(metrics)).size());
@@ -64,7 +64,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
   CHECK(outcome.status == 0);
-  CHECK(mentions(outcome, "rank 0 (stage 0, row 0) has waited for the gradient of microbatch"));
+  CHECK(mentions(outcome, "rank 1 (stage 1, row 0), tag"));
   CHECK(mentions(outcome, "\n  messages  "));
   CHECK(mentions(outcome, "\nrank 1 (stage 1, row 0) "));
 }
