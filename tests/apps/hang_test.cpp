@@ -52,8 +52,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   job.signal_rank(1, SIGSTOP);
   std::this_thread::sleep_for(2s);
   job.signal_rank(0, SIGUSR2);
-  for (int i = 0; i < 6000 && !job.has_said("rank 1 (stage 1, row 0), tag"); ++i)
-    std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 6000 && !job.has_said("rank 1 (stage 1, row 0), tag"); ++i) std::this_thread::sleep_for(10ms);
   job.signal_rank(1, SIGCONT);
   const int lines = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(job.wait_for_lines(metrics, lines + 3, 60s));
