@@ -29,9 +29,15 @@ function(ranvier_build_facts target)
   list(APPEND libraries "liburing ${ranvier_liburing_VERSION}")
   ranvier_header_version(version ${RANVIER_PCRE2_INCLUDE}/pcre2.h PCRE2_MAJOR PCRE2_MINOR)
   list(APPEND libraries "PCRE2 ${version}")
+  ranvier_header_version(version ${RANVIER_UTF8PROC_INCLUDE}/utf8proc.h
+                         UTF8PROC_VERSION_MAJOR UTF8PROC_VERSION_MINOR UTF8PROC_VERSION_PATCH)
+  list(APPEND libraries "utf8proc ${version}")
   ranvier_header_version(version ${RANVIER_ZSTD_INCLUDE}/zstd.h
                          ZSTD_VERSION_MAJOR ZSTD_VERSION_MINOR ZSTD_VERSION_RELEASE)
   list(APPEND libraries "zstd ${version}")
+  ranvier_header_version(version ${RANVIER_XXHASH_INCLUDE}/xxhash.h
+                         XXH_VERSION_MAJOR XXH_VERSION_MINOR XXH_VERSION_RELEASE)
+  list(APPEND libraries "xxHash ${version}")
   ranvier_header_version(version ${ZLIB_INCLUDE_DIRS}/zlib.h ZLIB_VER_MAJOR ZLIB_VER_MINOR ZLIB_VER_REVISION)
   list(APPEND libraries "zlib ${version}")
   set(devices "cpu")

@@ -15,8 +15,10 @@ find_package(Boost ${ranvier_oldest_boost} REQUIRED COMPONENTS program_options)
 find_package(fmt REQUIRED)
 
 ranvier_require_library(pcre2)  # on bytes, for the regular expression that cuts text into words
+ranvier_require_library(utf8proc)  # normal forms of Unicode and kinds of characters
 find_package(ZLIB REQUIRED)     # this and zstd for text that is compressed
 ranvier_require_library(zstd)
+ranvier_require_library(xxhash)  # checksums of checkpoints
 
 if(RANVIER_FUZZ)
   return()  # readers of files need no more

@@ -1,15 +1,17 @@
 # Libraries that have no CMake package of their own on every system, as imported targets ranvier_<name>: for the build,
 # and installed for find_package(Ranvier).
 #
-# ranvier_find_library(<name>): pcre2, zstd, dnnl or uring. RANVIER_<NAME>_INCLUDE and RANVIER_<NAME>_LIBRARY say where
-# it lies; what is not found is named in ranvier_missing, with what to do.
+# ranvier_find_library(<name>): pcre2, utf8proc, zstd, dnnl, uring or xxhash. RANVIER_<NAME>_INCLUDE and
+# RANVIER_<NAME>_LIBRARY say where it lies; what is not found is named in ranvier_missing, with what to do.
 # ranvier_import_cuda(): ranvier_cuda, headers and the static CUDA runtime, of the CUDAToolkit that was found.
 function(ranvier_find_library name)
   #           for people  header                library  package
   set(pcre2   PCRE2       pcre2.h               pcre2-8  libpcre2-dev)
+  set(utf8proc utf8proc   utf8proc.h            utf8proc libutf8proc-dev)
   set(zstd    zstd        zstd.h                zstd     libzstd-dev)
   set(dnnl    oneDNN      oneapi/dnnl/dnnl.hpp  dnnl     libdnnl-dev)  # Debian's configuration wants OpenCL's headers
   set(uring   liburing    liburing.h            uring    liburing-dev)
+  set(xxhash  xxHash      xxhash.h              ""       libxxhash-dev)  # all of it is in the header
   list(GET ${name} 0 title)
   list(GET ${name} 1 header)
   list(GET ${name} 2 library)
@@ -17,15 +19,19 @@ function(ranvier_find_library name)
   string(TOUPPER RANVIER_${name} prefix)
   set(ranvier_missing "" PARENT_SCOPE)
   find_path(${prefix}_INCLUDE ${header})
-  find_library(${prefix}_LIBRARY ${library})
-  if(NOT ${prefix}_INCLUDE OR NOT ${prefix}_LIBRARY)
+  if(library)
+    find_library(${prefix}_LIBRARY ${library})
+  endif()
+  if(NOT ${prefix}_INCLUDE OR (library AND NOT ${prefix}_LIBRARY))
     set(ranvier_missing "${title} was not found: install ${package}, or point CMAKE_PREFIX_PATH at it" PARENT_SCOPE)
     return()
   endif()
   if(NOT TARGET ranvier_${name})
     add_library(ranvier_${name} INTERFACE IMPORTED)
     target_include_directories(ranvier_${name} INTERFACE ${${prefix}_INCLUDE})
-    target_link_libraries(ranvier_${name} INTERFACE ${${prefix}_LIBRARY})
+    if(library)
+      target_link_libraries(ranvier_${name} INTERFACE ${${prefix}_LIBRARY})
+    endif()
     if(name STREQUAL "dnnl")  # its OpenMP is told to stay on the calling thread: the compute pool has the threads
       target_link_libraries(ranvier_dnnl INTERFACE OpenMP::OpenMP_CXX)
     endif()

@@ -18,8 +18,8 @@ cudnn_frontend=
 clang_format=
 transformers=  # a version that works with the distribution's PyTorch
 packages=(cmake g++ iproute2 ninja-build pkg-config
-          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libzstd-dev openmpi-bin
-          zlib1g-dev)
+          doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
+          libzstd-dev openmpi-bin zlib1g-dev)
 
 [ -r /etc/os-release ] && . /etc/os-release
 case "${ID:-}:${VERSION_ID:-}" in
@@ -39,7 +39,7 @@ for argument in "$@"; do
     --reference)
       packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch
                  python3-venv)
-      transformers=4.36.2
+      transformers=4.43.4
       ;;
     *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
@@ -59,7 +59,7 @@ install_transformers() {
   [ -n "$transformers" ] || return 0
   local environment
   environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
-  "$environment/bin/python" -c 'import transformers' 2>/dev/null && return 0
+  "$environment/bin/python" -c "import transformers as t; exit(t.__version__ != '$transformers')" 2>/dev/null && return 0
   echo "Installing transformers $transformers into $environment"
   /usr/bin/python3 -m venv --system-site-packages "$environment" &&
     "$environment/bin/pip" install --quiet --disable-pip-version-check "transformers==$transformers" ||

@@ -2,10 +2,10 @@
 
 #include "models/gpt_layers.hpp"
 #include "models/gpt_sizes.hpp"
-#include "runtime/device.hpp"
+#include "models/parts/language_head.hpp"
+#include "models/parts/token_embedding.hpp"
 #include "runtime/error.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace ranvier::models {
@@ -71,28 +71,31 @@ Architecture make_gpt(const GptOptions& options) {
   return gpt;
 }
 
-void expect_planned_threads(const LayerCall& call, const std::string& layer) {
-  expect(call.stream.device().threads() <= call.shape.threads,
-         "{}: memory is laid out for {} threads, but the device has {}: set MicrobatchShape::threads", layer,
-         call.shape.threads, call.stream.device().threads());
+GptTokenTable::GptTokenTable(const GptOptions& options)
+    : TokenTable({.name = "wte",
+                  .tokens = static_cast<std::size_t>(options.vocab_size),
+                  .channels = static_cast<std::size_t>(options.hidden),
+                  .tiles = static_cast<std::size_t>(options.tile),
+                  .initializer = {Initializer::Kind::normal, 0.02f}}) {}
+
+std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options) {
+  const std::vector<std::size_t> shape{static_cast<std::size_t>(options.sequence_length),
+                                       static_cast<std::size_t>(options.hidden)};
+  return make_token_embedding(
+      {.table = GptTokenTable(options),
+       .positions = UnitSpec{"wpe", {{"wpe.weight", shape, {Initializer::Kind::normal, 0.02f}, true}}},
+       .dropout = options.dropout,
+       .dropout_site = gpt_embedding_dropout_site,
+       .precision = options.precision});
 }
 
-GptTokenTable::GptTokenTable(const GptOptions& options) {
-  constexpr std::size_t multiple = 64;
-  const auto vocab_size = static_cast<std::size_t>(options.vocab_size);
-  const auto channels = static_cast<std::size_t>(options.hidden);
-  const auto wanted = static_cast<std::size_t>(options.tile);
-  tile_rows = ((vocab_size + wanted - 1) / wanted + multiple - 1) / multiple * multiple;
-  for (std::size_t first = 0; first < vocab_size; first += tile_rows) {
-    const bool whole = options.tile == 1;
-    ParameterSpec rows{"wte.weight",
-                       {std::min(tile_rows, vocab_size - first), channels},
-                       {Initializer::Kind::normal, 0.02f},
-                       true,
-                       tile_rows * channels};
-    if (!whole) rows.tile = Tile{{vocab_size, channels}, first, 0};
-    units.push_back({whole ? "wte" : fmt::format("wte.{}", units.size()), {std::move(rows)}});
-  }
+std::unique_ptr<Layer> make_gpt_head(const GptOptions& options) {
+  return make_language_head({.table = GptTokenTable(options),
+                             .norm_name = "ln_f",
+                             .norm = {.kind = NormOptions::Kind::layer,
+                                      .channels = static_cast<std::size_t>(options.hidden),
+                                      .precision = options.precision},
+                             .precision = options.precision});
 }
 
 }  // namespace ranvier::models

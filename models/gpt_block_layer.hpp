@@ -53,11 +53,6 @@ class GptBlockLayer : public Layer {
 
   GptBlockLayer(const GptOptions& options, int index);
 
-  static float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
-  static std::size_t rows(const LayerCall& call) {
-    return static_cast<std::size_t>(call.shape.samples) * static_cast<std::size_t>(call.shape.positions);
-  }
-
   /// narrow = norm of `x`, or of the sum of `x` and `branch`, which goes to `sum`.
   void norm_forward(const LayerCall& call, const GptBlockArrays& at, const Norm& norm, const std::byte* x,
                     const std::byte* weight, const std::byte* bias, const std::byte* branch = nullptr,

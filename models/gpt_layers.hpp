@@ -3,6 +3,8 @@
 
 #include "models/gpt.hpp"
 #include "models/layer.hpp"
+#include "models/parts/layer_call.hpp"
+#include "models/parts/token_table.hpp"
 
 #include <memory>
 #include <vector>
@@ -21,16 +23,9 @@ namespace ranvier::models {
 /// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte" or its tiles, "ln_f".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options);
 
-/// The table that embedding and head share; both declare it with these words. Tiles have as many rows each, at
-/// least 64, so there may be fewer than were asked for.
-struct GptTokenTable {
+/// The table that embedding and head share.
+struct GptTokenTable : TokenTable {
   explicit GptTokenTable(const GptOptions& options);
-
-  std::vector<UnitSpec> units;  ///< one, or its tiles
-  std::size_t tile_rows = 0;    ///< as stored: a multiple of 64, of which the last tile may use fewer
-
-  [[nodiscard]] std::size_t tiles() const { return units.size(); }
-  [[nodiscard]] std::size_t stored_rows() const { return tiles() * tile_rows; }
 };
 
 /// The unit of a whole block: parameters in the order of the checkpoint, a matrix before its bias.
@@ -47,9 +42,6 @@ void keep_norm_parameters(runtime::StreamView stream, std::byte* to, const std::
 /// Stores the call's gradients of a norm's weight and bias, [C] each, or adds to them, from `sums` [2, C]; likewise.
 void store_norm_gradient(const LayerCall& call, runtime::DType dtype, std::byte* weight, std::byte* bias,
                          const float* sums, std::size_t channels);
-
-/// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
-void expect_planned_threads(const LayerCall& call, const std::string& layer);
 
 /// Numbers of the places that drop, for make_dropout: no two alike.
 enum class GptDropoutPlace : std::uint32_t { attention, attention_branch, mlp_branch };

@@ -53,35 +53,11 @@ Floats log(Floats x) {
   return (p * m * square - 0.5f * square + e * -2.12194440e-4f) + m + e * 0.693359375f;
 }
 
-struct SineCosine {
-  Floats sine, cosine;
-};
-
-/// Of 2π·turns, for 0 <= turns < 1.
-SineCosine sine_cosine(Floats turns) {
-  // turns = quadrant/4 + r with |r| <= 1/8.
-  const Floats shifted = turns * 4.0f + 12582912.0f;
-  const Floats angle = (turns - (shifted - 12582912.0f) * 0.25f) * 6.28318530718f;
-  const Floats square = angle * angle;
-  Floats s = simd::broadcast(-1.9515295891e-4f);
-  s = s * square + 8.3321608736e-3f;
-  s = s * square - 1.6666654611e-1f;
-  s = s * square * angle + angle;
-  Floats c = simd::broadcast(2.443315711809948e-5f);
-  c = c * square - 1.388731625493765e-3f;
-  c = c * square + 4.166664568298827e-2f;
-  c = c * square * square - 0.5f * square + 1.0f;
-  const Words quadrant = std::bit_cast<Words>(shifted);
-  const Floats sine = (quadrant & 1u) != 0 ? c : s;
-  const Floats cosine = (quadrant & 1u) != 0 ? s : c;
-  return {(quadrant & 2u) != 0 ? -sine : sine, ((quadrant + 1u) & 2u) != 0 ? -cosine : cosine};
-}
-
 /// Two normal numbers of two uniform ones (Box and Muller 1958).
-SineCosine normal_pair(Words radius_bits, Words angle_bits) {
+simd::SineCosine normal_pair(Words radius_bits, Words angle_bits) {
   const Floats u = simd::uniform(radius_bits) + 0x1p-24f;  // in (0, 1]
   const Floats radius = square_root(-2.0f * log(u));
-  const auto [sine, cosine] = sine_cosine(simd::uniform(angle_bits));
+  const auto [sine, cosine] = simd::sine_cosine_of_turns(simd::uniform(angle_bits));
   return {radius * sine, radius * cosine};
 }
 
@@ -95,7 +71,7 @@ void draw(const Initializer& initializer, runtime::PhiloxKey key, std::size_t fi
       a = 2.0f * simd::uniform(words[pair]) - 1.0f;
       b = 2.0f * simd::uniform(words[pair + 1]) - 1.0f;
     } else {
-      const SineCosine normals = normal_pair(words[pair], words[pair + 1]);
+      const simd::SineCosine normals = normal_pair(words[pair], words[pair + 1]);
       a = normals.sine;
       b = normals.cosine;
     }

@@ -41,4 +41,35 @@ int FileSystem::write_zero_block(int file) const {
   return count == static_cast<ssize_t>(zeros.size()) ? 0 : -EIO;
 }
 
+int FileSystem::close(int file) const { return ::close(file) == 0 ? 0 : -errno; }
+
+OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file, std::uint64_t bytes,
+                       bool direct) {
+  OpenedFile opened;
+  const auto attempt = [&](const char* what, int result) {
+    if (result < 0) {
+      opened.error = -result;
+      opened.failed = what;
+    }
+    return result >= 0;
+  };
+  opened.file = system.open(file, direct);
+  if (attempt("open", opened.file) && attempt("take the space for", system.allocate(opened.file, bytes)) &&
+      bytes > 0)
+    static_cast<void>(attempt("write", system.write_zero_block(opened.file)));
+  if (opened.file < 0) opened.file = -1;
+  if (!direct || opened.error != EINVAL) return opened;
+  if (opened.file >= 0) system.close(opened.file);
+  opened = open_blocks(system, file, bytes, false);
+  opened.direct_refused = EINVAL;
+  return opened;
+}
+
+UringOutcome make_queue(const FileSystem& system, int depth, bool uring) {
+  UringOutcome outcome;
+  if (uring) outcome = system.make_uring(depth);
+  if (!outcome.queue) outcome.queue = system.make_threads(depth);
+  return outcome;
+}
+
 }  // namespace ranvier::offload

@@ -85,25 +85,14 @@ Store FileTier::State::make_store(const std::filesystem::path& directory, std::u
   if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) refuse_space(directory, bytes, free);
 
   const auto path = store.folder->file();
-  const auto check = [&](int result, const char* what) {
-    if (result >= 0) return;
-    if (result == -ENOSPC || result == -EDQUOT) refuse_space(directory, bytes, system->free_bytes(directory));
+  const OpenedFile opened = open_blocks(*system, path, bytes, options.direct);
+  store.file = opened.file;
+  store.direct_refused = opened.direct_refused;
+  if (opened.error == ENOSPC || opened.error == EDQUOT)
+    refuse_space(directory, bytes, system->free_bytes(directory));
+  if (opened.error != 0)
     fail(ErrorCode::io, "{}: cannot {} it: {}; check that --nvme names a folder that you may write", path.string(),
-         what, std::strerror(-result));
-  };
-  const auto open = [&](bool direct) {
-    store.file = system->open(path, direct);
-    if (store.file < 0) return std::exchange(store.file, -1);
-    check(system->allocate(store.file, bytes), "take the space for");
-    return bytes == 0 ? 0 : system->write_zero_block(store.file);
-  };
-  int result = open(options.direct);
-  if (result == -EINVAL && options.direct) {
-    store.direct_refused = EINVAL;
-    if (store.file >= 0) ::close(std::exchange(store.file, -1));
-    result = open(false);
-  }
-  check(result, store.file < 0 ? "open" : "write");
+         opened.failed, std::strerror(opened.error));
   return store;
 }
 
@@ -150,14 +139,8 @@ void FileTier::start(std::span<std::uint64_t> sums) {
   for (std::size_t i = 0; i < state.options.directories.size(); ++i)
     state.stores.push_back(state.make_store(state.options.directories[i], state.stripes.file_bytes(i, end)));
 
-  std::unique_ptr<IoQueue> queue;
-  if (state.options.uring) {
-    UringOutcome outcome = state.system->make_uring(state.options.depth);
-    queue = std::move(outcome.queue);
-    state.uring_refused = outcome.error;
-  }
-  if (!queue) queue = state.system->make_threads(state.options.depth);
-
+  UringOutcome queue = make_queue(*state.system, state.options.depth, state.options.uring);
+  state.uring_refused = queue.error;
   std::vector<TransferEngine::File> files;
   for (const Store& store : state.stores) {
     files.push_back({store.file, store.folder->file(), {}});
@@ -166,8 +149,8 @@ void FileTier::start(std::span<std::uint64_t> sums) {
     files.back().sums.emplace(sums.first(count));
     sums = sums.subspan(count);
   }
-  state.engine = std::make_unique<TransferEngine>(state.loop, std::move(queue), std::move(files), state.stripes,
-                                                  state.options.depth);
+  state.engine = std::make_unique<TransferEngine>(state.loop, std::move(queue.queue), std::move(files),
+                                                  state.stripes, state.options.depth);
 }
 
 std::string FileTier::description() const {

@@ -1,5 +1,6 @@
 #include "offload/job_directory.hpp"
 
+#include "offload/host_name.hpp"
 #include "runtime/error.hpp"
 
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -41,17 +41,11 @@ class File {
   int descriptor_;
 };
 
-std::string host() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 /// PREFIX HOST .rankR.RANDOM; a host's name may have dots.
-bool is_of_host(std::string_view name, std::string_view host_name) {
+bool is_of_host(std::string_view name, std::string_view host) {
   if (!name.starts_with(prefix)) return false;
   for (int field = 0; field < 2; ++field) name = name.substr(0, name.rfind('.'));
-  return name.size() == prefix.size() + host_name.size() && name.ends_with(host_name);
+  return name.size() == prefix.size() + host.size() && name.ends_with(host);
 }
 
 /// Takes the lock in a folder, unless a living process has it.
@@ -76,11 +70,11 @@ bool remove(int parent, const char* name, int folder) {
 int clear_leftovers(const fs::path& parent) {
   const File parent_file(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent_file.get() < 0) return 0;
-  const std::string host_name = host();
+  const std::string here = host_name();
   std::error_code ignored;
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(parent, ignored))
-    if (std::string name = entry.path().filename().string(); is_of_host(name, host_name))
+    if (std::string name = entry.path().filename().string(); is_of_host(name, here))
       names.push_back(std::move(name));
 
   int cleared = 0;
@@ -104,7 +98,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
          error ? error.message() : "it is not a folder");
   constexpr int attempts = 100;  // each lost to somebody who cleared the folder before it was locked
   for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
-    std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host(), rank)).string();
+    std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host_name(), rank)).string();
     if (::mkdtemp(name.data()) == nullptr) break;
     path_ = name;
     const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

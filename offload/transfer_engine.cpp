@@ -1,5 +1,6 @@
 #include "offload/transfer_engine.hpp"
 
+#include "offload/io_retry.hpp"
 #include "offload/tier.hpp"
 #include "runtime/error.hpp"
 
@@ -18,24 +19,12 @@
 #include <utility>
 
 namespace ranvier::offload {
-namespace {
-
-/// A request that was answered this often in a row without a byte moved has failed: after a good second, where it
-/// was put off each time.
-constexpr int most_attempts = 60;
-
-/// How long to wait before requests are submitted once more that the system put off (EAGAIN).
-std::chrono::microseconds pause_before(int attempt) {
-  return std::chrono::microseconds(std::min(20'000, 100 << std::min(attempt, 8)));
-}
-
-}  // namespace
-
 struct TransferEngine::State {
   struct Running {
     Transfer transfer;
     std::size_t begun = 0;       ///< bytes that requests were made for
     std::size_t unfinished = 0;  ///< requests
+    std::string failure;         ///< of a transfer that others can do without
   };
 
   /// A request in flight or to be submitted again.
@@ -64,13 +53,17 @@ struct TransferEngine::State {
   [[nodiscard]] bool take_arrived();
   void submit();
   void complete(const IoCompletion& completion);
+  void finish(std::size_t id);
   [[nodiscard]] bool is_as_written(const Request& request);
-  void fail_with(const Request& request, std::string_view cause);
+  void fail_with(std::size_t id, std::string_view cause);
+  void break_off(const std::string& why);
+  void give_up(Transfer transfer, const std::string& why);
 
   // Any thread, under the mutex.
   std::mutex mutex;
   std::vector<Transfer> arrived;
   bool closing = false;
+  std::string broken;  // why the queue works no more
   std::atomic<std::uint64_t> moves = 0;
   std::atomic<bool> loses_next = false;
 
@@ -110,9 +103,30 @@ void TransferEngine::State::serve() {
       for (const IoCompletion& completion : completed) complete(completion);
       if (pause.count() != 0) std::this_thread::sleep_for(pause);
     }
-  } catch (...) {  // of the queue itself
-    loop.stop(std::current_exception());
+  } catch (const std::exception& error) {  // of the queue itself
+    break_off(error.what());
   }
+}
+
+/// From now on nothing is transferred.
+void TransferEngine::State::break_off(const std::string& why) {
+  std::vector<Transfer> lost;
+  {
+    const std::lock_guard lock(mutex);
+    broken = why;
+    lost = std::exchange(arrived, {});
+  }
+  const std::lock_guard lock(table);
+  for (const Request& request : requests)
+    if (request.of) waiting.push_back(request.of);
+  for (const auto& running : waiting)
+    if (running->transfer.done) lost.push_back(std::exchange(running->transfer, {}));  // once, if it is there twice
+  for (Transfer& transfer : lost) give_up(std::move(transfer), why);
+}
+
+void TransferEngine::State::give_up(Transfer transfer, const std::string& why) {
+  if (transfer.failed) return loop.post([failed = std::move(transfer.failed), why] { failed(why); });
+  loop.stop(std::make_exception_ptr(Error(ErrorCode::io, why)));
 }
 
 /// False when the engine is to end and nothing is in flight any more.
@@ -140,6 +154,10 @@ void TransferEngine::State::submit() {
   for (const std::size_t id : std::exchange(again, {})) add(id);
   while (!waiting.empty() && !free_ids.empty()) {
     Running& running = *waiting.front();
+    if (!running.failure.empty()) {
+      waiting.pop_front();
+      continue;
+    }
     const Transfer& transfer = running.transfer;
     const std::size_t id = free_ids.back();
     free_ids.pop_back();
@@ -162,31 +180,41 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
   const std::size_t asked = request.piece.bytes - request.moved;
   if (completion.result == static_cast<std::int64_t>(asked)) {
     if (!failed && !is_as_written(request)) return;
-    Running& running = *request.of;
-    if (--running.unfinished == 0 && running.begun == running.transfer.bytes && !failed)
-      loop.post(std::move(running.transfer.done));
-    request.of.reset();
-    request.order = 0;
-    free_ids.push_back(completion.id);
-    return;
+    return finish(completion.id);
   }
   if (failed) return;
+  if (!request.of->failure.empty()) return finish(completion.id);
   if (completion.result < 0) {
     const auto error = static_cast<int>(-completion.result);
     if ((error != EINTR && error != EAGAIN) || ++request.attempts == most_attempts)
-      return fail_with(request, std::strerror(error));
+      return fail_with(completion.id, std::strerror(error));
     if (error == EAGAIN) pause = std::max(pause, pause_before(request.attempts));
   } else {
     // Short: what follows begins on a block again, as O_DIRECT asks. Nothing moved at all is the end of the file.
     const std::size_t moved = static_cast<std::size_t>(completion.result) / Tier::block_bytes * Tier::block_bytes;
     request.attempts = moved == 0 ? request.attempts + 1 : 0;
     if (completion.result == 0 && request.of->transfer.kind == IoKind::read)
-      return fail_with(request, "the file ends there: somebody has shortened it");
+      return fail_with(completion.id, "the file ends there: somebody has shortened it");
     if (request.attempts == most_attempts)
-      return fail_with(request, "the system moves less than a block at a time");
+      return fail_with(completion.id, "the system moves less than a block at a time");
     request.moved += moved;
   }
   again.push_back(completion.id);
+}
+
+/// Nothing more is asked for a request.
+void TransferEngine::State::finish(std::size_t id) {
+  Request& request = requests[id];
+  Running& running = *request.of;
+  --running.unfinished;
+  if (running.unfinished == 0 && !running.failure.empty()) {
+    give_up(std::move(running.transfer), running.failure);
+  } else if (running.unfinished == 0 && running.begun == running.transfer.bytes && !failed) {
+    loop.post(std::move(running.transfer.done));
+  }
+  request.of.reset();
+  request.order = 0;
+  free_ids.push_back(id);
 }
 
 /// Of a request that is complete: records what was written, compares what was read; false after a failure.
@@ -207,14 +235,20 @@ bool TransferEngine::State::is_as_written(const Request& request) {
   return true;
 }
 
-void TransferEngine::State::fail_with(const Request& request, std::string_view cause) {
+void TransferEngine::State::fail_with(std::size_t id, std::string_view cause) {
+  Request& request = requests[id];
+  Running& running = *request.of;
+  const bool reads = running.transfer.kind == IoKind::read;
+  const std::string failure =
+      fmt::format("{}: cannot {} {} bytes at offset {}: {}; check the disk's health and free space",
+                  files[request.piece.directory].path.string(), reads ? "read" : "write",
+                  request.piece.bytes - request.moved, request.piece.offset + request.moved, cause);
+  if (running.transfer.failed) {
+    running.failure = failure;
+    return finish(id);
+  }
   failed = true;
-  const bool reads = request.of->transfer.kind == IoKind::read;
-  loop.stop(std::make_exception_ptr(
-      Error(ErrorCode::io,
-            fmt::format("{}: cannot {} {} bytes at offset {}: {}; check the disk's health and free space",
-                        files[request.piece.directory].path.string(), reads ? "read" : "write",
-                        request.piece.bytes - request.moved, request.piece.offset + request.moved, cause))));
+  give_up({}, failure);
 }
 
 TransferEngine::TransferEngine(runtime::EventLoop& loop, std::unique_ptr<IoQueue> queue, std::vector<File> files,
@@ -235,10 +269,16 @@ void TransferEngine::start(Transfer transfer) {
   bool first = false;
   {
     const std::lock_guard lock(state_->mutex);
+    if (!state_->broken.empty()) return state_->give_up(std::move(transfer), state_->broken);
     first = state_->arrived.empty();
     state_->arrived.push_back(std::move(transfer));
   }
   if (first) state_->queue->wake();
+}
+
+void TransferEngine::reopen(std::vector<File> files) {
+  const std::lock_guard lock(state_->table);
+  state_->files = std::move(files);
 }
 
 void TransferEngine::lose_next() noexcept { state_->loses_next = true; }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct Transfer {
   std::byte* data = nullptr;  ///< only read when kind is write
   std::size_t bytes = 0;
   runtime::Handler done;
+  /// Who can do without the transfer: what is posted, instead of `done`, when it fails, once none of its memory is used
+  /// any more.
+  std::function<void(const std::string& failure)> failed = nullptr;
 };
 
 class TransferEngine {
@@ -39,10 +43,13 @@ class TransferEngine {
   /// Waits for requests in flight: the kernel may write to their memory until then. Drops all other transfers.
   ~TransferEngine();
 
-  /// Posts `done` when all of it has been transferred. The first failure stops the loop with ErrorCode::io, or
-  /// ::data for blocks that are not what was written, which names file, offset and cause; from then on nothing is
-  /// transferred. Any thread.
+  /// Posts `done` when all of it has been transferred. The first failure of a transfer without `failed` stops the loop
+  /// with ErrorCode::io, or ::data for blocks that are not what was written, which names file, offset and cause; from
+  /// then on nothing is transferred. Any thread.
   void start(Transfer transfer);
+
+  /// Other files from now on, when no transfer is under way; they outlive the engine, or their transfers. Any thread.
+  void reopen(std::vector<File> files);
 
   /// To see what becomes of a disk that does not answer: the next request is never carried out. Any thread.
   void lose_next() noexcept;

@@ -23,14 +23,6 @@ namespace fs = std::filesystem;
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-/// Where renaming to has to go for a link to stay a link.
-fs::path target_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_symlink(path, error)) return path;
-  auto target = fs::weakly_canonical(path, error);
-  return error ? path : target;
-}
-
 constexpr std::string_view partial_end = ".partial", probe_end = ".probe";
 
 /// NAME.DIGITS.partial of `name`, or NAME.DIGITS.probe.
@@ -52,6 +44,13 @@ bool is_still(int file, const fs::path& name) {
 }
 
 }  // namespace
+
+fs::path target_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  auto target = fs::weakly_canonical(path, error);
+  return error ? path : target;
+}
 
 /// Whoever writes a partial file holds its lock, so one that can be locked has nobody.
 void remove_leftovers(const fs::path& given) {
@@ -123,19 +122,6 @@ void AtomicFile::append(const void* data, std::size_t bytes) {
     from += count;
     bytes -= static_cast<std::size_t>(count);
     appended_ += static_cast<std::size_t>(count);
-  }
-}
-
-void AtomicFile::write_at(std::size_t offset, const void* data, std::size_t bytes) {
-  if (offset == appended_) return append(data, bytes);
-  const auto* from = static_cast<const std::byte*>(data);
-  while (bytes > 0) {
-    const ssize_t count = ::pwrite(file_, from, bytes, static_cast<off_t>(offset));
-    if (count < 0 && (errno == EINTR || may_retry())) continue;
-    if (count <= 0) refuse("write", offset);
-    from += count;
-    offset += static_cast<std::size_t>(count);
-    bytes -= static_cast<std::size_t>(count);
   }
 }
 

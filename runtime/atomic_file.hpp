@@ -28,10 +28,6 @@ class AtomicFile {
   /// Throws ErrorCode::io, with the offset, if the system does not take all of it.
   void append(const void* data, std::size_t bytes);
 
-  /// The same at an offset from the start: what append() would do there, or else anywhere in a file that is no
-  /// pipe.
-  void write_at(std::size_t offset, const void* data, std::size_t bytes);
-
   /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses: a whole file
   /// that cannot have its name is kept beside it, and the message says where.
   void commit();
@@ -54,6 +50,9 @@ class AtomicFile {
 
 /// Removes what killed processes left that were writing `path`. Every AtomicFile does so for its own.
 void remove_leftovers(const std::filesystem::path& path);
+
+/// Where a file has to be renamed to for a link at `path` to stay one.
+[[nodiscard]] std::filesystem::path target_of(const std::filesystem::path& path);
 
 /// A terminal, /dev/null, a pipe: nothing that could be replaced, or that has a size.
 [[nodiscard]] bool is_device(const std::filesystem::path& path);

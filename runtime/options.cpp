@@ -290,6 +290,39 @@ std::string bytes_text(std::size_t bytes) {
   return "0B";
 }
 
+namespace {
+
+constexpr std::pair<char, std::int64_t> time_units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+
+}  // namespace
+
+std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
+  constexpr std::int64_t most_seconds = std::int64_t{1} << 40;  // of a number: sums of four stay far inside 64 bits
+  if (text.empty()) return {};
+  std::int64_t seconds = 0;
+  for (const auto& [unit, unit_seconds] : time_units) {
+    std::int64_t number = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, number);
+    if (end == last || *end != unit) continue;
+    if (error != std::errc{} || number < 0 || number > most_seconds / unit_seconds) return {};
+    seconds += number * unit_seconds;
+    text.remove_prefix(static_cast<std::size_t>(end + 1 - text.data()));
+  }
+  if (!text.empty()) return {};
+  return std::chrono::seconds(seconds);
+}
+
+std::string duration_text(std::chrono::seconds duration) {
+  std::string text;
+  std::int64_t left = duration.count();
+  for (const auto& [unit, unit_seconds] : time_units) {
+    if (left >= unit_seconds) text += fmt::format("{}{}", left / unit_seconds, unit);
+    left %= unit_seconds;
+  }
+  return text.empty() ? "0s" : text;
+}
+
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   constexpr std::size_t longest_name = 100;  // what is longer is near to nothing, and would take much to compare
   if (name.size() > longest_name) return {};
@@ -333,6 +366,26 @@ OptionBinding bytes(std::optional<std::size_t>& field) {
             return {};
           },
           .write = [&field] { return field ? bytes_text(*field) : std::string(); }};
+}
+
+OptionBinding duration(std::optional<std::chrono::seconds>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            const auto read = parse_duration(given);
+            if (!read || read->count() == 0) return "a time such as 90s, 30m, 4h or 1h30m";
+            field = read;
+            return {};
+          },
+          .write = [&field] { return field ? duration_text(*field) : std::string(); }};
+}
+
+OptionBinding bytes(std::size_t& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            std::optional<std::size_t> size;
+            auto refusal = bytes(size).read(given);
+            if (size) field = *size;
+            return refusal;
+          },
+          .write = [&field] { return bytes_text(field); }};
 }
 
 OptionBinding toggle(bool& field) {

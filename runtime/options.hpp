@@ -18,6 +18,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -103,6 +104,12 @@ class OptionTable {
 /// The inverse: the largest unit that divides.
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
+/// "90s", "30m", "1h30m", "2d": whole numbers with units from the largest to the smallest; empty if it is no such
+/// thing.
+[[nodiscard]] std::optional<std::chrono::seconds> parse_duration(std::string_view text);
+/// The inverse; "0s" for none.
+[[nodiscard]] std::string duration_text(std::chrono::seconds duration);
+
 /// The candidate that somebody who wrote `name` meant: with the fewest edits (insert, delete, replace, swap
 /// neighbours) where they are few, or else one whose words are all in `name`, or the other way round.
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view name,
@@ -173,6 +180,9 @@ template <typename T>
 [[nodiscard]] OptionBinding text(std::string& field);
 /// A positive size.
 [[nodiscard]] OptionBinding bytes(std::optional<std::size_t>& field);
+[[nodiscard]] OptionBinding bytes(std::size_t& field);
+/// A time that is longer than none.
+[[nodiscard]] OptionBinding duration(std::optional<std::chrono::seconds>& field);
 /// "on" or "off" (true, false, yes, no, 1, 0 as well).
 [[nodiscard]] OptionBinding toggle(bool& field);
 /// A flag without value; `key = on` in a config file.

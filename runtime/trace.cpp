@@ -68,6 +68,8 @@ const char* to_string(SpanKind kind) noexcept {
       return "validation";
     case SpanKind::sampling:
       return "sampling";
+    case SpanKind::check:
+      return "check";
     case SpanKind::other:
       return "other";
   }

@@ -32,9 +32,10 @@ enum class SpanKind : std::uint8_t {
   step,        ///< all of one, until all ranks have agreed on it
   validation,  ///< all of one
   sampling,    ///< all of a sample of text
+  check,       ///< all of a comparison of copies of states
   other
 };
-inline constexpr int span_kinds = 13;
+inline constexpr int span_kinds = 14;
 [[nodiscard]] const char* to_string(SpanKind kind) noexcept;
 
 class Trace {
@@ -50,7 +51,7 @@ class Trace {
     std::int64_t end_ns = 0;
     // What was under way when it was recorded:
     std::int32_t step = 0;               ///< 0: none
-    SpanKind activity = SpanKind::step;  ///< or validation or sampling, which follow a step
+    SpanKind activity = SpanKind::step;  ///< or validation, sampling or check, which follow a step
   };
 
   /// Keeps the last `capacity` spans; times count from the construction. The clock outlives it.
@@ -59,7 +60,7 @@ class Trace {
   /// By the trace's clock, as add() takes it. Any thread.
   [[nodiscard]] Duration now() const { return clock_->now(); }
 
-  /// Spans that are recorded from here on belong to that step, or to the validation or sampling that follows it.
+  /// Spans that are recorded from here on belong to that step, or to what follows it.
   void set_activity(SpanKind activity, std::int64_t step);
 
   /// The last of those steps. 0: none.

@@ -24,6 +24,8 @@ const char* to_string(Channel channel) noexcept {
       return "pull";
     case Channel::piece:
       return "piece";
+    case Channel::checkpoint:
+      return "checkpoint";
     case Channel::user:
       return "user";
   }

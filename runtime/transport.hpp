@@ -26,6 +26,7 @@ enum class Channel : std::uint8_t {
   control,     ///< liveness questions and answers
   pull,        ///< a rank asks for a piece of parameters; waited for at all times
   piece,       ///< and gets it; index: the place that it goes to
+  checkpoint,  ///< what a rank wrote of one, to rank 0
   user,
 };
 [[nodiscard]] const char* to_string(Channel channel) noexcept;

@@ -112,7 +112,10 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     const std::size_t pieces = kind == TeamKind::replicas ? static_cast<std::size_t>(group_size) : 1;
     const std::size_t elements = options.largest_unit / pieces;
     PlanChoice& choice = choices[static_cast<std::size_t>(k)];
-    const auto choose = [&](Collective collective, const std::string& given, runtime::DType dtype) -> std::string {
+    const auto choose = [&](Collective collective, std::string AlgorithmNames::* name,
+                            runtime::DType dtype) -> std::string {
+      const bool keeps = options.kept && options.names.*name == "auto";
+      const std::string& given = (keeps ? (*options.kept)[static_cast<std::size_t>(k)] : options.names).*name;
       if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
       std::string_view fastest = collectives::algorithms(collective).front().name;
       if (teams[0].topology.ranks() == 1 || (flow && !uses(*flow, collective, kind))) return std::string(fastest);
@@ -125,10 +128,10 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
       }
       return std::string(fastest);
     };
-    choice.all_gather = choose(Collective::all_gather, options.names.all_gather, options.precision.compute);
+    choice.all_gather = choose(Collective::all_gather, &AlgorithmNames::all_gather, options.precision.compute);
     choice.reduce_scatter =
-        choose(Collective::reduce_scatter, options.names.reduce_scatter, options.precision.gradient);
-    choice.all_reduce = choose(Collective::all_reduce, options.names.all_reduce, options.precision.gradient);
+        choose(Collective::reduce_scatter, &AlgorithmNames::reduce_scatter, options.precision.gradient);
+    choice.all_reduce = choose(Collective::all_reduce, &AlgorithmNames::all_reduce, options.precision.gradient);
   }
   return choices;
 }

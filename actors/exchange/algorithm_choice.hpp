@@ -1,7 +1,7 @@
-// Which algorithms the collectives of a run use: as the flags say, or where they say auto, the one that the cost
-// model (collectives/cost.hpp) finds fastest. Decided once per run, for each kind of team and each collective, on
-// the largest unit of the architecture: the choice, and with it the order of sums, does not depend on how layers
-// are cut into stages. Pure; any thread; the same on all ranks.
+// Which algorithms the collectives of a run use: as the flags say, or where they say auto, those of the runs before, or
+// the one that the cost model (collectives/cost.hpp) finds fastest. Decided once per run, for each kind of team and
+// each collective, on the largest unit of the architecture: the choice, and with it the order of sums, does not depend
+// on how layers are cut into stages. Pure; any thread; the same on all ranks.
 #pragma once
 
 #include "collectives/links.hpp"
@@ -21,7 +21,12 @@ namespace ranvier::actors {
 /// "auto", or names of collectives/algorithms.hpp.
 struct AlgorithmNames {
   std::string all_gather = "auto", reduce_scatter = "auto", all_reduce = "auto";
+
+  friend bool operator==(const AlgorithmNames&, const AlgorithmNames&) = default;
 };
+
+/// By TeamKind, what auto has chosen in runs of the same training before this one; no name is "auto".
+using KeptAlgorithms = std::array<AlgorithmNames, collectives::team_kinds>;
 
 /// Where nothing was measured: memory that the ranks of a node share, and 10 Gbit/s that they share between nodes.
 inline constexpr collectives::Links assumed_links = {
@@ -33,6 +38,7 @@ using PlanChoices = std::array<collectives::PlanChoice, collectives::team_kinds>
 
 struct ChoiceOptions {
   AlgorithmNames names;
+  std::optional<KeptAlgorithms> kept = std::nullopt;  ///< where names say auto; none: as the cost model says
   collectives::Links links = assumed_links;
   std::size_t largest_unit = 0;  ///< elements, padded
   models::Precision precision;

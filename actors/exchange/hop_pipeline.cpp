@@ -52,7 +52,7 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 }  // namespace
 
 HopPipeline::Plan HopPipeline::plan(Planner& planner, const Options& options,
-                                    const std::vector<std::vector<PartShape>>& bundles) {
+                                    const std::vector<std::vector<ItemShape>>& bundles) {
   const ColumnOptions& column = *planner.share.column;
   Plan plan{
       .hops = options.hops, .dtype = options.dtype, .family = options.family, .staging = {}, .staging_bytes = {}};
@@ -106,8 +106,8 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
   }
 }
 
-void HopPipeline::submit(std::vector<Part> parts, std::string what, runtime::Handler done) {
-  auto bundle = std::make_shared<Bundle>(Bundle{std::move(parts), std::move(what), std::move(done)});
+void HopPipeline::submit(std::vector<Item> items, std::string what, runtime::Handler done) {
+  auto bundle = std::make_shared<Bundle>(Bundle{std::move(items), std::move(what), std::move(done)});
   if (hops_.empty()) {
     loop_->post([bundle] { bundle->done(); });
     return;
@@ -123,14 +123,14 @@ void HopPipeline::start_ready(std::size_t h) {
     queue.pop_front();
     bundle->waits = false;
     std::vector<Communicator::Part> parts;
-    for (const Part& part : bundle->parts) {
-      // From the part's begin, in elements of the unit.
-      const std::size_t begin = column_->layout.range(hops_[h].whole, part.elements).begin - part.begin;
-      const auto [elements, run, stride] = part_of(column_->layout, hops_[h], part.elements, part.slice.count);
-      if (part.compact && run > 0) {
-        parts.push_back({part.data + begin / stride * run * runtime::size_of(dtype_), elements});
+    for (const Item& item : bundle->items) {
+      // From the item's begin, in elements of the unit.
+      const std::size_t begin = column_->layout.range(hops_[h].whole, item.elements).begin - item.begin;
+      const auto [elements, run, stride] = part_of(column_->layout, hops_[h], item.elements, item.slice.count);
+      if (item.compact && run > 0) {
+        parts.push_back({item.data + begin / stride * run * runtime::size_of(dtype_), elements});
       } else {
-        parts.push_back({part.data + (begin + part.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
+        parts.push_back({item.data + (begin + item.slice.begin) * runtime::size_of(dtype_), elements, run, stride});
       }
     }
     communicators_[h]->run(hops_[h].collective, parts, dtype_, bundle->what, [this, bundle] { finished(bundle); });

@@ -26,7 +26,7 @@ class HopPipeline {
   /// With a slice only these elements of every finest piece (unit.elements / layout.ranks() of them) are worked on,
   /// where they lie. Each element keeps its owner in every hop, and with it the order of its sum: what a unit's
   /// slices give one after the other is to the bit what the unit gives at once.
-  struct Part {
+  struct Item {
     std::byte* data = nullptr;
     std::size_t begin = 0;          ///< the element of the unit that lies at `data`
     std::size_t elements = 0;       ///< of the whole unit
@@ -34,10 +34,10 @@ class HopPipeline {
     bool compact = false;  ///< the slices of the pieces from `begin` on lie one after another; on all ranks or none
   };
 
-  /// A part without its data, for planning.
-  struct PartShape {
+  /// An item without its data, for planning.
+  struct ItemShape {
     std::size_t elements = 0;  ///< of the whole unit
-    std::size_t slice = 0;     ///< Part::slice.count; compact or not
+    std::size_t slice = 0;     ///< Item::slice.count; compact or not
   };
 
   struct Options {
@@ -56,13 +56,13 @@ class HopPipeline {
   };
   /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too.
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options,
-                                 const std::vector<std::vector<PartShape>>& bundles);
+                                 const std::vector<std::vector<ItemShape>>& bundles);
 
   HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan);
 
   /// `done` runs on the loop after this returned, once this rank has what the last hop leaves. What wrote the data
   /// has finished.
-  void submit(std::vector<Part> parts, std::string what, runtime::Handler done);
+  void submit(std::vector<Item> items, std::string what, runtime::Handler done);
 
   /// Operations under way.
   [[nodiscard]] std::vector<Wait> waits() const;
@@ -71,7 +71,7 @@ class HopPipeline {
 
  private:
   struct Bundle {
-    std::vector<Part> parts;
+    std::vector<Item> items;
     std::string what;
     runtime::Handler done;
     std::size_t hop = 0;  // that comes next

@@ -14,11 +14,11 @@ using runtime::Trace;
 BatchReduction::Plan BatchReduction::plan(Planner& planner, bool every_step_counts) {
   const UnitStates& states = *planner.share.states;
   const ChunkSchedule& chunks = planner.share.chunks;
-  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
   for (const ChunkSchedule::Chunk& chunk : chunks.chunks) {
-    auto& parts = shapes.emplace_back();
+    auto& items = shapes.emplace_back();
     for (const auto& [u, index] : chunks.buckets(chunk)) {
-      parts.push_back({states.all()[u].elements, states.all()[u].cut.slice(index).count});
+      items.push_back({states.all()[u].elements, states.all()[u].cut.slice(index).count});
     }
   }
   Plan plan;
@@ -83,13 +83,13 @@ void BatchReduction::bring_ready() {
 }
 
 void BatchReduction::submit(std::size_t chunk) {
-  std::vector<HopPipeline::Part> parts;
+  std::vector<HopPipeline::Item> items;
   const auto& buckets = chunks_[chunk].buckets;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const UnitState& unit = states_->all()[buckets[i].unit];
     const UnitPart& sum = unit.gradients.front();
     std::byte* const record = sums_->record(chunk, i);
-    parts.push_back({.data = record != nullptr ? record : sum.data,
+    items.push_back({.data = record != nullptr ? record : sum.data,
                      .begin = sum.range.begin,
                      .elements = unit.elements,
                      .slice = unit.cut.slice(buckets[i].index),
@@ -97,7 +97,7 @@ void BatchReduction::submit(std::size_t chunk) {
   }
   const auto begin = trace_->now();
   reduction_.submit(
-      std::move(parts), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
+      std::move(items), "reduction of the gradients of " + states_->names(buckets), [this, chunk, begin] {
         trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), static_cast<int>(chunk));
         chunks_[chunk].left_column = true;
         while (next_left_ < chunks_.size() && chunks_[next_left_].left_column) make_equal(next_left_++);

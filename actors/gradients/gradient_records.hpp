@@ -1,21 +1,12 @@
-// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use
-// of each unit the range that the scope of gradients gives this rank, as records of the unit's buckets
-// (unit_cut.hpp), in a record one run for each finest piece. Every element's sum is that of accumulators on the
-// device, microbatch after microbatch:
+// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use of
+// each unit the range that the scope of gradients gives this rank, as records of the unit's buckets (unit_cut.hpp), in
+// a record one run for each finest piece. Sums are those of accumulators on the device, microbatch after microbatch:
 //
-//   where gradients are sharded, what arrives is added in fetch → add → store, several stretches of records at a
-//   time through a few slots on the device
+//   sharded     what arrives is added, several stretches of records at a time through a few slots: accumulate()
+//   otherwise   layers add to the sum themselves, as a product goes on with what is there: bring(), then keep()
 //
-//     records.accumulate(unit, use, place, microbatch == 0, [] { … });  // layers may write to the place again
-//
-//   where they are not, layers add to the sum themselves, as the sum of a product's terms goes on with what is
-//   there
-//
-//     records.bring(unit, use, place, [] { … });                        // layers add to the place
-//     records.keep(unit, use, place, [] { … });                         // they may write to it again
-//
-// After the batch's last microbatch buckets go through the device once more. What is left of them after the reduction
-// waits here until the step counts; where every step does, it waits on the device for the optimizer to take it.
+// After the last microbatch buckets go through the device once more, and what the reduction leaves of them waits here
+// until the step counts; where every step does, on the device.
 //
 // Loop thread only; handlers run on the loop, after the call returned.
 #pragma once

@@ -3,7 +3,6 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
-#include <limits>
 #include <utility>
 
 namespace ranvier::actors {
@@ -60,11 +59,10 @@ std::span<std::byte* const> GradientSync::places(std::uint64_t number, const mod
 }
 
 void GradientSync::queued(std::uint64_t number, const models::Stage::Step& writes) {
-  if (!spoils_ || writes.layer != 0 || stage_->uses_of(writes).empty()) return;
-  spoils_ = false;
+  if (!spoils_by_ || writes.layer != 0 || stage_->uses_of(writes).empty()) return;
   const std::size_t index = stage_->uses()[stage_->uses_of(writes).front()].index_in_layer;
   runtime::scale(compute_, places(number, writes)[index], states_->precision().gradient,
-                 std::numeric_limits<float>::infinity(), 1);
+                 *std::exchange(spoils_by_, std::nullopt), 1);
 }
 
 void GradientSync::written(std::uint64_t number, const models::Stage::Step& writes, int microbatch) {

@@ -68,8 +68,8 @@ class GradientSync final : public Part {
   /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
   void written(std::uint64_t number, const models::Stage::Step& step, int microbatch);
 
-  /// Test only: the first gradients that the front layer writes in this batch become infinite.
-  void spoil() { spoils_ = true; }
+  /// Test only: the first gradients that the front layer writes in this batch are multiplied by that.
+  void spoil(float factor) { spoils_by_ = factor; }
 
   /// Σ gradient² of this rank's piece of a unit over the whole batch, after `done`.
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return batch_.sum_of_squares(unit); }
@@ -93,7 +93,7 @@ class GradientSync final : public Part {
   int microbatches_ = 0;
   int announced_ = 0;                      // passes of the batch
   std::vector<std::size_t> uses_missing_;  // by unit
-  bool spoils_ = false;
+  std::optional<float> spoils_by_;
 };
 
 }  // namespace ranvier::actors

@@ -34,17 +34,17 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead)
   std::vector<std::vector<std::size_t>> layouts;
   for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
   const auto steps = planner.share.stage->units_of_parts(models::Stage::Step::Kind::backward_weight);
-  plan.classes = slot_classes(layouts, steps, ahead, false);
-  for (std::size_t kind = 0; kind < plan.classes.slots.size(); ++kind) {
+  plan.classes = place_classes(layouts, steps, ahead, false);
+  for (std::size_t kind = 0; kind < plan.classes.places.size(); ++kind) {
     const std::size_t elements = states.all()[plan.classes.first_unit[kind]].elements;
     plan.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
                                               fmt::format("a microbatch's gradients of {} elements", elements),
-                                              elements * runtime::size_of(dtype), plan.classes.slots[kind]}));
+                                              elements * runtime::size_of(dtype), plan.classes.places[kind]}));
   }
-  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
   for (const auto& units : steps) {
-    auto& parts = shapes.emplace_back();
-    for (const std::size_t unit : units) parts.push_back({states.all()[unit].elements});
+    auto& items = shapes.emplace_back();
+    for (const std::size_t unit : units) items.push_back({states.all()[unit].elements});
   }
   const bool shards = states.shards_gradients();
   plan.reduction =
@@ -69,12 +69,12 @@ MicrobatchReduction::MicrobatchReduction(const RankContext& context, const Model
       complete_(std::move(complete)),
       schedule_(plan.classes),
       reduction_(context, *share.column, plan.reduction),
-      places_(schedule_.slots()),
+      places_(schedule_.places()),
       last_step_(stage_->uses().size()) {
   std::vector<std::size_t> taken(plan.places.size(), 0);
-  for (std::size_t s = 0; s < places_.size(); ++s) {
-    const std::size_t kind = schedule_.class_of_slot(s);
-    places_[s].data = context.arena.slot(plan.places[kind], taken[kind]++);
+  for (std::size_t p = 0; p < places_.size(); ++p) {
+    const std::size_t kind = schedule_.class_of_place(p);
+    places_[p].data = context.arena.slot(plan.places[kind], taken[kind]++);
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
   for (const models::Stage::UnitUse& use : stage_->uses()) use_in_unit_.push_back(uses[use.unit]++);
@@ -95,10 +95,10 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
     writing.places.resize(stage_->uses_of(writes.layer).size());
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
-      const SlotSchedule::Place place = schedule_.next(unit, number, false);
-      writing.slots.push_back(place.slot);
-      writing.after.push_back(place.after);
-      writing.places[index] = places_[place.slot].data;
+      const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, false);
+      writing.assigned.push_back(assigned.place);
+      writing.after.push_back(assigned.after);
+      writing.places[index] = places_[assigned.place].data;
       if (adds) writing.sums.push_back({use, last_step_[use]});
       last_step_[use] = number;
     }
@@ -110,15 +110,15 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
 
 bool MicrobatchReduction::ready(std::uint64_t step) const {
   const Writing& wanted = at(step);
-  for (std::size_t s = 0; s < wanted.slots.size(); ++s) {
-    if (!is_free(wanted, s)) return false;
+  for (std::size_t use = 0; use < wanted.assigned.size(); ++use) {
+    if (!is_free(wanted, use)) return false;
   }
   return wanted.sums_missing == 0;
 }
 
-bool MicrobatchReduction::is_free(const Writing& writing, std::size_t s) const {
-  const auto& over = places_[writing.slots[s]].over;
-  return !writing.after[s] || (over && *over >= *writing.after[s]);
+bool MicrobatchReduction::is_free(const Writing& writing, std::size_t use) const {
+  const auto& over = places_[writing.assigned[use]].over;
+  return !writing.after[use] || (over && *over >= *writing.after[use]);
 }
 
 /// To places that became free.
@@ -152,14 +152,14 @@ void MicrobatchReduction::check_waiting() {
 void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
   Writing& leaving = writings_[step - first_];
   leaving.microbatch = microbatch;
-  std::vector<HopPipeline::Part> parts;
+  std::vector<HopPipeline::Item> items;
   for (const std::size_t use : stage_->uses_of(leaving.writes)) {
     const auto [layer, index, unit] = stage_->uses()[use];
-    parts.push_back({leaving.places[index], 0, states_->all()[unit].elements});
+    items.push_back({leaving.places[index], 0, states_->all()[unit].elements});
   }
   const auto begin = trace_->now();
   reduction_.submit(
-      std::move(parts),
+      std::move(items),
       fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.writes.layer, microbatch),
       [this, step, begin] {
         Writing& done = writings_[step - first_];
@@ -174,9 +174,9 @@ void MicrobatchReduction::accumulate_reduced() {
     const std::uint64_t number = first_++;
     const Writing writing = std::move(writings_.front());
     writings_.pop_front();
-    accumulate(writing, [this, number, slots = writing.slots, writes = writing.writes,
+    accumulate(writing, [this, number, assigned = writing.assigned, writes = writing.writes,
                          last = writing.microbatch + 1 == microbatches_] {
-      for (const std::size_t slot : slots) places_[slot].over = number;
+      for (const std::size_t place : assigned) places_[place].over = number;
       bring_sums();
       check_waiting();
       if (last) complete_(writes);

@@ -8,7 +8,7 @@
 
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/states/slot_schedule.hpp"
+#include "actors/states/place_schedule.hpp"
 #include "models/stage.hpp"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace ranvier::actors {
 class MicrobatchReduction {
  public:
   struct Plan {
-    SlotClasses classes;
+    PlaceClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
     HopPipeline::Plan reduction;
   };
@@ -65,7 +65,7 @@ class MicrobatchReduction {
     models::Stage::Step writes;
     int microbatch = 0;
     bool reduced = false;
-    std::vector<std::size_t> slots;                   // by use of the step
+    std::vector<std::size_t> assigned;                // its places, by use of the step
     std::vector<std::optional<std::uint64_t>> after;  // likewise, the step that must have left them
     std::vector<std::byte*> places;                   // by unit of the layer
     std::vector<Sum> sums;                            // by use of the step
@@ -73,7 +73,7 @@ class MicrobatchReduction {
   };
 
   [[nodiscard]] const Writing& at(std::uint64_t step) const { return writings_[step - first_]; }
-  [[nodiscard]] bool is_free(const Writing& writing, std::size_t slot) const;
+  [[nodiscard]] bool is_free(const Writing& writing, std::size_t use) const;
   void bring_sums();
   void accumulate_reduced();
   void accumulate(const Writing& writing, const runtime::Handler& done);
@@ -87,9 +87,9 @@ class MicrobatchReduction {
   const UnitStates* states_;
   GradientRecords* records_;
   std::function<void(const models::Stage::Step&)> complete_;
-  SlotSchedule schedule_;
+  PlaceSchedule schedule_;
   HopPipeline reduction_;
-  std::vector<Place> places_;             // by slot of the schedule
+  std::vector<Place> places_;             // as the schedule numbers them
   std::vector<std::size_t> use_in_unit_;  // by use of the stage
   std::vector<std::uint64_t> last_step_;  // likewise, in the batch
   int microbatches_ = 0;

@@ -63,7 +63,7 @@ class CommitFlip final : public CommitPolicy {
     for (const UnitState& unit : share().states->all()) is_ahead_.emplace_back(unit.cut.buckets());
     steps() = BundleRound(share(), share().chunks.from_the_front());
     steps().pipeline =
-        make_pipeline(steps(), Counting::always,
+        make_pipeline(steps(), Counting::always, Copy::counts,
                       {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
                        .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
                        .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
@@ -73,7 +73,7 @@ class CommitFlip final : public CommitPolicy {
                              done();  // what layers read was written by the step
                            }});
     ahead_.pipeline = make_pipeline(
-        ahead_, Counting::by_flip,
+        ahead_, Counting::by_flip, Copy::spare,
         {.fetch = [this](const BucketPass& pass,
                          auto done) { states().fetch(bucket_ahead(pass), pass.slot, Copy::spare, done); },
          .compute = [this](const BucketPass& pass, auto done) { step_ahead(pass, done); },
@@ -189,6 +189,32 @@ std::unique_ptr<CommitPolicy> CommitPolicy::make(Optimizer& optimizer) {
   return std::make_unique<CommitWait>(optimizer);
 }
 
+std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const BundleRound& round, Counting counting,
+                                                                     Copy to, offload::BucketStages stages) {
+  using Changes = StateRecords::Stage;
+  switch (states().changes_in(to)) {
+    case Changes::fetch:
+      stages.fetch = guarded(round, to, std::move(stages.fetch));
+      break;
+    case Changes::compute:
+      stages.compute = guarded(round, to, std::move(stages.compute));
+      break;
+    case Changes::store:
+      stages.store = guarded(round, to, std::move(stages.store));
+      break;
+  }
+  return o_->make_pipeline(round, counting, std::move(stages));
+}
+
+CommitPolicy::Stage CommitPolicy::guarded(const BundleRound& round, Copy to, Stage stage) {
+  return [this, &round, to, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
+    if (o_->guard_ == nullptr) return stage(pass, std::move(done));
+    const ChunkSchedule::Bucket& bucket = round.buckets[pass.bucket].bucket;
+    o_->guard_->before_change(bucket, states().number_of(bucket, to),
+                              [&stage, pass, done = std::move(done)] { stage(pass, done); });
+  };
+}
+
 std::vector<std::size_t> CommitPolicy::as_reduced() const {
   std::vector<std::size_t> order(share().chunks.bundles.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -199,7 +225,7 @@ void CommitPolicy::make_steps(const std::vector<std::size_t>& order, Counting co
   steps() = BundleRound(share(), order);
   const auto bucket = [this](const BucketPass& pass) { return steps().buckets[pass.bucket].bucket; };
   steps().pipeline = make_pipeline(
-      steps(), counting,
+      steps(), counting, Copy::counts,
       {.fetch = [this, bucket](const BucketPass& pass,
                                auto done) { states().fetch(bucket(pass), pass.slot, Copy::counts, done); },
        .compute = [this](const BucketPass& pass, auto done) { compute(pass, done); },

@@ -53,11 +53,11 @@ class CommitPolicy {
   [[nodiscard]] BucketStep::Operands operands(const BundleRound& round, const offload::BucketPass& pass) const {
     return o_->operands(round, pass);
   }
+  /// Of stages that leave states in this copy. The first one that changes it asks the guard.
   [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleRound& round,
                                                                        offload::Counting counting,
-                                                                       offload::BucketStages stages) const {
-    return o_->make_pipeline(round, counting, std::move(stages));
-  }
+                                                                       StateRecords::Copy to,
+                                                                       offload::BucketStages stages);
 
   /// Bundles in the order in which chunks are reduced.
   [[nodiscard]] std::vector<std::size_t> as_reduced() const;
@@ -79,6 +79,9 @@ class CommitPolicy {
   void keep_parameters();
 
  private:
+  using Stage = offload::BucketStages::Stage;
+  [[nodiscard]] Stage guarded(const BundleRound& round, StateRecords::Copy to, Stage stage);
+
   Optimizer* o_;
 };
 

@@ -19,14 +19,14 @@ constexpr std::size_t bundles_at_a_time = 2;  // one arrives while the other one
 GradientGather::Plan GradientGather::plan(Planner& planner) {
   const UnitStates& states = *planner.share.states;
   const auto& hops = planner.share.flow.gather_gradient;
-  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
   std::size_t most = 0;
   for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
-    auto& parts = shapes.emplace_back();
+    auto& items = shapes.emplace_back();
     std::size_t bytes = 0;
     for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
       const UnitState& unit = states.all()[bucket.unit];
-      parts.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
       bytes += gradient_bytes(states, bucket);
     }
     most = std::max(most, bytes);
@@ -89,14 +89,14 @@ void GradientGather::copied(std::uint64_t number) {
     coming_.pop_front();
     ++first_;
     const BundleRound::Bundle& bundle = next.round->bundles[next.bundle];
-    std::vector<HopPipeline::Part> parts;
+    std::vector<HopPipeline::Item> items;
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
       const BundleRound::Bucket& bucket = next.round->buckets[bundle.first + i];
       const UnitState& unit = states_->all()[bucket.bucket.unit];
-      parts.push_back({bundle.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
+      items.push_back({bundle.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
                        unit.cut.slice(bucket.bucket.index), true});
     }
-    gather_.submit(std::move(parts), "gather of the gradients of " + states_->names(bundle.buckets),
+    gather_.submit(std::move(items), "gather of the gradients of " + states_->names(bundle.buckets),
                    std::move(next.there));
   }
 }

@@ -99,6 +99,11 @@ void Optimizer::skip(runtime::Handler done) {
   part_over(*step);
 }
 
+void Optimizer::when_stored(runtime::Handler handler) {
+  if (storing_.empty() || storing_.back() != newest_) return handler();
+  newest_->stored = std::move(handler);
+}
+
 void Optimizer::begin_bundles() {
   const bool refreshes = round_ == &steps_ && refresh_.uses_places();
   // A step that is as it was ahead has all of it done where gradients pass through places.
@@ -165,6 +170,7 @@ void Optimizer::bundle_refreshed() {
 void Optimizer::stored() {
   const auto step = storing_.front();
   storing_.pop_front();
+  if (step->stored) std::exchange(step->stored, nullptr)();
   if (!storing_.empty()) commit_->begin_states();
   part_over(*step);
 }

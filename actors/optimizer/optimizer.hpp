@@ -13,6 +13,7 @@
 #include "actors/optimizer/bundle_round.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
+#include "actors/optimizer/state_guard.hpp"
 #include "actors/optimizer/state_records.hpp"
 #include "actors/rank/part.hpp"
 
@@ -72,7 +73,14 @@ class Optimizer final : public Part {
   /// The step does not count: parameters stay. `done` likewise.
   void skip(runtime::Handler done);
 
+  /// Calls `handler` as soon as all states of this rank are as the newest step leaves them, and before anything changes
+  /// them: at once if they are. Once that step was answered; one handler.
+  void when_stored(runtime::Handler handler);
+  /// Is asked before states change. It outlives the steps.
+  void guard_with(StateGuard& guard) { guard_ = &guard; }
+
   [[nodiscard]] const Answers& answers() const noexcept { return answers_; }
+  [[nodiscard]] const StateRecords& records() const noexcept { return states_; }
 
   [[nodiscard]] const char* name() const noexcept override { return "optimizer"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -95,6 +103,7 @@ class Optimizer final : public Part {
     std::size_t bundles_missing = 0;
     int parts_missing = 3;  ///< the answer, the parameters, the states
     runtime::Duration answered;
+    runtime::Handler stored;  ///< when_stored()
     runtime::Handler done;
   };
 
@@ -125,6 +134,7 @@ class Optimizer final : public Part {
   std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed
   std::shared_ptr<BatchStep> newest_;
+  StateGuard* guard_ = nullptr;  // null: nobody copies states
   Answers answers_;
   std::unique_ptr<CommitPolicy> commit_;  // uses all of the above
 };

@@ -21,14 +21,14 @@ constexpr std::size_t bundles_at_a_time = 3;  // one is stepped, one gathered, o
 
 ParameterRefresh::Plan ParameterRefresh::plan(Planner& planner) {
   const UnitStates& states = *planner.share.states;
-  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
   std::size_t most = 0;
   for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
-    auto& parts = shapes.emplace_back();
+    auto& items = shapes.emplace_back();
     std::size_t bytes = 0;
     for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
       const UnitState& unit = states.all()[bucket.unit];
-      parts.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
       bytes += parameter_bytes(states, bucket);
     }
     most = std::max(most, bytes);
@@ -77,16 +77,16 @@ void ParameterRefresh::stepped(BundleRound& round, std::size_t bundle, bool unit
 void ParameterRefresh::gather(BundleRound& round, std::size_t b, Stepped stepped) {
   if (gather_hops_ == 0) return store(round, b, stepped);
   const BundleRound::Bundle& bundle = round.bundles[b];
-  std::vector<HopPipeline::Part> parts;
+  std::vector<HopPipeline::Item> items;
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
     const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
     const UnitState& unit = states_->all()[bucket.bucket.unit];
-    parts.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
+    items.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
                      unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index),
                      uses_places()});
   }
   const auto begin = trace_->now();
-  gather_.submit(std::move(parts), "gather of the refreshed parameters of " + states_->names(bundle.buckets),
+  gather_.submit(std::move(items), "gather of the refreshed parameters of " + states_->names(bundle.buckets),
                  [this, &round, b, begin, stepped = std::move(stepped)] {
                    const std::size_t first = round.bundles[b].buckets.front().unit;
                    trace_->add(SpanKind::gather, Trace::Lane::communicate, begin, trace_->now(),

@@ -4,7 +4,6 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -17,8 +16,6 @@ using runtime::MemoryKind;
 using runtime::MemorySpace;
 
 namespace {
-
-constexpr std::array array_names = {"weights", "m", "v"};
 
 BucketLayout layout_of(const UnitState& unit, bool separate_master) {
   return unit.cut.layout(unit.optimizer, std::vector<std::size_t>(separate_master ? 3 : 2, sizeof(float)));
@@ -72,9 +69,43 @@ std::span<std::byte> StateRecords::slot(std::size_t index) const {
   return {arena_->slot(*plan_.slots, index), plan_.slot_bytes};
 }
 
+std::size_t StateRecords::number_of(const Bucket& bucket, Copy copy) const {
+  return flipped_[bucket.unit][bucket.index] == (copy == Copy::spare) ? 0 : 1;
+}
+
+StateRecords::Stage StateRecords::changes_in(Copy to) const {
+  if (stays() && to == Copy::spare) return Stage::fetch;  // to where it is stepped
+  return stays() || !states_->separate_master() ? Stage::compute : Stage::store;
+}
+
 offload::TierRegion StateRecords::region(const Bucket& bucket, Copy copy) const {
-  const bool first = flipped_[bucket.unit][bucket.index] == (copy == Copy::spare);
-  return first ? plan_.regions[bucket.unit] : plan_.spare[bucket.unit];
+  return (number_of(bucket, copy) == 0 ? plan_.regions : plan_.spare)[bucket.unit];
+}
+
+std::byte* StateRecords::beside_unit(std::size_t u, std::size_t which, std::size_t begin) const {
+  const UnitState& unit = states_->all()[u];
+  if (which == 0 && !states_->separate_master()) return unit.parameters.at(begin);
+  if (!on_device()) return nullptr;
+  if (which == 0) return unit.master.at(begin);
+  return reinterpret_cast<std::byte*>((which == 1 ? unit.m : unit.v) + (begin - unit.optimizer.begin));
+}
+
+std::size_t StateRecords::record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const {
+  const UnitState& unit = states_->all()[bucket.unit];
+  const std::size_t piece = unit.cut.piece_elements(), in_range = begin - unit.optimizer.begin;
+  const Range slice = unit.cut.slice(bucket.index);
+  const std::size_t element = in_range / piece * slice.count + in_range % piece - slice.begin;
+  const std::size_t array = states_->separate_master() ? which : which - 1;
+  return layouts_[bucket.unit].array_offset(bucket.index, array) + element * sizeof(float);
+}
+
+StateRecords::Place StateRecords::place(const Bucket& bucket, std::size_t copy, std::size_t which,
+                                        std::size_t begin) const {
+  if (const std::byte* memory = beside_unit(bucket.unit, which, begin)) return {.memory = memory};
+  const offload::TierRegion region = (copy == 0 ? plan_.regions : plan_.spare)[bucket.unit];
+  const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index) + record_place(bucket, which, begin);
+  if (plan_.tier == TierKind::host) return {.memory = tiers_->memory(region).data() + offset};
+  return {.region = region, .offset = offset};
 }
 
 std::byte* StateRecords::record(const Bucket& bucket, std::size_t slot_index, Copy to) const {
@@ -159,9 +190,9 @@ std::vector<StateArray> StateRecords::arrays() const {
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
     const UnitState& unit = states_->all()[u];
     // Where nothing is trained, states that would be on the device are nowhere.
-    for (std::size_t which = 0; which < array_names.size(); ++which) {
+    for (std::size_t which = 0; which < state_array_names.size(); ++which) {
       const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
-      if (exists) all.push_back({u, array_names[which], unit.optimizer, runtime::DType::f32});
+      if (exists) all.push_back({u, state_array_names[which], unit.optimizer, runtime::DType::f32});
     }
   }
   return all;
@@ -183,20 +214,13 @@ void StateRecords::access(Access access) {
   const UnitState& unit = states_->all().at(access.array.unit);
   expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
          access.begin, access.begin + access.count, unit.spec->name);
-  const auto name = std::find_if(array_names.begin(), array_names.end(),
+  const auto name = std::find_if(state_array_names.begin(), state_array_names.end(),
                                  [&](std::string_view each) { return each == access.array.name; });
-  expect(name != array_names.end(), "{} has no array '{}'", unit.spec->name, access.array.name);
-  const auto which = static_cast<std::size_t>(name - array_names.begin());
-  const std::size_t in_range = access.begin - unit.optimizer.begin;
-  float* whole = nullptr;  // of what lies with its unit
-  if (which == 0 && !states_->separate_master()) {
-    whole = reinterpret_cast<float*>(unit.parameters.at(access.begin));
-  } else if (on_device()) {
-    whole = which == 0 ? reinterpret_cast<float*>(unit.master.at(access.begin))
-                       : (which == 1 ? unit.m : unit.v) + in_range;
-  }
-  if (whole == nullptr) return access_record(std::move(access), states_->separate_master() ? which : which - 1);
-  copy(access, whole, access.count, access.done);
+  expect(name != state_array_names.end(), "{} has no array '{}'", unit.spec->name, access.array.name);
+  const auto which = static_cast<std::size_t>(name - state_array_names.begin());
+  std::byte* whole = beside_unit(access.array.unit, which, access.begin);
+  if (whole == nullptr) return access_record(std::move(access), which);
+  copy(access, reinterpret_cast<float*>(whole), access.count, access.done);
 }
 
 void StateRecords::copy(const Access& access, float* state, std::size_t count, runtime::Handler next) {
@@ -227,15 +251,13 @@ void StateRecords::access_record(Access access, std::size_t which) {
   constexpr std::size_t block = offload::Tier::block_bytes;
   const std::size_t u = access.array.unit;
   const UnitState& unit = states_->all()[u];
-  const std::size_t piece = unit.cut.piece_elements(), in_range = access.begin - unit.optimizer.begin;
-  const std::size_t number = in_range / piece, in_piece = in_range % piece;
+  const std::size_t in_piece = (access.begin - unit.optimizer.begin) % unit.cut.piece_elements();
   std::size_t index = 0;
   while (unit.cut.slice(index).begin + unit.cut.slice(index).count <= in_piece) ++index;
   const Bucket bucket{u, index};
   const Range slice = unit.cut.slice(index);
   const std::size_t count = std::min(access.count, slice.begin + slice.count - in_piece);
-  const std::size_t first =
-      layouts_[u].array_offset(index, which) + (number * slice.count + in_piece - slice.begin) * sizeof(float);
+  const std::size_t first = record_place(bucket, which, access.begin);
   const std::size_t end = first + count * sizeof(float);
   Access rest = access;
   rest.begin += count;

@@ -11,13 +11,19 @@
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/states/unit_array.hpp"
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace ranvier::actors {
+
+/// Of every unit, in the order in which records have them.
+inline constexpr std::array state_array_names = {to_string(UnitArray::weights), to_string(UnitArray::m),
+                                                 to_string(UnitArray::v)};
 
 class StateRecords {
  public:
@@ -41,6 +47,22 @@ class StateRecords {
 
   /// The copy that a step leaves its states in.
   enum class Copy { counts, spare };
+
+  /// A bucket's copies by number, which stays when another one counts: 0, or 1 where there is a spare copy.
+  [[nodiscard]] std::size_t number_of(const Bucket& bucket, Copy copy) const;
+  /// The stage of a bucket's pass in which the copy that its states go to begins to change.
+  enum class Stage { fetch, compute, store };
+  [[nodiscard]] Stage changes_in(Copy to) const;
+
+  /// Where some elements of an array lie.
+  struct Place {
+    const std::byte* memory = nullptr;  ///< null: in files
+    offload::TierRegion region;         ///< there, and in bytes from its begin on
+    std::size_t offset = 0;
+  };
+  /// Of those from `begin` on, an element of the unit, that are in this bucket and the same finest piece: in the
+  /// copy of this number of the array state_array_names[which].
+  [[nodiscard]] Place place(const Bucket& bucket, std::size_t copy, std::size_t which, std::size_t begin) const;
 
   /// Brings a bucket's states, those that count, to a slot, or states back from it to a copy; calls `done` at once
   /// where they stay.
@@ -72,6 +94,10 @@ class StateRecords {
   [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] offload::TierRegion region(const Bucket& bucket, Copy copy) const;
+  /// The array from element `begin` of the unit on, where it lies with its unit; null: it is in records.
+  [[nodiscard]] std::byte* beside_unit(std::size_t unit, std::size_t which, std::size_t begin) const;
+  /// Where that element is in the record of its bucket, in bytes.
+  [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
   /// Where the bucket's record lies for the step.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
   void bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done);

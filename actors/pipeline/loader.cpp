@@ -61,15 +61,7 @@ void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int c
 
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                            std::byte* to, runtime::Handler done) {
-  if (!reader_) {
-    runtime::Device* device = &context_->load.device();
-    if (device->kind() == runtime::DeviceKind::cuda) {
-      host_ = runtime::make_cpu_device({.threads = 1});
-      host_->on_failure([loop = &context_->loop](std::exception_ptr error) { loop->stop(std::move(error)); });
-      device = host_.get();
-    }
-    reader_ = device->make_stream("reader", runtime::StreamWidth::one);
-  }
+  if (!reader_) reader_ = context_->host.make_stream("reader", runtime::StreamWidth::one);
   // Given back before anybody hears of it, whoever keeps a copy of the handlers.
   const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
   reader_->launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {

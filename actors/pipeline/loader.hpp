@@ -55,7 +55,6 @@ class Loader final : public Part {
   Places* places_;
   const models::SampleSource* source_;
   std::int64_t stride_;
-  std::unique_ptr<runtime::Device> host_;  ///< made when it is needed, for a device that runs no work of the host's
   std::unique_ptr<runtime::Stream> reader_;
 };
 

@@ -12,9 +12,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 namespace ranvier::actors {
@@ -36,6 +39,14 @@ struct StateArray {
   const char* name = "";     ///< "weights", "m", "v"
   collectives::Range range;  ///< elements of the unit
   runtime::DType dtype = runtime::DType::f32;
+};
+
+/// A named number of training state, or a row of them, which all ranks have alike.
+struct StateScalar {
+  std::string name;  ///< "next_sample"
+  std::variant<std::int64_t, double, std::vector<std::int64_t>, std::vector<double>> value;
+
+  friend bool operator==(const StateScalar&, const StateScalar&) = default;
 };
 
 class Part {
@@ -60,7 +71,22 @@ class Part {
                           runtime::Handler done);
   virtual void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                            runtime::Handler done);
+
+  /// The numbers among it: what decides the steps that follow the last one that was decided.
+  [[nodiscard]] virtual std::vector<StateScalar> scalars() const { return {}; }
+  /// Goes on from there, before anything begins. `all` has those of every part; what a part does not find there stays
+  /// as it is.
+  virtual void restore_scalars([[maybe_unused]] std::span<const StateScalar> all) {}
 };
+
+/// The number of that name; none: it is not there, or of the other kind.
+template <typename T>
+[[nodiscard]] std::optional<T> find_scalar(std::span<const StateScalar> all, std::string_view name) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const StateScalar& each) { return each.name == name; });
+  if (found == all.end() || !std::holds_alternative<T>(found->value)) return std::nullopt;
+  return std::get<T>(found->value);
+}
 
 inline void Part::read_state(const StateArray& array, std::size_t, std::span<std::byte>, runtime::Handler) {
   fail(ErrorCode::internal, "{} holds no state, and '{}' is read", name(), array.name);

@@ -1,16 +1,34 @@
 #include "actors/rank/rank.hpp"
 
+#include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace ranvier::actors {
+
+namespace {
+
+/// As layers have them: those that are on the device, or the others.
+std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_device) {
+  std::vector<StateRange> reads;
+  for (const UnitState& unit : units.all()) {
+    if ((unit.parameters.data != nullptr) == on_device)
+      reads.push_back({unit.spec, state_array_names.front(), unit.parameters.range});
+  }
+  return reads;
+}
+
+}  // namespace
 
 Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
            RankPlan plan)
     : plan_(std::move(plan)),
+      samples_(samples.training),
       resources_(loop, transport, device, plan_.memory, plan_.tiers, plan_.options.tiers.files),
       load_places_(device, plan_.samples) {
   const RankContext& context = resources_.context();
@@ -31,7 +49,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
 
   auto& gradient_places = gradient_places_.emplace(gradients);
   const std::vector<PassResource*> resources{&checkpoints, parameters_, &gradient_places};
-  auto& loader = add<Loader>(context, load_places_, samples.training, options.batch_size);
+  auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,
                                 .share = &plan_,
@@ -53,8 +71,16 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
                             .logits = last ? context.arena.slot_as<float>(plan_.sample_logits) : nullptr,
                             .vocabulary = plan_.stage->vocabulary()});
   }
-  trainer_ = &add<Trainer>(context, plan_, samples.training,
-                           Trainer::Parts{stage, gradients, *optimizer_, consensus, evaluation, writer});
+  ReplicaCheck* replicas = nullptr;
+  if (options.check_every > 0 && options.steps > 0)
+    replicas = &add<ReplicaCheck>(context, plan_, plan_.replicas, *optimizer_, parameter_records_, consensus);
+  if (options.checkpoint_staging > 0 && options.steps > 0) {
+    snapshot_ = &add<Snapshot>(context, plan_, plan_.snapshot, *optimizer_);
+    checkpointer_ = &add<Checkpointer>(context, *snapshot_, *optimizer_, [this] { return scalars(); });
+  }
+  trainer_ = &add<Trainer>(
+      context, plan_, samples_,
+      Trainer::Parts{stage, gradients, *optimizer_, consensus, evaluation, writer, replicas, checkpointer_});
 }
 
 Rank::~Rank() {
@@ -63,6 +89,11 @@ Rank::~Rank() {
 }
 
 void Rank::load_weights(const WeightSource& weights) {
+  source_ = nullptr;
+  fill_parameters(weights);
+}
+
+void Rank::fill_parameters(const WeightSource& weights) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   const runtime::StreamView compute = context().compute;
   runtime::Buffer host = context().device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
@@ -77,22 +108,84 @@ void Rank::load_weights(const WeightSource& weights) {
       compute.synchronize();
     }
   };
-  for (const UnitState& unit : plan_.states->all()) {
+  const auto& units = plan_.states->all();
+  if (source_ != nullptr) source_->will_read(parameters_to_read(*plan_.states, true));
+  for (const UnitState& unit : units) {
     if (unit.parameters.data != nullptr) fill(unit, unit.parameters);
   }
   weights_ = weights;
 }
 
+void Rank::resume(StateSource& source) {
+  source_ = &source;
+  was_resumed_ = true;
+  fill_parameters([&source](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    source.read(unit, state_array_names.front(), begin, out);
+  });
+}
+
 void Rank::start(TrainerHooks hooks) {
-  const auto load_states = [this, hooks = std::move(hooks)] {
-    parameters_->start();
-    const auto begin = [this, hooks] { trainer_->start(hooks); };
-    const WeightSource weights = std::exchange(weights_, nullptr);
-    if (!plan_.states->separate_master()) return context().loop.post(begin);  // layers' own are the only ones
-    fill_state(context().loop, *optimizer_, "weights", *plan_.states, weights, begin);
+  const auto begin = [this, hooks = std::move(hooks)] {
+    for (const auto& part : parts_) part->restore_scalars(scalars_);
+    trainer_->start(hooks);
+  };
+  parameters_->start();
+  if (!weights_) return begin();
+  load(begin);
+}
+
+void Rank::load(runtime::Handler done) {
+  const auto load_states = [this, done = std::move(done)] {
+    fill_states(0, [this, done] {
+      // Parts get them as the training starts: other ranks may find theirs damaged, and then all load another source.
+      const auto scalars = source_ != nullptr ? source_->scalars() : decltype(source_->scalars())();
+      scalars_.assign(scalars.begin(), scalars.end());
+      weights_ = nullptr;
+      source_ = nullptr;
+      done();
+    });
   };
   if (parameter_records_ == nullptr) return load_states();
+  if (source_ != nullptr) source_->will_read(parameters_to_read(*plan_.states, false));
   parameter_records_->load(weights_, load_states);
+}
+
+void Rank::fill_states(std::size_t which, runtime::Handler done) {
+  if (which == state_array_names.size()) return context().loop.post(std::move(done));
+  const bool is_weights = which == 0;
+  // Layers' own weights may be the only ones, and moments are zeros as they are allocated.
+  const bool fills = is_weights ? plan_.states->separate_master() : was_resumed_;
+  if (!fills) return fill_states(which + 1, std::move(done));
+  const char* const array = state_array_names[which];
+  if (source_ != nullptr) {
+    std::vector<StateRange> reads;
+    for (const StateArray& state : optimizer_->state()) {
+      if (state.name == std::string_view(array))
+        reads.push_back({plan_.states->all()[state.unit].spec, array, state.range});
+    }
+    source_->will_read(reads);
+  }
+  const WeightSource moments = [source = source_, array](const models::UnitSpec& unit, std::size_t begin,
+                                                         std::span<float> out) {
+    if (source == nullptr) return std::fill(out.begin(), out.end(), 0.0f);
+    source->read(unit, array, begin, out);
+  };
+  fill_state(context().loop, *optimizer_, array, *plan_.states, is_weights ? weights_ : moments,
+             [this, which, done = std::move(done)] { fill_states(which + 1, done); });
+}
+
+std::vector<StateScalar> Rank::scalars() const {
+  std::vector<StateScalar> all;
+  for (const auto& part : parts_) {
+    for (const StateScalar& scalar : part->scalars()) all.push_back(scalar);
+  }
+  return all;
+}
+
+void Rank::add_checkpoints(CheckpointSeries series) {
+  expect(checkpointer_ != nullptr,
+         "checkpoints of a rank that was planned without TrainerOptions::checkpoint_staging");
+  checkpointer_->add(std::move(series));
 }
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {

@@ -9,12 +9,15 @@
 // thread only.
 #pragma once
 
+#include "actors/checkpoint/checkpointer.hpp"
+#include "actors/checkpoint/state_source.hpp"
 #include "actors/pipeline/gradient_places.hpp"
 #include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,8 +46,19 @@ class Rank {
   /// Fills the parameters; blocks. Before start(), which asks for master weights and what lives off the device.
   void load_weights(const WeightSource& weights);
 
-  /// Trains all steps, or evaluates where there are none, then calls hooks.done.
+  /// Instead of load_weights(): goes on from there. Each rank reads its own ranges only, some here, some in load(),
+  /// until which `source` stays.
+  void resume(StateSource& source);
+  /// Fills what those two have left, of this rank alone, then calls `done` on the loop. Where the source throws, on the
+  /// loop too, nothing is under way, and either may be called again, with another source.
+  void load(runtime::Handler done);
+
+  /// Trains all steps, or evaluates where there are none, then calls hooks.done. Calls load() if nobody has.
   void start(TrainerHooks hooks);
+
+  /// Takes these while it trains, where it was planned with TrainerOptions::checkpoint_staging. Before start(); the
+  /// same on all ranks.
+  void add_checkpoints(CheckpointSeries series);
 
   /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part
   /// whose optimizer states this rank holds, then calls `done` on the loop. After the training.
@@ -73,7 +87,14 @@ class Rank {
     return made;
   }
 
+  void fill_parameters(const WeightSource& weights);
+  /// Fills what a training begins with of the optimizer's states: of state_array_names, those from `which` on.
+  void fill_states(std::size_t which, runtime::Handler done);
+  /// Of all parts.
+  [[nodiscard]] std::vector<StateScalar> scalars() const;
+
   RankPlan plan_;
+  models::KeptSamples samples_;  // of the training
   RankResources resources_;
   Loader::Places load_places_;
   std::vector<std::unique_ptr<Part>> parts_;
@@ -81,8 +102,13 @@ class Rank {
   ParameterStore* parameters_ = nullptr;
   std::optional<GradientPlaces> gradient_places_;
   Optimizer* optimizer_ = nullptr;
+  Snapshot* snapshot_ = nullptr;          // null: no checkpoints are taken
+  Checkpointer* checkpointer_ = nullptr;  // likewise
   Trainer* trainer_ = nullptr;
-  WeightSource weights_;  // until start()
+  WeightSource weights_;              // until load() is done
+  StateSource* source_ = nullptr;     // likewise; null: the training begins
+  bool was_resumed_ = false;          // from a source, which may not have been the last
+  std::vector<StateScalar> scalars_;  // of the source that was loaded
 };
 
 }  // namespace ranvier::actors

@@ -1,15 +1,28 @@
 #include "actors/rank/rank_context.hpp"
 
 #include <exception>
+#include <utility>
 
 namespace ranvier::actors {
 
 using runtime::StreamWidth;
 
+namespace {
+
+std::unique_ptr<runtime::Device> host_beside(const runtime::Device& device, runtime::EventLoop& loop) {
+  if (device.kind() != runtime::DeviceKind::cuda) return nullptr;
+  auto host = runtime::make_cpu_device({.threads = 1});
+  host->on_failure([&loop](std::exception_ptr error) { loop.stop(std::move(error)); });
+  return host;
+}
+
+}  // namespace
+
 RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                              const runtime::MemoryPlan& memory, const offload::TierPlan& regions,
                              const offload::FileOptions& files)
     : trace_(transport.rank(), loop),
+      host_(host_beside(device, loop)),
       compute_(device.make_stream("compute", StreamWidth::whole)),
       reduce_(device.make_stream("reduce", StreamWidth::one)),
       gather_(device.make_stream("gather", StreamWidth::one)),
@@ -17,7 +30,8 @@ RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& trans
       arena_(device, memory),
       tiers_(loop, device, regions, files, arena_, transport.rank()),
       executor_(loop, transport, *reduce_),
-      context_{loop, transport, device, trace_, arena_, tiers_, executor_, *compute_, *reduce_, *gather_, *load_} {}
+      context_{loop,     transport, device, host_ ? *host_ : device, trace_, arena_, tiers_, executor_, *compute_,
+               *reduce_, *gather_,  *load_} {}
 
 void RankResources::finish() noexcept {
   for (auto* stream : {load_.get(), gather_.get(), reduce_.get(), compute_.get()}) {

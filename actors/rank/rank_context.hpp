@@ -22,6 +22,7 @@ struct RankContext {
   runtime::EventLoop& loop;
   runtime::Transport& transport;
   runtime::Device& device;
+  runtime::Device& host;  ///< for work that needs a processor: the device itself, unless it is a GPU
   runtime::Trace& trace;
   const runtime::Arena& arena;
   offload::Tiers& tiers;
@@ -51,6 +52,7 @@ class RankResources {
 
  private:
   runtime::Trace trace_;
+  std::unique_ptr<runtime::Device> host_;  // null: the device itself computes for the host
   std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
   runtime::Arena arena_;
   offload::Tiers tiers_;

@@ -174,7 +174,10 @@ std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::
   return stages_of;
 }
 
-bool every_step_counts(const TrainerOptions& options) { return options.clip <= 0 && !options.loss_scale.dynamic; }
+bool every_step_counts(const TrainerOptions& options) {
+  return options.clip <= 0 && !options.loss_scale.dynamic &&
+         options.bad_steps.action == BadStepOptions::Action::stop;
+}
 
 ColumnShape column_shape(const TrainerOptions& options) {
   std::vector<int> node_of = options.node_of;
@@ -221,14 +224,12 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     if (tiers.optimizer == TierKind::device) {
       fail(ErrorCode::usage,
            "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier "
-           "host "
-           "or nvme, or use --optimizer-commit wait");
+           "host or nvme, or use --optimizer-commit wait");
     }
     if (!separate_master(options.precision, tiers.parameters)) {
       fail(ErrorCode::usage,
            "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: "
-           "use "
-           "--precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
+           "use --precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
     }
   }
   models::StageOptions stage{.layers = plan.layers,
@@ -258,6 +259,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                     .packs = options.gpu && options.gpu->nccl});
   plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
                                            {.names = options.algorithms,
+                                            .kept = options.kept_algorithms,
                                             .links = options.links,
                                             .largest_unit = largest_unit(architecture, options.grid.g_data),
                                             .precision = options.precision,
@@ -298,6 +300,23 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   gradients.prefetch = options.prefetch;
   plan.gradients = GradientSync::plan(planner, gradients);
   plan.optimizer = Optimizer::plan(planner, {.every_step_counts = every_step_counts(options)});
+  if (options.check_every > 0 && options.steps > 0) {
+    std::vector<std::vector<int>> of_units;
+    for (const models::UnitSpec& unit : units) of_units.push_back(stages_of.at(unit.name));
+    plan.replicas = ReplicaCheck::plan(planner,
+                                       copy_sets(units, of_units,
+                                                 {.grid = options.grid,
+                                                  .layout = &plan.column->layout,
+                                                  .sharding = options.sharding,
+                                                  .separate_master = plan.states->separate_master()}),
+                                       rank);
+  }
+  if (options.checkpoint_staging > 0 && options.steps > 0) {
+    Snapshot::Options snapshot{.staging_bytes = options.checkpoint_staging};
+    for (const UnitState& unit : plan.states->all())
+      snapshot.writes.push_back(stages_of.at(unit.spec->name).front() == plan.position.stage);
+    plan.snapshot = Snapshot::plan(planner, snapshot, plan.optimizer);
+  }
   plan.checkpoints = ActivationCheckpoints::plan(planner);
   plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
   plan_squares(units.size(), plan);

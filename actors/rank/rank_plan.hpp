@@ -3,87 +3,27 @@
 // that does not exist yet (`--dry-run --world`).
 #pragma once
 
+#include "actors/checkpoint/snapshot.hpp"
 #include "actors/pipeline/activation_checkpoints.hpp"
-#include "actors/exchange/algorithm_choice.hpp"
 #include "actors/gradients/gradient_sync.hpp"
-#include "actors/rank/learning_rate.hpp"
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/parameter_store.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "actors/pipeline/policy.hpp"
-#include "actors/rank/sample_writer.hpp"
 #include "actors/pipeline/stage_actor.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/watch/replica_check.hpp"
 #include "models/sample_source.hpp"
-#include "models/text/choice_file.hpp"
 #include "runtime/grid.hpp"
-#include "runtime/kernels/adamw.hpp"
 #include "runtime/staged_transport.hpp"
 
-#include <array>
-#include <cstdint>
-#include <memory>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 namespace ranvier::actors {
-
-struct TrainerOptions {
-  runtime::GridShape grid;
-  int batch_size = 1;  ///< samples of a step over all rows; a multiple of g_data
-  int microbatch_size = 1;
-  int pipeline_limit = 0;  ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
-  Policy policy = Policy::message_driven;
-  int recompute = 0;  ///< layers per checkpointed segment; 0: off
-  bool recompute_auto = false;
-  models::Precision precision;
-  int threads = 1;  ///< of the device that will compute
-
-  /// What computing on a GPU takes beside the arrays that the plan allocates.
-  struct GpuMemory {
-    std::size_t scratch_bytes = 0;  ///< of libraries, on the device
-    bool staged = false;            ///< messages go by way of pinned memory
-    bool nccl = false;              ///< collectives may go by NCCL
-  };
-  std::optional<GpuMemory> gpu;  ///< none: it is not one
-
-  collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
-  int group_size = 0;        ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
-  std::vector<int> node_of;  ///< by rank; empty: all on one node
-  int prefetch = 2;          ///< layers whose parameters are gathered ahead of the one that computes
-  TierOptions tiers;         ///< where states live
-  bool reuse = true;         ///< of units that are still in their places
-  AlgorithmNames algorithms;
-  collectives::Links links = assumed_links;
-
-  std::int64_t steps = 1;  ///< 0: the weights are evaluated once, and nothing is trained
-  std::uint64_t seed = 0;
-  LearningRateOptions learning_rate;
-  runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
-  double clip = 1.0;            ///< largest global gradient norm; 0: none
-  LossScale loss_scale;
-  std::int64_t eval_every = 0;                        ///< steps; 0: never
-  std::int64_t eval_samples = 0;                      ///< of an evaluation, from the first of the validation's on
-  std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
-  SampleOptions sample;                               ///< of text
-
-  /// Test only: what goes wrong, where and when.
-  struct Fault {
-    enum class Kind {
-      throws,    ///< an exception
-      overflow,  ///< gradients become infinite once
-      hangs,     ///< nothing is computed any more, messages are answered
-      stream,    ///< work on the compute stream does not end
-      file,      ///< a request to a tier's files does not come back
-    };
-    int rank = 0;
-    std::int64_t step = 1;
-    Kind kind = Kind::throws;
-  };
-  std::optional<Fault> fault;
-};
 
 struct RankPlan : ModelShare {
   TrainerOptions options;  ///< that it was made for
@@ -102,6 +42,8 @@ struct RankPlan : ModelShare {
   GradientRecords::Plan gradient_records;
   GradientSync::Plan gradients;
   Optimizer::Plan optimizer;
+  Snapshot::Plan snapshot;      ///< where checkpoints are taken
+  ReplicaCheck::Plan replicas;  ///< where copies are compared
   ActivationCheckpoints::Plan checkpoints;
   StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
@@ -113,8 +55,8 @@ struct RankPlan : ModelShare {
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 
-/// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Norms
-/// that are not finite end the job then.
+/// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Bad
+/// steps end the job then.
 [[nodiscard]] bool every_step_counts(const TrainerOptions& options);
 
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.

@@ -5,7 +5,8 @@
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
-#include "models/generation/sampler.hpp"
+#include "actors/rank/sample_options.hpp"
+#include "models/sample_source.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -15,14 +16,6 @@
 #include <vector>
 
 namespace ranvier::actors {
-
-struct SampleOptions {
-  std::int64_t every = 0;            ///< steps; 0: never
-  std::vector<std::int32_t> prompt;  ///< at least one token
-  int tokens = 64;                   ///< to draw
-  models::SamplingOptions sampling;
-  std::optional<std::int32_t> end_of_text;  ///< the token after which nothing is drawn
-};
 
 class SampleWriter final : public Part {
  public:

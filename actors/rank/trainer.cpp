@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace ranvier::actors {
@@ -15,39 +17,106 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of what ranks agree on after a batch: [units and their pieces: Σ gradient²][rows: loss][wish to stop].
+// Layout of what ranks agree on after a batch: [units and their pieces: Σ gradient²][rows: loss][rank 0's wish for a
+// checkpoint][wish to stop].
 std::size_t loss_offset(std::size_t squares) { return squares; }
-std::size_t stop_offset(std::size_t squares, int rows) { return squares + static_cast<std::size_t>(rows); }
+std::size_t checkpoint_offset(std::size_t squares, int rows) { return squares + static_cast<std::size_t>(rows); }
+std::size_t stop_offset(std::size_t squares, int rows) { return checkpoint_offset(squares, rows) + 1; }
 
 }  // namespace
 
-Trainer::Trainer(const RankContext& context, const RankPlan& plan, const models::SampleSource& source,
-                 const Parts& parts)
+Trainer::Trainer(const RankContext& context, const RankPlan& plan, models::KeptSamples& samples, const Parts& parts)
     : context_(&context),
       plan_(&plan),
       options_(plan.options),
-      source_(&source),
+      samples_(&samples),
       parts_(parts),
-      loss_scale_(plan.options.loss_scale) {
+      loss_scale_(plan.options.loss_scale),
+      bad_steps_(plan.options.bad_steps) {
   parts_.gradients.when_reduced([this](std::size_t chunk) { parts_.optimizer.reduced(chunk); });
+}
+
+std::vector<StateScalar> Trainer::scalars() const {
+  std::vector<StateScalar> all = {
+      {"step", step_}, {"applied_steps", applied_steps_}, {"skips", skips_}, {"next_sample", next_sample_}};
+  std::vector<std::int64_t> left_out;
+  for (const models::SampleRange& range : samples_->left_out()) {
+    left_out.push_back(range.begin);
+    left_out.push_back(range.count);
+  }
+  const BadSteps::State& bad = bad_steps_.state();
+  all.push_back({"left_out_samples", std::move(left_out)});  // of each range the first one and how many
+  all.push_back({"recent_losses", bad.losses.numbers()});
+  all.push_back({"last_bad_step", bad.last_bad});
+  all.push_back({"bad_steps_in_a_row", bad.in_a_row});
+  // Of `step`, where a wish to stop came before them.
+  all.push_back({"evaluation_follows", std::int64_t{evaluation_follows_}});
+  all.push_back({"sample_follows", std::int64_t{sample_follows_}});
+  if (loss_scale_.dynamic) {
+    all.push_back({"loss_scale", loss_scale_.scale});
+    all.push_back({"good_steps_at_loss_scale", loss_scale_.good_steps});
+  }
+  return all;
+}
+
+void Trainer::restore_scalars(std::span<const StateScalar> all) {
+  const auto restore = [&](std::string_view name, auto& number) {
+    number = find_scalar<std::decay_t<decltype(number)>>(all, name).value_or(number);
+  };
+  restore("step", step_);
+  restore("applied_steps", applied_steps_);
+  restore("skips", skips_);
+  restore("next_sample", next_sample_);
+  BadSteps::State& bad = bad_steps_.state();
+  restore("last_bad_step", bad.last_bad);
+  restore("bad_steps_in_a_row", bad.in_a_row);
+  evaluation_follows_ = find_scalar<std::int64_t>(all, "evaluation_follows").value_or(0) != 0;
+  sample_follows_ = find_scalar<std::int64_t>(all, "sample_follows").value_or(0) != 0;
+  for (const double loss : find_scalar<std::vector<double>>(all, "recent_losses").value_or(std::vector<double>()))
+    bad.losses.add(loss);
+  const auto left_out = find_scalar<std::vector<std::int64_t>>(all, "left_out_samples");
+  for (std::size_t i = 0; left_out && i + 1 < left_out->size(); i += 2)
+    samples_->leave_out({(*left_out)[i], (*left_out)[i + 1]});
+  if (!loss_scale_.dynamic) return;  // it is the run's own, whatever another one had
+  restore("loss_scale", loss_scale_.scale);
+  restore("good_steps_at_loss_scale", loss_scale_.good_steps);
 }
 
 void Trainer::start(TrainerHooks hooks) {
   hooks_ = std::move(hooks);
-  if (options_.steps > 0) return begin_step();
-  evaluate();
+  if (const auto& rollback = options_.rollback) {
+    for (const models::SampleRange& range : rollback->left_out) samples_->leave_out(range);
+    bad_steps_.state().last_bad = rollback->last_bad;
+    bad_steps_.state().in_a_row = rollback->bad_in_a_row;
+  }
+  if (parts_.checkpointer != nullptr) parts_.checkpointer->start(step_);
+  // What the run before this one left to do, unless this one does without.
+  const bool trains = options_.steps > 0;
+  sample_follows_ = sample_follows_ && trains && parts_.writer != nullptr;
+  evaluation_follows_ = evaluation_follows_ && trains && options_.eval_every > 0 && evaluates();
+  if (!trains) return evaluate();
+  follow_up();
 }
 
 void Trainer::finish() {
-  finished_ = true;
-  if (optimizing_ == 0) hooks_.done();
+  when_stored([this] { end_run(); });
+}
+
+void Trainer::when_stored(runtime::Handler then) {
+  if (optimizing_ == 0) return then();
+  stored_ = std::move(then);
 }
 
 runtime::Handler Trainer::stepped() {
   ++optimizing_;
   return [this] {
-    if (--optimizing_ == 0 && finished_) hooks_.done();
+    if (--optimizing_ == 0 && stored_) std::exchange(stored_, nullptr)();
   };
+}
+
+void Trainer::end_run() {
+  if (parts_.checkpointer == nullptr) return hooks_.done();
+  parts_.checkpointer->finish(rollback_ ? std::nullopt : std::optional(step_), hooks_.done);
 }
 
 bool Trainer::inject_fault() {
@@ -60,7 +129,15 @@ bool Trainer::inject_fault() {
     case Kind::hangs:
       return true;
     case Kind::overflow:
-      parts_.gradients.spoil();
+      parts_.gradients.spoil(std::numeric_limits<float>::infinity());
+      return false;
+    case Kind::nan:
+      parts_.gradients.spoil(std::numeric_limits<float>::quiet_NaN());
+      return false;
+    case Kind::spike:
+      loss_fault_ = 1000;
+      return false;
+    case Kind::damage:  // done before the comparison that should find it
       return false;
     case Kind::stream:
       context_->compute.launch([](runtime::ComputePool&) {
@@ -77,7 +154,9 @@ bool Trainer::inject_fault() {
 }
 
 void Trainer::begin_step() {
-  if (step_ == options_.steps) return finish();
+  if (step_ >= options_.steps) return finish();
+  // Once what was evaluated and written of the step before was told.
+  if (const int series = checkpoint_series(); series > 0) parts_.checkpointer->take(series, step_);
   ++step_;
   context_->trace.set_activity(SpanKind::step, step_);
   began_ = context_->trace.now();
@@ -89,14 +168,14 @@ void Trainer::begin_step() {
   if (inject_fault()) return;
   parts_.stage.run({.step = step_,
                     .seed = options_.seed,
-                    .first_sample = (step_ - 1) * options_.batch_size + plan_->position.row * row_samples,
+                    .first_sample = next_sample_ + plan_->position.row * row_samples,
                     .samples = static_cast<int>(row_samples),
                     .training = true,
                     .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
-                                          static_cast<double>(source_->losses_per_sample())),
+                                          static_cast<double>(samples_->losses_per_sample())),
                     .loss_scale = static_cast<float>(loss_scale_.scale)},
                    [this](double loss) {
-                     row_loss_ = loss;
+                     row_loss_ = loss * std::exchange(loss_fault_, 1);
                      passes_done_ = context_->trace.now();
                      phase_done();
                    });
@@ -109,6 +188,8 @@ void Trainer::phase_done() {
     if (const auto place = plan_->square_places[u]) agreed_[*place] = parts_.gradients.sum_of_squares(u);
   }
   agreed_[loss_offset(plan_->squares) + static_cast<std::size_t>(plan_->position.row)] = row_loss_;
+  if (parts_.checkpointer != nullptr)
+    agreed_[checkpoint_offset(plan_->squares, options_.grid.g_data)] = parts_.checkpointer->wish(step_);
   agreed_.back() = stop_requested_ ? 1 : 0;
   parts_.consensus.agree(agreed_, [this] { conclude_step(); });
 }
@@ -127,12 +208,12 @@ void Trainer::conclude_step() {
   const bool finite = std::isfinite(result.gradient_norm);
   // A smaller loss scale helps only where one is used, and only if the forward pass itself did not overflow.
   const bool scale_helps = loss_scale_.dynamic && loss_scale_.scale > 1 && std::isfinite(result.loss);
-  if (!finite && !scale_helps) {
-    fail(ErrorCode::numeric,
-         "step {}: the gradient's norm is {} at loss {}: lower --learning-rate, or use --precision fp32 or bf16",
-         step_, result.gradient_norm, result.loss);
+  if (finite || !scale_helps) result.bad = bad_steps_.judge(step_, result.loss, result.gradient_norm);
+  if (result.bad && result.bad->action == BadStepOptions::Action::stop) {
+    if (hooks_.step) hooks_.step(result);
+    fail(ErrorCode::numeric, "step {}: {}", step_, describe_end(*result.bad, options_.bad_steps));
   }
-  result.skipped = !finite;
+  result.skipped = !finite || result.bad;
   if (result.skipped) {
     ++skips_;
     parts_.optimizer.skip(stepped());
@@ -143,19 +224,85 @@ void Trainer::conclude_step() {
     ++applied_steps_;
   }
   result.skips = skips_;
-  loss_scale_.update(result.skipped);
+  loss_scale_.update(!finite);
+  if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
+    roll_back(step_ - 1);
+    for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) samples_->leave_out(range);
+    rollback_->left_out = samples_->left_out();
+  }
+  next_sample_ += options_.batch_size;
   stopped_early_ = agreed_.back() > 0 && step_ < options_.steps;
   const auto due = [&](std::int64_t every) {
-    return every > 0 && !stopped_early_ && (step_ % every == 0 || step_ == options_.steps);
+    return every > 0 && !rollback_ && (step_ % every == 0 || step_ == options_.steps);
   };
-  result.evaluation_follows = due(options_.eval_every) && parts_.evaluation != nullptr && parts_.evaluation->any();
-  result.sample_follows = due(options_.sample.every);
+  evaluation_follows_ = due(options_.eval_every) && evaluates();
+  sample_follows_ = due(options_.sample.every);
+  result.evaluation_follows = evaluation_follows_ && !stopped_early_;
+  result.sample_follows = sample_follows_ && !stopped_early_;
   trace_since_began(SpanKind::step);
   if (hooks_.step) hooks_.step(result);
+  if (rollback_) return finish();
+  const bool ends = stopped_early_ || step_ == options_.steps;
+  // What is saved has been compared.
+  if (parts_.replicas != nullptr && (ends || step_ % options_.check_every == 0 || checkpoint_series() > 0))
+    return when_stored([this] { check_replicas(); });
+  go_on();
+}
+
+void Trainer::check_replicas() {
+  context_->trace.set_activity(SpanKind::check, step_);
+  began_ = context_->trace.now();
+  const auto check = [this] {
+    parts_.replicas->run(step_, [this](const ReplicaReport& report) { checked(report); });
+  };
+  const auto& fault = options_.fault;
+  const bool damages = fault && fault->kind == TrainerOptions::Fault::Kind::damage && fault->rank == plan_->rank &&
+                       fault->step <= step_ && !std::exchange(damage_done_, true);
+  if (damages) return parts_.replicas->damage(fault->array, check);
+  check();
+}
+
+void Trainer::checked(const ReplicaReport& report) {
+  trace_since_began(SpanKind::check);
+  std::optional<BadStepOptions::Action> follows;
+  if (!report.damage.empty()) follows = bad_steps_.damaged(step_);
+  if (hooks_.checked) hooks_.checked(report, follows);
+  if (!follows) return go_on();
+  if (follows == BadStepOptions::Action::stop) {
+    fail(
+        ErrorCode::numeric,
+        "step {}: silent damage: {}: test the memory and processors of these machines, and go on from a checkpoint "
+        "(--bad-steps rollback does that by itself)",
+        step_, describe(report.damage.front(), options_.grid));
+  }
+  roll_back(step_ - 1);
+  finish();
+}
+
+void Trainer::go_on() {
   if (stopped_early_) return finish();
-  sample_follows_ = result.sample_follows;
-  if (result.evaluation_follows) return evaluate();
-  write_sample();
+  follow_up();
+}
+
+bool Trainer::evaluates() const { return parts_.evaluation != nullptr && parts_.evaluation->any(); }
+
+void Trainer::follow_up() {
+  if (evaluation_follows_) return evaluate();
+  if (sample_follows_) return write_sample();
+  begin_step();
+}
+
+void Trainer::roll_back(std::int64_t newest_step) {
+  const BadSteps::State& bad = bad_steps_.state();
+  rollback_ = Rollback{.newest_step = newest_step,
+                       .left_out = samples_->left_out(),
+                       .last_bad = bad.last_bad,
+                       .bad_in_a_row = bad.in_a_row};
+}
+
+int Trainer::checkpoint_series() const {
+  if (agreed_.empty()) return 0;  // of no step yet
+  return static_cast<int>(agreed_[checkpoint_offset(plan_->squares, options_.grid.g_data)]);
 }
 
 void Trainer::trace_since_began(SpanKind kind) {
@@ -183,18 +330,19 @@ void Trainer::evaluate() {
     if (result == nullptr) return stop_early();
     trace_since_began(SpanKind::validation);
     if (hooks_.evaluation) hooks_.evaluation(*result);
-    write_sample();
+    evaluation_follows_ = false;
+    follow_up();
   });
 }
 
 void Trainer::write_sample() {
-  if (!sample_follows_) return begin_step();
   context_->trace.set_activity(SpanKind::sampling, step_);
   parts_.writer->run(step_, [this](std::optional<std::span<const std::int32_t>> tokens) {
     if (!tokens) return stop_early();
     trace_since_began(SpanKind::sampling);
     if (hooks_.sample) hooks_.sample(step_, *tokens);
-    begin_step();
+    sample_follows_ = false;
+    follow_up();
   });
 }
 

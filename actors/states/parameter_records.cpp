@@ -4,6 +4,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace ranvier::actors {
@@ -167,6 +168,40 @@ void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t firs
 }
 
 /// Record by record between the region and the device.
+ParameterRecords::Run ParameterRecords::run_from(Piece piece, std::size_t element) const {
+  std::optional<Run> found;
+  for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
+    if (element < first || element >= first + elements) return;
+    found = Run{offset + (element - first) * runtime::size_of(part(piece).dtype), first + elements - element};
+  });
+  expect(found.has_value(), "element {} of {} is not this rank's", element, states_->all()[piece.unit].spec->name);
+  return *found;
+}
+
+void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::byte> values,
+                            std::span<std::byte> blocks, runtime::Handler done) {
+  const Piece piece{unit, false};
+  const runtime::WorkName work{name(), "a copy of", states_->all()[unit].spec->name};
+  if (values.empty()) return context_->loop.after_work(context_->compute, work, std::move(done));
+  const std::size_t element = runtime::size_of(part(piece).dtype);
+  const Run run = run_from(piece, begin);
+  const std::size_t bytes = std::min(values.size(), run.elements * element);
+  const auto go_on = [=, this, done = std::move(done)] {
+    read(unit, begin + bytes / element, values.subspan(bytes), blocks, done);
+  };
+  if (!in_files_) {
+    runtime::copy(context_->compute, values.data(), context_->tiers.memory(region(piece)).data() + run.offset,
+                  bytes);
+    return go_on();
+  }
+  const std::size_t first = run.offset / Tier::block_bytes * Tier::block_bytes;
+  const std::span<std::byte> whole = blocks.first(Tier::whole_blocks(run.offset + bytes) - first);
+  context_->tiers.fetch_to_host(region(piece), first, whole, [=, this] {
+    runtime::copy(context_->compute, values.data(), whole.data() + (run.offset - first), bytes);
+    context_->loop.after_work(context_->compute, work, go_on);
+  });
+}
+
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
   const UnitCut& cut = states_->all()[piece.unit].cut;

@@ -69,6 +69,12 @@ class ParameterRecords final : public Part {
   /// Stores the whole part, which lies on the device in unit order, element `first` of the unit at `data`.
   void store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done);
 
+  /// Copies elements [begin, …) of the part for forward passes to memory of the host, as many as `values` has. What
+  /// comes from files passes through `blocks`, pinned, of as many bytes and two blocks. Between steps, one call at a
+  /// time.
+  void read(std::size_t unit, std::size_t begin, std::span<std::byte> values, std::span<std::byte> blocks,
+            runtime::Handler done);
+
   /// Fetches come in the order of these calls.
   void announce(Piece piece);
   /// Brings the part to where it belongs within `whole`, a place of the unit on the device.
@@ -116,6 +122,12 @@ class ParameterRecords final : public Part {
   [[nodiscard]] std::span<std::byte> buffer(std::size_t index, Piece piece) const;
   void transfer(Piece piece, std::byte* data, std::size_t first, bool fetches, runtime::Handler done);
   void load_next(std::size_t unit);
+  /// Where an element of the part lies in the region, and how many follow it there.
+  struct Run {
+    std::size_t offset = 0;
+    std::size_t elements = 0;
+  };
+  [[nodiscard]] Run run_from(Piece piece, std::size_t element) const;
   /// Reads, in order, what was asked for or `may` be read.
   void read(const std::function<bool(Piece)>& may);
   void copy_out(const std::shared_ptr<Reading>& reading);

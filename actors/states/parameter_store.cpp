@@ -8,28 +8,12 @@
 namespace ranvier::actors {
 
 using collectives::Range;
-using collectives::Scope;
-using collectives::TeamKind;
-using runtime::Channel;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::SpanKind;
-using runtime::Tag;
 using runtime::Trace;
 
 namespace {
-
-constexpr std::size_t answers_at_a_time = 4;  // whole or in pieces, by way of pinned memory; others wait
-
-/// Whose pieces a rank needs for such passes, and by which scope those are cut.
-struct Owners {
-  TeamKind team = TeamKind::column;
-  Scope scope = Scope::global;
-};
-Owners owners_of(const collectives::Sharding& sharding, bool backward) {
-  const Scope scope = backward && sharding.secondary_parameters ? Scope::group : sharding.parameters;
-  return {scope == Scope::global ? TeamKind::column : TeamKind::group, scope};
-}
 
 bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& options) {
   return share.states->gathers_parameters() && options.pulls && !share.flow.gather_forward.empty();
@@ -37,23 +21,17 @@ bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& option
 
 }  // namespace
 
-/// Another row that may ask for pieces. The transport may hold its receive when the store is gone.
-struct ParameterStore::Peer {
-  int row = 0;
-  Request request;
-};
-
-SlotClasses ParameterStore::classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
-                                       const Options& options) {
+PlaceClasses ParameterStore::classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
+                                        const Options& options) {
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
   const auto of_steps = [&](models::Stage::Step::Kind kind) {
-    return slot_classes(layouts, stage.units_of_parts(kind), options.prefetch, options.reuse);
+    return place_classes(layouts, stage.units_of_parts(kind), options.prefetch, options.reuse);
   };
-  SlotClasses classes = of_steps(models::Stage::Step::Kind::forward);
-  const SlotClasses backward = of_steps(models::Stage::Step::Kind::backward_input);
-  for (std::size_t kind = 0; kind < classes.slots.size(); ++kind) {
-    classes.slots[kind] = std::max(classes.slots[kind], backward.slots[kind]);
+  PlaceClasses classes = of_steps(models::Stage::Step::Kind::forward);
+  const PlaceClasses backward = of_steps(models::Stage::Step::Kind::backward_input);
+  for (std::size_t kind = 0; kind < classes.places.size(); ++kind) {
+    classes.places[kind] = std::max(classes.places[kind], backward.places[kind]);
   }
   return classes;
 }
@@ -66,13 +44,13 @@ ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& optio
   for (const UnitState& unit : share.states->all()) elements.push_back(unit.elements);
   plan.classes = classes_of(*share.stage, elements, options);
   const runtime::DType dtype = share.states->precision().compute;
-  for (std::size_t kind = 0; kind < plan.classes.slots.size(); ++kind) {
+  for (std::size_t kind = 0; kind < plan.classes.places.size(); ++kind) {
     const std::size_t of_unit = elements[plan.classes.first_unit[kind]];
     plan.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
                                               fmt::format("gathered units of {} elements", of_unit),
-                                              of_unit * runtime::size_of(dtype), plan.classes.slots[kind]}));
+                                              of_unit * runtime::size_of(dtype), plan.classes.places[kind]}));
   }
-  std::vector<std::vector<HopPipeline::PartShape>> bundles;
+  std::vector<std::vector<HopPipeline::ItemShape>> bundles;
   using Kind = models::Stage::Step::Kind;
   for (const Kind kind : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : share.stage->units_of_parts(kind)) {
@@ -90,44 +68,8 @@ ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& optio
 }
 
 std::vector<runtime::StagedMessages> ParameterStore::staged_messages(const ModelShare& share, const Plan& plan) {
-  using Direction = runtime::StagedMessages::Direction;
   if (!pulls_pieces(share, plan.options)) return {};
-  const models::Stage& stage = *share.stage;
-  const UnitStates& states = *share.states;
-  const ColumnOptions& column = *share.column;
-  using Kind = models::Stage::Step::Kind;
-  std::vector<runtime::StagedMessages> messages;
-  std::size_t longest = 0;
-  const bool apart = column.sharding.secondary_parameters;
-  for (const bool backward : {false, true}) {
-    if (backward && !apart) break;
-    const Owners owners = owners_of(column.sharding, backward);
-    const auto pieces = static_cast<std::size_t>(column.layout.pieces(owners.scope));
-    // By class of the first unit of a message, which has all that the step still needs.
-    std::vector<std::size_t> bytes(plan.classes.slots.size(), 0);
-    auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
-    const auto back = stage.units_of_parts(Kind::backward_input);
-    if (backward || !apart) steps.insert(steps.end(), back.begin(), back.end());
-    for (const auto& units : steps) {
-      std::size_t behind = 0;
-      for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-        behind += states.all()[*unit].elements / pieces * runtime::size_of(states.precision().compute);
-        std::size_t& of_class = bytes[plan.classes.of_unit[*unit]];
-        of_class = std::max(of_class, behind);
-      }
-    }
-    const SlotSchedule places(plan.classes);
-    const std::size_t others = column.layout.team(owners.team).members.size() - 1;
-    for (std::size_t slot = 0; slot < places.slots(); ++slot) {
-      const std::size_t of_slot = bytes[places.class_of_slot(slot)];
-      if (of_slot == 0) continue;
-      longest = std::max(longest, of_slot);
-      messages.push_back({Channel::piece, Direction::receive, static_cast<std::uint32_t>(slot), of_slot, others});
-    }
-  }
-  messages.push_back({Channel::piece, Direction::send, std::nullopt,
-                      std::min(longest, runtime::StagedTransport::usual_piece_bytes), answers_at_a_time});
-  return messages;
+  return PiecePulls::staged_messages(share, plan.classes);
 }
 
 ParameterStore::ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan,
@@ -138,20 +80,25 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       states_(share.states.get()),
       column_(share.column.get()),
       flow_(&share.flow),
+      pieces_(share),
       options_(plan.options),
       gathers_(states_->gathers_parameters()),
-      pulls_(pulls_pieces(share, options_)),
       schedule_(plan.classes),
       forward_(context, *column_, plan.forward),
       backward_(context, *column_, plan.backward),
-      places_(schedule_.slots()),
+      places_(schedule_.places()),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
       secondary_begun_of_(states_->all().size(), 0) {
   std::vector<std::size_t> used(plan.places.size(), 0);
-  for (std::size_t s = 0; s < places_.size(); ++s) {
-    const std::size_t kind = schedule_.class_of_slot(s);
-    places_[s].data = context.arena.slot(plan.places[kind], used[kind]++);
+  for (std::size_t p = 0; p < places_.size(); ++p) {
+    const std::size_t kind = schedule_.class_of_place(p);
+    places_[p].data = context.arena.slot(plan.places[kind], used[kind]++);
+  }
+  if (pulls_pieces(share, options_)) {
+    pulls_.emplace(context, share, records, [this](std::size_t unit, bool backward, std::uint64_t version) {
+      return has_piece(unit, backward, version);
+    });
   }
   if (gathers_) return;
   whole_.resize(stage_->layers());
@@ -160,40 +107,16 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
   }
 }
 
-ParameterStore::~ParameterStore() { *alive_ = false; }
-
 void ParameterStore::start() {
-  if (!pulls_) return;
-  for (int row = 0; row < column_->layout.ranks(); ++row) {
-    const auto& forward = owners(false).members;
-    const auto& backward = owners(true).members;
-    const bool asks = std::find(forward.begin(), forward.end(), row) != forward.end() ||
-                      std::find(backward.begin(), backward.end(), row) != backward.end();
-    if (row == column_->layout.rank() || !asks) continue;
-    listen(peers_.emplace_back(std::make_shared<Peer>(Peer{row, {}})));
-  }
-}
-
-const UnitPart& ParameterStore::source(std::size_t unit, bool backward) const {
-  const UnitState& state = states_->all()[unit];
-  return backward && state.secondary ? *state.secondary : state.parameters;
-}
-
-Range ParameterStore::range(std::size_t unit, bool backward, int row) const {
-  return column_->layout.range(owners_of(column_->sharding, backward).scope, states_->all()[unit].elements, row);
-}
-
-const collectives::Team& ParameterStore::owners(bool backward) const {
-  return column_->layout.team(owners_of(column_->sharding, backward).team);
+  if (pulls_) pulls_->start();
 }
 
 ParameterRecords::Piece ParameterStore::piece(std::size_t unit, bool backward) const {
-  return {unit, backward && states_->all()[unit].secondary.has_value()};
+  return {unit, pieces_.secondary(unit, backward)};
 }
 
 bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t version) const {
-  const bool secondary = backward && states_->all()[unit].secondary.has_value();
-  return version_of_[unit] == version && (!secondary || secondary_of_[unit] == version + 1);
+  return version_of_[unit] == version && (!pieces_.secondary(unit, backward) || secondary_of_[unit] == version + 1);
 }
 
 std::uint64_t ParameterStore::announce(const Announced& pass) {
@@ -209,12 +132,12 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     use.pointers.resize(stage_->uses_of(step.layer).size());
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
-      const SlotSchedule::Place place = schedule_.next(unit, number, options_.reuse);
-      use.pointers[index] = places_[place.slot].data;
-      if (!place.fill) continue;
-      gather->fills.push_back({unit, place.slot});
+      const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
+      use.pointers[index] = places_[assigned.place].data;
+      if (!assigned.fill) continue;
+      gather->fills.push_back({unit, assigned.place});
       if (records_ != nullptr) records_->announce(piece(unit, pass.backward));
-      if (place.after && (!gather->after || *gather->after < *place.after)) gather->after = place.after;
+      if (assigned.after && (!gather->after || *gather->after < *assigned.after)) gather->after = assigned.after;
     }
     use.here = gather->fills.empty();
     if (!use.here) gathers_to_start_.push_back(std::move(gather));
@@ -310,10 +233,10 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
     return;
   }
   for (const Fill& fill : gather->fills) {
-    const Range own = range(fill.unit, gather->backward, column_->layout.rank());
+    const Range own = pieces_.range(fill.unit, gather->backward, column_->layout.rank());
     const std::size_t element = runtime::size_of(states_->precision().compute);
     runtime::copy(context_->gather, places_[fill.place].data + own.begin * element,
-                  source(fill.unit, gather->backward).at(own.begin), own.count * element);
+                  pieces_.source(fill.unit, gather->backward).at(own.begin), own.count * element);
   }
   after_copies(brought);
 }
@@ -323,11 +246,11 @@ void ParameterStore::submit_brought() {
   while (!to_submit_.empty() && to_submit_.front()->own_missing == 0) {
     const auto gather = to_submit_.front();
     to_submit_.pop_front();
-    std::vector<HopPipeline::Part> parts;
+    std::vector<HopPipeline::Item> items;
     for (const Fill& fill : gather->fills) {
-      parts.push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
+      items.push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
     }
-    (gather->backward ? backward_ : forward_).submit(std::move(parts), describe(*gather), [this, gather] {
+    (gather->backward ? backward_ : forward_).submit(std::move(items), describe(*gather), [this, gather] {
       arrived(gather);
     });
   }
@@ -338,34 +261,13 @@ void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
 }
 
 void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
-  const std::size_t element = runtime::size_of(states_->precision().compute);
-  for (const int row : owners(gather->backward).members) {
-    if (row == column_->layout.rank()) continue;
-    const int owner = column_->ranks[static_cast<std::size_t>(row)];
-    for (std::size_t begin = 0; begin < gather->fills.size(); begin += Request::most_units) {
-      const std::size_t count = std::min(Request::most_units, gather->fills.size() - begin);
-      auto request = std::make_shared<Request>();
-      request->version = version_;
-      request->answer = static_cast<std::uint32_t>(gather->fills[begin].place);
-      request->backward = gather->backward ? 1 : 0;
-      request->count = static_cast<std::uint8_t>(count);
-      std::vector<runtime::Bytes> ranges;
-      for (std::size_t f = 0; f < count; ++f) {
-        const Fill& fill = gather->fills[begin + f];
-        request->units[f] = static_cast<std::uint16_t>(fill.unit);
-        const Range theirs = range(fill.unit, gather->backward, row);
-        ranges.emplace_back(places_[fill.place].data + theirs.begin * element, theirs.count * element);
-      }
-      ++gather->missing;
-      gather->asked.push_back(owner);
-      context_->transport.receive(owner, Tag{Channel::piece, request->answer}, ranges, [this, gather, owner] {
-        gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), owner));
-        arrived(gather);
-      });
-      context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)),
-                               [request] {});
-    }
-  }
+  std::vector<PiecePulls::Fill> fills;
+  for (const Fill& fill : gather->fills) fills.push_back({fill.unit, fill.place, places_[fill.place].data});
+  gather->asked = pulls_->ask(fills, gather->backward, version_, [this, gather](int rank) {
+    gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), rank));
+    arrived(gather);
+  });
+  gather->missing += gather->asked.size();
 }
 
 void ParameterStore::after_copies(runtime::Handler next) {
@@ -394,7 +296,7 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
     --places_[place].copies;
     secondary_of_[unit] = version;
     start_gathers();
-    answer_waiting();
+    if (pulls_) pulls_->answer_waiting();
   };
   if (records_ != nullptr) return records_->store_from({unit, true}, places_[place].data, 0, kept);
   const std::byte* from = places_[place].data + part.range.begin * runtime::size_of(part.dtype);
@@ -412,65 +314,8 @@ void ParameterStore::begin_refresh() {
 void ParameterStore::refreshed(std::size_t unit) {
   ++version_of_[unit];
   start_gathers();
-  answer_waiting();
+  if (pulls_) pulls_->answer_waiting();
   check_waiting();
-}
-
-void ParameterStore::listen(const std::shared_ptr<Peer>& peer) {
-  const int rank = column_->ranks[static_cast<std::size_t>(peer->row)];
-  context_->transport.receive(rank, Tag{Channel::pull, 0}, std::as_writable_bytes(std::span(&peer->request, 1)),
-                              [this, peer, alive = alive_] {
-                                if (!*alive) return;
-                                const Request request = peer->request;
-                                listen(peer);
-                                asked(peer->row, request);
-                              });
-}
-
-void ParameterStore::asked(int row, const Request& request) {
-  if (can_answer(request)) return answer(row, request);
-  deferred_.emplace_back(row, request);
-}
-
-bool ParameterStore::can_answer(const Request& request) const {
-  // Who asks may be a batch ahead, where this rank has only refreshed the units so far.
-  return std::all_of(request.units, request.units + request.count,
-                     [&](std::uint16_t unit) { return has_piece(unit, request.backward != 0, request.version); });
-}
-
-void ParameterStore::answer(int row, const Request& request) {
-  const int rank = column_->ranks[static_cast<std::size_t>(row)];
-  const Tag tag{Channel::piece, request.answer};
-  if (records_ != nullptr) {
-    std::vector<ParameterRecords::Piece> pieces;
-    for (std::size_t u = 0; u < request.count; ++u)
-      pieces.push_back(piece(request.units[u], request.backward != 0));
-    return records_->lend(std::move(pieces), request.version,
-                          [this, rank, tag](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
-                            context_->transport.send(rank, tag, ranges, std::move(sent));
-                          });
-  }
-  std::vector<runtime::ConstBytes> ranges;
-  for (std::size_t u = 0; u < request.count; ++u) {
-    const std::size_t unit = request.units[u];
-    const bool backward = request.backward != 0;
-    const Range own = range(unit, backward, column_->layout.rank());
-    const UnitPart& part = source(unit, backward);
-    ranges.emplace_back(part.at(own.begin), own.count * runtime::size_of(part.dtype));
-  }
-  context_->transport.send(rank, tag, ranges, [] {});
-}
-
-void ParameterStore::answer_waiting() {
-  for (std::size_t d = 0; d < deferred_.size();) {
-    if (!can_answer(deferred_[d].second)) {
-      ++d;
-      continue;
-    }
-    const auto [row, request] = deferred_[d];
-    deferred_.erase(deferred_.begin() + static_cast<std::ptrdiff_t>(d));
-    answer(row, request);
-  }
 }
 
 std::string ParameterStore::describe(const Gather& gather) const {
@@ -498,7 +343,7 @@ std::vector<int> ParameterStore::peers() const {
   std::vector<int> ranks;
   for (const bool backward : {false, true}) {
     if (!gathers_ || (backward ? flow_->gather_backward : flow_->gather_forward).empty()) continue;
-    for (const int row : owners(backward).members) {
+    for (const int row : pieces_.owners(backward).members) {
       const int rank = column_->ranks[static_cast<std::size_t>(row)];
       const bool known = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
       if (row != column_->layout.rank() && !known) ranks.push_back(rank);

@@ -4,12 +4,10 @@
 // parameters live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole
 // units too.
 //
-// A pass announces its uses, which decides at once which unit goes where (SlotSchedule). How a unit comes:
+// A pass announces its uses, which decides at once which unit goes where (PlaceSchedule). How a unit comes:
 //
 //   collectives   where all rows of the column compute in the same order: hop by hop, units of a step as one operation
-//   pulls         where messages decide what a stage computes next, and rows differ: this rank asks the owners for
-//                 their pieces and their loops answer, as soon as they have refreshed them. No order is shared, each
-//                 answer depends on the owner's last step only, so none can deadlock.
+//   pulls         where messages decide what a stage computes next, and rows differ (piece_pulls.hpp)
 //
 // Loop thread only.
 #pragma once
@@ -17,15 +15,16 @@
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/pipeline/pass_resource.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "actors/states/slot_schedule.hpp"
+#include "actors/states/piece_pulls.hpp"
+#include "actors/states/place_schedule.hpp"
+#include "actors/states/unit_pieces.hpp"
 #include "runtime/staged_transport.hpp"
 #include "runtime/trace.hpp"
-#include "runtime/transport.hpp"
 
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,15 +40,15 @@ class ParameterStore final : public Part, public PassResource {
 
   struct Plan {
     Options options;
-    SlotClasses classes;                    ///< none where nothing is gathered
+    PlaceClasses classes;                   ///< none where nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
     HopPipeline::Plan forward, backward;
   };
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
   /// The places of units of so many elements, on a stage where they are gathered.
-  [[nodiscard]] static SlotClasses classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
-                                              const Options& options);
+  [[nodiscard]] static PlaceClasses classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
+                                               const Options& options);
 
   /// What pulls send and receive at a time; nothing where there are none.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
@@ -57,7 +56,6 @@ class ParameterStore final : public Part, public PassResource {
 
   /// `records` is null where this rank's pieces lie on the device.
   ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
-  ~ParameterStore() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "parameters"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -74,8 +72,6 @@ class ParameterStore final : public Part, public PassResource {
   void provide(std::uint64_t use, models::StepArrays& arrays) override;
   [[nodiscard]] bool queued(std::uint64_t use) override;
   void done(std::uint64_t use) override;
-  /// Whether units are brought to places for uses; otherwise steps read them where this rank holds them.
-  [[nodiscard]] bool gathers() const noexcept { return gathers_; }
 
   /// All passes of a batch are over: those that follow wait for units that are not refreshed() yet.
   void begin_refresh();
@@ -108,21 +104,6 @@ class ParameterStore final : public Part, public PassResource {
     std::byte* data = nullptr;
     int copies = 0;  // under way from here
   };
-  /// A pull, as it travels.
-  struct Request {
-    static constexpr std::size_t most_units = 8;
-    std::uint64_t version = 0;
-    std::uint32_t answer = 0;  // index of the answer's tag
-    std::uint8_t backward = 0;
-    std::uint8_t count = 0;
-    std::uint16_t units[most_units] = {};
-  };
-  struct Peer;
-
-  /// Where this rank's piece for such passes lies, and which range of the unit it or that of another row is.
-  [[nodiscard]] const UnitPart& source(std::size_t unit, bool backward) const;
-  [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const;
-  [[nodiscard]] const collectives::Team& owners(bool backward) const;
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
@@ -140,11 +121,6 @@ class ParameterStore final : public Part, public PassResource {
   void keep_secondary(std::size_t unit, std::size_t place);
   /// Calls `next` on the loop after the copies that are queued.
   void after_copies(runtime::Handler next);
-  void listen(const std::shared_ptr<Peer>& peer);
-  void asked(int row, const Request& request);
-  [[nodiscard]] bool can_answer(const Request& request) const;
-  void answer(int row, const Request& request);
-  void answer_waiting();
   void check_waiting();
   [[nodiscard]] std::string describe(const Gather& gather) const;
 
@@ -154,12 +130,13 @@ class ParameterStore final : public Part, public PassResource {
   const UnitStates* states_;
   const ColumnOptions* column_;
   const collectives::ShardFlow* flow_;
+  UnitPieces pieces_;
   Options options_;
-  bool gathers_;
-  bool pulls_;
-  SlotSchedule schedule_;
+  bool gathers_;  // units are brought to places for uses; otherwise steps read them where this rank holds them
+  PlaceSchedule schedule_;
   HopPipeline forward_, backward_;
   std::vector<Place> places_;
+  std::optional<PiecePulls> pulls_;                   // where rows differ
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
 
   std::uint64_t version_ = 0;                      // batches whose passes are over
@@ -173,10 +150,6 @@ class ParameterStore final : public Part, public PassResource {
   std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come
   std::uint64_t waiting_use_ = 0;
   runtime::Handler waiting_;
-
-  std::vector<std::shared_ptr<Peer>> peers_;
-  std::vector<std::pair<int, Request>> deferred_;  // pulls that came before the step was here, by row
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace ranvier::actors

@@ -15,11 +15,11 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
 }
 
 std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::span<const ShardedUnit> units,
-                                      const SlotClasses& places, const BatchPasses& passes) {
+                                      const PlaceClasses& places, const BatchPasses& passes) {
   expect(units.size() == layout.units().size(), "a stage of {} units got {}", layout.units().size(), units.size());
   std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
   for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
-  SlotSchedule schedule(places);
+  PlaceSchedule schedule(places);
   std::uint64_t need = 0;
   const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
     for (const models::StageLayout::Step& step : steps) {

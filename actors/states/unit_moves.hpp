@@ -3,7 +3,7 @@
 
 #include "actors/pipeline/policy.hpp"
 #include "actors/states/sharded_unit.hpp"
-#include "actors/states/slot_schedule.hpp"
+#include "actors/states/place_schedule.hpp"
 #include "models/stage_layout.hpp"
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct BatchPasses {
 /// are those of the stage. Exact where the policy fixes the order of the passes; one that leaves it to messages is
 /// taken for 1F1B.
 [[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout,
-                                                    std::span<const ShardedUnit> units, const SlotClasses& places,
+                                                    std::span<const ShardedUnit> units, const PlaceClasses& places,
                                                     const BatchPasses& passes);
 
 }  // namespace ranvier::actors

@@ -36,9 +36,9 @@ struct UnitPart {
   runtime::DType dtype = runtime::DType::f32;
 
   [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
-  /// Where elements [begin, …) of the unit lie.
+  /// Where elements [begin, …) of the unit lie; null where they are off the device.
   [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
-    return data + (begin - range.begin) * runtime::size_of(dtype);
+    return data == nullptr ? nullptr : data + (begin - range.begin) * runtime::size_of(dtype);
   }
   [[nodiscard]] bool whole(std::size_t elements) const noexcept { return range.count == elements; }
 };

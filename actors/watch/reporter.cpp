@@ -4,7 +4,7 @@
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string_view.hpp>
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +20,18 @@ namespace {
 
 // JSON has no infinity and no NaN.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+const char* action_text(BadStepOptions::Action action) {
+  switch (action) {
+    case BadStepOptions::Action::stop:
+      return "the job ends";
+    case BadStepOptions::Action::skip:
+      return "it is skipped";
+    case BadStepOptions::Action::rollback:
+      return "back to the last checkpoint, and on without its samples";
+  }
+  return "";
+}
 
 /// Whether somebody watches the output. mpirun gives its ranks a terminal of their own, whatever becomes of
 /// their output, so there it is mpirun's that counts.
@@ -100,19 +112,30 @@ void Reporter::start(runtime::Duration now, double peak_flops) {
   ceiling_ = FlopsCeiling(peak_flops);
 }
 
-double Reporter::median_step_seconds() const {
-  if (recent_seconds_.empty()) return 0;
-  std::vector<double> sorted = recent_seconds_;
-  std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
-  return sorted[sorted.size() / 2];
+void Reporter::bad_step(const BadStep& bad) {
+  write_held();
+  if (!options_.quiet) {
+    clear_bar();
+    fmt::print("{}  bad step: {}: {}\n", step_text(bad.step), describe(bad, options_.bad_steps),
+               action_text(bad.action));
+    std::fflush(stdout);
+  }
+  if (metrics_) {
+    metrics_->write(fmt::format(
+        "{{\"bad_step\":{},\"reason\":\"{}\",\"action\":\"{}\",\"loss\":{},\"grad_norm\":{},\"in_a_row\":{}}}\n",
+        bad.step, to_string(bad.reason), to_string(bad.action), number(bad.loss), number(bad.gradient_norm),
+        bad.in_a_row));
+  }
 }
 
 void Reporter::step(const StepResult& result, runtime::Duration now) {
+  if (result.bad) bad_step(*result.bad);
+  // Otherwise the step is done again, or never.
+  if (result.bad && result.bad->action != BadStepOptions::Action::skip) return;
   const double elapsed = std::chrono::duration<double>(now - last_).count();
   last_ = now;
   ++steps_;
-  if (recent_seconds_.size() == recent_steps) recent_seconds_.erase(recent_seconds_.begin());
-  recent_seconds_.push_back(elapsed);
+  recent_seconds_.add(elapsed);
   if (!first_loss_) first_loss_ = result.loss;
   last_loss_ = result.loss;
 
@@ -127,7 +150,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
     line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
                         format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
                         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
-    if (result.skipped) line += "  (skipped: gradients overflowed)";
+    if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
     if (const auto& raised = ceiling_.raised()) {
       line += fmt::format("  (faster than measured: 100% is now {}FLOP/s, not {}FLOP/s)", format_count(raised->to),
                           format_count(raised->from));
@@ -173,10 +196,49 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
     fmt::print("{}{}\n", step_text(result.step), line);
     std::fflush(stdout);
   }
-  if (metrics_ && options_.steps == 0) held_ = fmt::format("{{\"step\":{}", result.step);
+  hold(result.step);
   if (!held_.empty()) held_ += more;
   if (!sample_follows_) write_held();
   last_ = now;
+}
+
+void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows,
+                       runtime::Duration now) {
+  ++checks_;
+  check_seconds_ += report.seconds;
+  last_ = now;
+  std::vector<std::string> lines;
+  if (checks_ == 1) {
+    lines.push_back(report.bytes == 0 ? "no state of rank 0 has a copy elsewhere to compare it with"
+                                      : fmt::format("compared {} of states of rank 0 with their copies in {:.3f} s",
+                                                    runtime::format_bytes(report.bytes), report.seconds));
+  }
+  for (const Damage& damage : report.damage) lines.push_back("silent damage: " + describe(damage, options_.grid));
+  if (follows)
+    lines.push_back(fmt::format("silent damage: {}", *follows == BadStepOptions::Action::rollback
+                                                         ? "back to the last checkpoint"
+                                                         : action_text(*follows)));
+  if (!options_.quiet && !lines.empty()) {
+    clear_bar();
+    for (const std::string& line : lines) fmt::print("{}  {}\n", step_text(report.step), line);
+    std::fflush(stdout);
+  }
+  if (!metrics_ || !follows) return;
+  write_held();
+  for (const Damage& damage : report.damage) {
+    metrics_->write(fmt::format(
+        R"({{"damage":{},"unit":"{}","state":"{}","begin":{},"end":{},"ranks":[{}],"others":[{}],"action":"{}"}})"
+        "\n",
+        report.step, damage.unit, to_string(damage.array), damage.range.begin,
+        damage.range.begin + damage.range.count, fmt::join(damage.ranks, ","), fmt::join(damage.others, ","),
+        to_string(*follows)));
+  }
+}
+
+std::string Reporter::checks() const {
+  if (checks_ == 0) return {};
+  return fmt::format("copies of states were compared {} time{}, in {:.3f} s each", checks_, checks_ == 1 ? "" : "s",
+                     check_seconds_ / static_cast<double>(checks_));
 }
 
 void Reporter::sample(std::int64_t step, const std::string& text, runtime::Duration now) {
@@ -186,13 +248,43 @@ void Reporter::sample(std::int64_t step, const std::string& text, runtime::Durat
     fmt::print("{}  sample:\n{}\n", step_text(step), shown);
     std::fflush(stdout);
   }
+  hold(step);
   write_held(",\"sample\":" + boost::json::serialize(boost::json::string_view(shown)));
   last_ = now;
+}
+
+void Reporter::checkpoint(const CheckpointResult& result) {
+  if (!options_.quiet) {
+    clear_bar();
+    if (result.failure.empty()) {
+      fmt::print("{}  checkpoint: {} in {:.2f} s, for which the optimizer waited {:.3f} s\n",
+                 step_text(result.step), runtime::format_bytes(result.bytes), result.seconds,
+                 result.waited_seconds);
+    } else {
+      fmt::print("{}  warning: no checkpoint: {}; those before it stay, and the training goes on\n",
+                 step_text(result.step), result.failure);
+    }
+    if (!result.warning.empty()) fmt::print("{}  warning: {}\n", step_text(result.step), result.warning);
+    std::fflush(stdout);
+  }
+  if (!metrics_) return;
+  const auto text = [](const std::string& words) {
+    return boost::json::serialize(boost::json::string_view(printable(words)));
+  };
+  std::string record = fmt::format(R"({{"checkpoint":{},"bytes":{},"seconds":{},"waited_seconds":{})", result.step,
+                                   result.bytes, number(result.seconds), number(result.waited_seconds));
+  if (!result.failure.empty()) record += ",\"failure\":" + text(result.failure);
+  if (!result.warning.empty()) record += ",\"warning\":" + text(result.warning);
+  metrics_->write(record + "}\n");
 }
 
 void Reporter::finish() {
   write_held();
   clear_bar();
+}
+
+void Reporter::hold(std::int64_t step) {
+  if (metrics_ && held_.empty()) held_ = fmt::format("{{\"step\":{}", step);
 }
 
 void Reporter::write_held(const std::string& more) {

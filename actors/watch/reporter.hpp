@@ -4,8 +4,12 @@
 // clock. One thread at a time.
 #pragma once
 
+#include "actors/checkpoint/checkpointer.hpp"
 #include "actors/watch/flops_ceiling.hpp"
 #include "actors/rank/trainer.hpp"
+#include "actors/watch/bad_steps.hpp"
+#include "actors/watch/replica_check.hpp"
+#include "actors/watch/recent_median.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
 #include "runtime/log_file.hpp"
@@ -26,7 +30,9 @@ class Reporter {
     double flops_per_step = 0;  ///< of the model, over all ranks
     bool shows_loss_scale = false;
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
-    bool quiet = false;          ///< metrics only
+    BadStepOptions bad_steps;
+    runtime::GridShape grid;
+    bool quiet = false;  ///< metrics only
   };
 
   /// `metrics` takes the JSON objects; may be null.
@@ -39,20 +45,25 @@ class Reporter {
   void evaluation(const EvaluationResult& result, runtime::Duration now);
   /// `text` may be any bytes; what no terminal should get is replaced.
   void sample(std::int64_t step, const std::string& text, runtime::Duration now);
+  void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
+  /// What became of a checkpoint.
+  void checkpoint(const CheckpointResult& result);
   void finish();
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
   [[nodiscard]] double last_loss() const noexcept { return last_loss_; }
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
-  /// Of the last steps, at most recent_steps of them.
-  [[nodiscard]] double median_step_seconds() const;
+  /// Of the last steps.
+  [[nodiscard]] double median_step_seconds() const { return recent_seconds_.value(); }
+  /// Comparisons of copies of states, and what they took; empty: there were none.
+  [[nodiscard]] std::string checks() const;
   /// Lines of metrics that were not written, in words; empty: all were.
   [[nodiscard]] std::string lost_metrics() const { return metrics_ ? metrics_->loss() : std::string(); }
   [[nodiscard]] const FlopsCeiling& ceiling() const noexcept { return ceiling_; }
 
  private:
-  static constexpr std::size_t recent_steps = 64;
-
+  void bad_step(const BadStep& bad);
+  void hold(std::int64_t step);
   void write_held(const std::string& more = "");
   [[nodiscard]] std::string step_text(std::int64_t step) const;
   void draw_bar(std::int64_t step);
@@ -69,7 +80,9 @@ class Reporter {
   runtime::Duration last_{};  // when the step that is being computed began
   FlopsCeiling ceiling_;
   std::size_t steps_ = 0;
-  std::vector<double> recent_seconds_;
+  std::size_t checks_ = 0;
+  double check_seconds_ = 0;
+  RecentMedian recent_seconds_;
   std::optional<double> first_loss_;
   double last_loss_ = 0;
 };

@@ -1,10 +1,11 @@
 #include "actors/watch/watchdog.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/exit_code.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 namespace ranvier::actors {
 
@@ -34,6 +35,8 @@ std::string phrase(Tag tag) {
       return "a piece of parameters";
     case Channel::summary:
       return "what all ranks agree on after a batch";
+    case Channel::checkpoint:
+      return "what a rank wrote of a checkpoint";
     default:
       return "a message";
   }
@@ -93,6 +96,7 @@ std::uint64_t Watchdog::progress() { return own_.progress() + transport_->comple
 
 Watchdog::Answer Watchdog::own_state() {
   Answer mine;
+  mine.idle_hops = idle_hops_;
   mine.news[0] = {transport_->rank(), progress()};
   std::vector<std::pair<int, Heard>> latest(heard_.begin(), heard_.end());
   std::stable_sort(latest.begin(), latest.end(),
@@ -164,10 +168,26 @@ void Watchdog::judge_itself() {
   const bool idle = state.state == State::idle && progress == progress_;
   progress_ = progress;
   idle_ = idle ? idle_ + period_ : Duration{};
+  look_around();
+  if (idle_hops_ <= transport_->ranks()) return;
+  fail(ErrorCode::transport, "{} stands still: it {}{}, and nothing has moved for {:.1f} s (--timeout {:g})",
+       options_.describe(transport_->rank()), waits_for(), peers_.empty() ? "" : ", like all other ranks",
+       seconds(idle_), seconds(options_.timeout));
+}
+
+void Watchdog::look_around() {
+  if (idle_ < options_.timeout) {
+    idle_hops_ = 0;
+    for (auto& [peer, state] : peers_) state->answer.idle_hops = 0;
+    return;
+  }
   // One of several may be done while others are not.
-  if (!peers_.empty() || idle_ < options_.timeout) return;
-  fail(ErrorCode::transport, "{} stands still: it {}, and nothing has moved for {:.1f} s (--timeout {:g})",
-       options_.describe(transport_->rank()), waits_for(), seconds(idle_), seconds(options_.timeout));
+  std::int32_t around = std::numeric_limits<std::int32_t>::max() - 1;
+  for (const auto& [peer, state] : peers_) {
+    around = std::min(around, state->answer.idle_hops);
+    if (!state->answer_pending) ask(peer);
+  }
+  idle_hops_ = 1 + around;
 }
 
 std::vector<Transport::Pending> Watchdog::pending() const {
@@ -294,7 +314,7 @@ void Watchdog::watch_loop() {
     fmt::print(stderr, "ranvier: error: {}: the event loop has not moved for {:.0f} s (--timeout)\n{}\n",
                options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20));
     std::fflush(stderr);
-    std::_Exit(EXIT_FAILURE);
+    std::_Exit(exit_code(ErrorCode::device));
   }
 }
 

@@ -1,8 +1,8 @@
 // Nobody hangs for ever. Three watches, one for each way to hang:
 //
 //   its own work   where a stream or a file of this rank has work and nothing has moved for the timeout, this rank ends
-//                  the job (own_watch.hpp). So does a rank without peers where nothing is under way and nothing awaited
-//                  any more.
+//                  the job (own_watch.hpp). So does a rank that learns that nothing is under way and nothing awaited
+//                  any more, here or on any other rank.
 //   the peers      a message that is waited for longer than the timeout makes this rank ask its peer whether it lives.
 //                  A peer that does not answer, or answers that it has nothing to do, is named in an Error. One that
 //                  waits itself passes on what those that it waits for have got done, and they likewise: as long as
@@ -64,6 +64,7 @@ class Watchdog {
   struct Answer {
     State state = State::idle;
     std::int32_t waits_for = -1;
+    std::int32_t idle_hops = 0;   ///< Watchdog::idle_hops_ there
     std::array<News, 16> news{};  ///< of itself and of ranks that it heard of, the latest changes
   };
   // Shared with the handlers of receives that the transport may still hold when the watchdog is gone.
@@ -83,6 +84,8 @@ class Watchdog {
   void ask(int peer);
   void judge(int peer, const runtime::Transport::Pending& oldest);
   void judge_itself();
+  /// Asks peers how far around them all are idle.
+  void look_around();
   [[nodiscard]] std::uint64_t progress();
   [[nodiscard]] std::vector<runtime::Transport::Pending> pending() const;
   [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
@@ -117,6 +120,9 @@ class Watchdog {
                                        // after the process was stopped
   runtime::Duration idle_{};           // time of ticks with nothing at work, nothing pending and no progress
   std::uint64_t progress_ = 0;         // at the last tick
+  /// All ranks less than so many hops from here, from peer to peer, were idle for the timeout, as far as this rank has
+  /// heard. At most the distance to the nearest one that was not: more than there are ranks, and all of them are.
+  std::int32_t idle_hops_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
 #include "runtime/atomic_file.hpp"
+#include "runtime/exit_code.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -75,7 +76,7 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
 /// Prints what ended this rank and ends all others, with everything still there that messages may be at work on.
 [[noreturn]] void end_all(MpiSession& session, const std::exception& error) {
   apps::say_error(program, error.what());
-  session.abort(EXIT_FAILURE);
+  session.abort(exit_code(error_code(error)));
 }
 
 void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
@@ -126,10 +127,10 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   } catch (const apps::FailedTogether& failure) {
     if (failure.error) apps::say_error(program, failure.error->what());
-    return EXIT_FAILURE;
+    return exit_code(failure.code);
   } catch (const std::exception& error) {
     if (session) end_all(*session, error);
     apps::say_error(program, error.what());
-    return EXIT_FAILURE;
+    return exit_code(error_code(error));
   }
 }

@@ -164,7 +164,7 @@ class ShiftBlock : public models::Layer {
 apps::Job make_job(const apps::TrainOptions& options) {
   if (options.data.data.empty())
     fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
-  models::GptOptions gpt = options.model.gpt;
+  models::GptOptions gpt = options.model.gpt();
   gpt.precision = options.trainer.precision;
 
   apps::Job job;

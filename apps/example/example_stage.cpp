@@ -208,8 +208,8 @@ class Samples final : public models::SampleSource {
 };
 
 apps::Job make_job(const apps::TrainOptions& options) {
-  const auto hidden = static_cast<std::size_t>(options.model.gpt.hidden);
-  const int layers = options.model.gpt.layers;
+  const auto hidden = static_cast<std::size_t>(options.model.gpt().hidden);
+  const int layers = options.model.gpt().layers;
   const models::Precision precision = options.trainer.precision;
   apps::Job job;
   job.architecture.precision = precision;

@@ -22,7 +22,8 @@ using runtime::whole;
 
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given != "bytes" && gpt2_path(given).empty()) return "bytes or gpt2:PATH";
+            if (given != "bytes" && tokenizer_path(given).empty())
+              return "bytes, or the PATH of a tokenizer's folder or file";
             field = given;
             return {};
           },
@@ -41,14 +42,19 @@ OptionTable declare(GenerateOptions& options) {
   table.add(
       {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
        choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
-  table.add({"tokenizer", "NAME",
-             "bytes, or gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
-             tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
+  table.add(
+      {"tokenizer", "NAME",
+       "bytes, or the PATH of a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and "
+       "vocab.bpe, vocab.txt or .tiktoken",
+       tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
   table.concern("Text");
   table.add({"prompt", "TEXT", "how the text begins; -: what comes from stdin, without the last new line",
              text(options.prompt), "the end of a text before, or of bytes a new line"});
   table.add({"prompt-file", "FILE", "how the text begins, likewise", text(options.prompt_file)});
   table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
+  table.add({"context", "N",
+             "positions kept of a text, at most as many as the model is for; a GPT-2 has its own number",
+             whole(options.context, 1, 1 << 24)});
   table.add({"num-samples", "N", "texts to write, one after another", whole(options.texts, 1)});
   table.add({"ignore-end-of-text", "", "go on after <|endoftext|>", switch_on(options.ignores_end_of_text)});
   auto& sampling = options.sampling;
@@ -77,7 +83,7 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   table.parse(argc, argv);
   if (options.help || options.version) return options;
   if (options.weights.empty())
-    fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a folder with a GPT-2");
+    fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a Hugging Face folder");
   if (!options.prompt.empty() && !options.prompt_file.empty())
     fail(ErrorCode::usage, "--prompt '{}' and --prompt-file {} both say how the text begins: give one of them",
          options.prompt, options.prompt_file);

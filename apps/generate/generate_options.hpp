@@ -15,11 +15,12 @@ struct GenerateOptions {
   std::string weights;          ///< path
   std::string ignored_tensors;  ///< a regular expression for names; empty: none
   int heads = 0;                ///< 0: as the config.json beside the weights says
-  std::string tokenizer;        ///< "bytes" or "gpt2:PATH"; empty: what lies beside the weights, or bytes
+  std::string tokenizer;        ///< "bytes" or "PATH"; empty: what lies beside the weights, or bytes
   std::string prompt;           ///< "-": what stdin has. Empty: prompt_file's
   std::string prompt_file;      ///< empty: the end of text, or a new line where there is no such token
   int tokens = 200;             ///< to draw for each text
   int texts = 1;
+  int context = 4096;  ///< positions that the cache has room for, of models that learned none
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;

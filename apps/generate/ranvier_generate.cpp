@@ -1,16 +1,17 @@
-// ranvier-generate: writes text that a trained GPT draws. Text goes to stdout, all else to stderr.
+// ranvier-generate: writes text that a trained model draws. Text goes to stdout, all else to stderr.
 #include "apps/generate/generate_options.hpp"
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
-#include "models/text/bpe_files.hpp"
+#include "models/generation/make_decoder.hpp"
 #include "models/text/tokenizer.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "models/text/utf8.hpp"
-#include "models/weights/gpt_config.hpp"
+#include "models/weights/model_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/exit_code.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -48,9 +49,9 @@ std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
 
 struct Model {
   std::filesystem::path folder;
-  models::GptOptions gpt;
+  int vocab_size = 0;
   std::unique_ptr<runtime::Device> device;
-  std::unique_ptr<models::GptDecoder> decoder;
+  std::unique_ptr<models::Decoder> decoder;
 };
 
 Model load(const GenerateOptions& options) {
@@ -58,13 +59,23 @@ Model load(const GenerateOptions& options) {
   const models::Safetensors file(models::find_weights(options.weights, "--weights"), options.ignored_tensors);
   Model model;
   model.folder = file.path().has_parent_path() ? file.path().parent_path() : ".";
-  model.gpt = models::stored_gpt(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt).sizes;
-  model.gpt.precision = {options.precision, options.precision};
-  const models::Architecture architecture = models::make_gpt(model.gpt);
+  const auto stored = models::stored_model(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
+  if (!stored)
+    fail(ErrorCode::data, "{}: it is no GPT-2's, and there is no config.json beside it that says what model it is",
+         file.path().string());
+  models::ModelSizes sizes = stored->sizes;
+  models::set_precision(sizes, {options.precision, options.precision});
+  // Where positions cost no parameters a model is for more of them than its cache has room for here.
+  if (!std::holds_alternative<models::GptOptions>(sizes)) {
+    int& length = *models::find_size(sizes, models::Size::sequence_length);
+    length = std::min(length, options.context);
+  }
+  model.vocab_size = models::value_of(sizes, models::Size::vocab_size);
+  const models::Architecture architecture = models::make_model(sizes);
   models::check_weights(file, architecture.units());
   model.device = make_device(options);
-  model.decoder = std::make_unique<models::GptDecoder>(
-      *model.device, model.gpt, [&file](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
+  model.decoder = models::make_decoder(
+      *model.device, sizes, [&file](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
         models::read_unit(file, unit, first, first + out.size(), out.data());
       });
   fmt::print(stderr, "{}: {}, {:.2f}M parameters in {}, loaded in {:.1f} s; {}\n", file.path().string(),
@@ -77,23 +88,22 @@ Model load(const GenerateOptions& options) {
 }
 
 models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& model) {
-  const std::string path = apps::gpt2_path(options.tokenizer);
+  const std::string path = apps::tokenizer_path(options.tokenizer);
   models::Tokenizer tokenizer;
   if (!path.empty()) {
-    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(path));
-  } else if (options.tokenizer.empty() && models::has_bpe_vocabulary(model.folder)) {
-    tokenizer = models::Tokenizer(models::read_bpe_vocabulary(model.folder));
-  } else if (options.tokenizer.empty() && model.gpt.vocab_size > tokenizer.size()) {
-    fail(
-        ErrorCode::usage,
-        "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer gpt2:PATH, or bytes if it was "
-        "trained on bytes",
-        model.gpt.vocab_size, model.folder.string());
+    tokenizer = models::read_tokenizer(path);
+  } else if (options.tokenizer.empty() && models::has_tokenizer(model.folder)) {
+    tokenizer = models::read_tokenizer(model.folder);
+  } else if (options.tokenizer.empty() && model.vocab_size > tokenizer.size()) {
+    fail(ErrorCode::usage,
+         "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer PATH, or bytes if it was "
+         "trained on bytes",
+         model.vocab_size, model.folder.string());
   }
-  if (model.gpt.vocab_size < tokenizer.size())
+  if (model.vocab_size < tokenizer.size())
     fail(ErrorCode::usage,
          "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
-         model.gpt.vocab_size, tokenizer.size());
+         model.vocab_size, tokenizer.size());
   return tokenizer;
 }
 
@@ -127,7 +137,7 @@ struct Drawn {
   double prompt_seconds = 0, seconds = 0;
 };
 
-Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokenizer, models::GptDecoder& decoder,
+Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokenizer, models::Decoder& decoder,
                  const models::SamplingOptions& sampling, std::span<const std::int32_t> prompt,
                  TextOutput& output) {
   const auto begin = Clock::now();
@@ -193,6 +203,6 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
     apps::say_error(program, error.what());
-    return EXIT_FAILURE;
+    return exit_code(error_code(error));
   }
 }

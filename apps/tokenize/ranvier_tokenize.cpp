@@ -2,6 +2,7 @@
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
+#include "runtime/exit_code.hpp"
 
 #include <unistd.h>
 
@@ -74,6 +75,6 @@ int main(int argc, char** argv) {
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
     apps::say_error(program, error.what());
-    return EXIT_FAILURE;
+    return exit_code(error_code(error));
   }
 }

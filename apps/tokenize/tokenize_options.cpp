@@ -1,6 +1,7 @@
 #include "apps/tokenize/tokenize_options.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 namespace ranvier::apps {
@@ -14,22 +15,11 @@ using runtime::OptionTable;
 
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            if (gpt2_path(text).empty())
-              return "gpt2:PATH, of a folder with encoder.json and vocab.bpe, or another tokenizer of its kind";
+            if (tokenizer_path(text).empty()) return "the PATH of a tokenizer's folder or file";
             field = text;
             return {};
           },
           .write = [&field] { return field; }};
-}
-
-OptionBinding size(std::size_t& field) {
-  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            const auto bytes = runtime::parse_bytes(text);
-            if (!bytes || *bytes == 0) return "a size such as 64MiB";
-            field = *bytes;
-            return {};
-          },
-          .write = [&field] { return runtime::bytes_text(field); }};
 }
 
 OptionTable declare(TokenizeOptions& options) {
@@ -44,15 +34,18 @@ OptionTable declare(TokenizeOptions& options) {
                                                                      {"jsonl", models::TokenFormat::jsonl}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
              runtime::text(options.reading.json_field)});
-  table.add({"tokenizer", "NAME",
-             "gpt2:PATH: a folder with encoder.json and vocab.bpe, a tokenizer.json, or a .tiktoken file",
-             tokenizer(options.tokenizer), "none"});
-  table.add({"end-of-text", "WHERE", "the token <|endoftext|>: between documents, after each, or none",
+  table.add(
+      {"tokenizer", "NAME",
+       "PATH of a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and vocab.bpe, "
+       "vocab.txt or .tiktoken",
+       tokenizer(options.tokenizer), "none"});
+  table.add({"end-of-text", "WHERE",
+             "the token that ends one (<|endoftext|>, </s>): between documents, after each, or none",
              runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
                                                               {"after-each", EndOfText::after_each},
                                                               {"none", EndOfText::none}})});
   table.add({"spelled-specials", "AS",
-             "what text that spells <|endoftext|> becomes: text like any other, or the token",
+             "what text that spells a special token (<|endoftext|>) becomes: text like any other, or the token",
              runtime::choice<SpelledSpecials>(
                  options.specials, {{"text", SpelledSpecials::text}, {"token", SpelledSpecials::token}})});
   table.concern("Output");
@@ -64,8 +57,8 @@ OptionTable declare(TokenizeOptions& options) {
   table.concern("Run");
   table.add(
       {"threads", "N", "that encode; 0: as many as the machine has", runtime::whole(options.threads, 0, 1024)});
-  table.add(
-      {"checkpoint", "SIZE", "of text, after which an interrupted run goes on", size(options.checkpoint_bytes)});
+  table.add({"checkpoint", "SIZE", "of text, after which an interrupted run goes on",
+             runtime::bytes(options.checkpoint_bytes)});
   table.add({"help", "", "print this", runtime::switch_on(options.help)});
   table.add({"version", "", "print the version", runtime::switch_on(options.version)});
   return table;
@@ -73,9 +66,13 @@ OptionTable declare(TokenizeOptions& options) {
 
 }  // namespace
 
-std::string gpt2_path(const std::string& tokenizer) {
+std::string tokenizer_path(const std::string& tokenizer) {
   constexpr std::string_view family = "gpt2:";
-  return tokenizer.starts_with(family) ? tokenizer.substr(family.size()) : "";
+  if (tokenizer.starts_with(family)) return tokenizer.substr(family.size());
+  std::error_code ignored;
+  const bool is_word =
+      tokenizer.find_first_of("./") == std::string::npos && !std::filesystem::exists(tokenizer, ignored);
+  return tokenizer == "bytes" || tokenizer == "none" || is_word ? "" : tokenizer;
 }
 
 TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
@@ -83,7 +80,8 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   declare(options).parse(argc, argv);
   if (options.help || options.version) return options;
   if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
-  if (options.tokenizer.empty()) fail(ErrorCode::usage, "--tokenizer is missing: give gpt2:PATH");
+  if (options.tokenizer.empty())
+    fail(ErrorCode::usage, "--tokenizer is missing: give the PATH of its folder or file");
   if (options.output.empty()) fail(ErrorCode::usage, "--output is missing: give the file to write");
   if (options.threads == 0) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
@@ -92,7 +90,7 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
 std::string tokenize_help() {
   TokenizeOptions options;
   return declare(options).help(
-      "usage: ranvier-tokenize FILE|FOLDER... --tokenizer gpt2:PATH --output FILE [OPTION...]\n\n"
+      "usage: ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]\n\n"
       "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the "
       "order\n"
       "given; of folders, their text files in the order of their paths. Both may be compressed (gzip, zstd). An\n"

@@ -18,7 +18,7 @@ struct TokenizeOptions {
   std::vector<std::string> inputs;  ///< files and folders
   models::TextReading reading{.format_flag = "--input-format"};
   std::string output;
-  std::string tokenizer;  ///< as given: "gpt2:DIR"
+  std::string tokenizer;  ///< as given: "PATH" or "gpt2:PATH"
   models::TokenOutputFormat format = models::TokenOutputFormat::llmc;
   EndOfText end_of_text = EndOfText::between;
   models::SpelledSpecials specials = models::SpelledSpecials::text;
@@ -33,7 +33,8 @@ struct TokenizeOptions {
 /// What decides which tokens come out, beside the inputs' content.
 [[nodiscard]] std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options);
 
-/// DIR of "gpt2:DIR"; empty if `tokenizer` is none of that form.
-[[nodiscard]] std::string gpt2_path(const std::string& tokenizer);
+/// PATH of "PATH" and of "gpt2:PATH", which is the same; empty for "bytes", "none", and a word that is no path: no file
+/// or folder, and neither with a slash nor with a dot.
+[[nodiscard]] std::string tokenizer_path(const std::string& tokenizer);
 
 }  // namespace ranvier::apps

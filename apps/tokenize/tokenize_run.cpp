@@ -1,9 +1,10 @@
 #include "apps/tokenize/tokenize_run.hpp"
 
-#include "models/text/bpe_files.hpp"
 #include "models/text/data_files.hpp"
 #include "models/text/document_reader.hpp"
+#include "models/text/text_encoder.hpp"
 #include "models/text/text_survey.hpp"
+#include "models/text/tokenizer_files.hpp"
 
 #include <sys/stat.h>
 
@@ -21,14 +22,13 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
 /// Of everything that decides which tokens come out.
-std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
-                     const models::BpeVocabulary& vocabulary) {
+std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input, const models::Tokenizer& tokenizer,
+                     std::int32_t end_of_text) {
   auto all = deciding_options(options);
   for (const TokenizeInput::File& one : input.files)
     all.push_back({"file", one.data.path.string(), fmt::format("{} {}", one.bytes, one.modified)});
-  std::string tokens;
-  for (std::int32_t token = 0; token < vocabulary.size(); ++token) tokens += vocabulary.bytes_of(token);
-  all.push_back({"", "tokens", std::move(tokens)});
+  all.push_back({"", "tokens", fmt::format("{:016x}", tokenizer.fingerprint())});
+  all.push_back({"", "end of text", fmt::format("{}", end_of_text)});
   return runtime::hash_of(all);
 }
 
@@ -96,10 +96,13 @@ TokenizeInput find_input(const TokenizeOptions& options) {
 
 TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& input,
                         const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
-  const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(gpt2_path(options.tokenizer));
+  const models::Tokenizer tokenizer = models::read_tokenizer(tokenizer_path(options.tokenizer));
+  const models::CutPlaces cuts = tokenizer.cuts(options.specials);
+  const bool marked = options.end_of_text != EndOfText::none;
+  const std::int32_t end_of_text = marked ? tokenizer.required_end_of_text() : 0;
   models::TokenOutput output(
-      {options.output, options.format, vocabulary.size(), job_of(options, input, vocabulary)});
-  models::TextEncoder encoder(vocabulary, options.threads, options.specials);
+      {options.output, options.format, tokenizer.size(), job_of(options, input, tokenizer, end_of_text)});
+  models::TextEncoder encoder(tokenizer, options.threads, options.specials);
 
   TokenizeResult result;
   const auto start = output.start();
@@ -110,20 +113,20 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
   result.skipped_bytes = before;
 
   std::uint64_t unsaved = 0;
-  std::vector<std::string_view> texts;
+  std::vector<models::TextEncoder::Passage> texts;
   std::vector<std::int32_t> tokens;
   std::vector<std::size_t> ends;
-  Documents documents(options, vocabulary.end_of_text(), output);
+  Documents documents(options, end_of_text, output);
   for (std::size_t i = start.file; i < input.files.size(); ++i) {
     const auto& [file, bytes, modified] = input.files[i];
     const std::uint64_t offset = i == start.file ? start.offset : 0;
-    models::DocumentReader reader(file, options.reading.json_field, offset);
+    models::DocumentReader reader(file, options.reading.json_field, offset, cuts);
     if (offset > 0) result.skipped_bytes += reader.file_position();
     models::TextSurvey survey;
     const std::size_t wanted = std::min(piece_bytes, options.checkpoint_bytes);
     for (auto pieces = reader.next(wanted); !pieces.empty(); pieces = reader.next(wanted)) {
       texts.clear();
-      for (const auto& piece : pieces) texts.push_back(piece.text);
+      for (const auto& piece : pieces) texts.push_back({piece.text, piece.begins});
       tokens.clear();
       encoder.encode(texts, tokens, ends);
       std::size_t begin = 0;
@@ -131,8 +134,8 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
         if (pieces[p].begins) documents.begin();
         output.append(std::span(tokens).subspan(begin, ends[p] - begin));
         begin = ends[p];
-        unsaved += texts[p].size();
-        if (file.format == models::TokenFormat::text) survey.add(texts[p]);
+        unsaved += texts[p].text.size();
+        if (file.format == models::TokenFormat::text) survey.add(texts[p].text);
       }
       progress(before + reader.file_position(), input.bytes);
       if (unsaved < options.checkpoint_bytes) continue;

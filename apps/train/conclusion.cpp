@@ -13,6 +13,8 @@ namespace {
 
 void say_training(const RankRun& run, const actors::TrainerOptions& options, Training& training) {
   const actors::Reporter& reporter = *training.reporter();
+  if (reporter.steps() == 0)
+    return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.source->losses_per_sample());
@@ -23,6 +25,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
              1e3 * reporter.median_step_seconds());
   if (const std::string raises = actors::describe_raises(reporter.ceiling()); !raises.empty())
     fmt::print("{}\n", raises);
+  if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
 }
 
@@ -63,16 +66,16 @@ void conclude(const RankRun& run, const actors::TrainerOptions& options, Trainin
   say_training(run, options, training);
   say_gpu(training, nccl);
   const std::string& lost_trace = training.lost_trace();
-  if (!asked.save.empty()) fmt::print("weights: {}\n", weights_path(asked.save).string());
+  if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
   if (!asked.trace.empty() && lost_trace.empty())
-    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", asked.trace);
+    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
   std::fflush(stdout);
   if (const std::string lost = training.reporter()->lost_metrics(); !lost.empty())
     runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
   if (!lost_trace.empty())
     runtime::say_on_stderr(
-        fmt::format("ranvier: warning: --trace {} was not written: {}\n", asked.trace, lost_trace));
+        fmt::format("ranvier: warning: --trace {} was not written: {}\n", training.trace(), lost_trace));
 }
 
 }  // namespace ranvier::apps

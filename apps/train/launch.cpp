@@ -6,6 +6,8 @@
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/run.hpp"
+#include "apps/train/stop_signals.hpp"
+#include "runtime/exit_code.hpp"
 #include "runtime/log_file.hpp"
 #include "runtime/mpi_transport.hpp"
 
@@ -70,16 +72,38 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
   say_error(program, (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what());
-  session.abort(EXIT_FAILURE);
+  session.abort(exit_code(error_code(error)));
+}
+
+/// Makes the options those of a run that goes back to a checkpoint of this training: one that it took itself, or else
+/// the one that it went on from, even if --resume named a folder of several.
+void go_back(TrainOptions& options, const Run& run) {
+  CheckpointOptions& checkpoint = options.checkpoint;
+  options.trainer.rollback = run.rollback();
+  if (run.took_checkpoints() || checkpoint.resume == "none") {
+    if (!checkpoint.folder.empty()) checkpoint.resume = "auto";
+  } else if (checkpoint.resume != "auto") {
+    checkpoint.resume = run.resumed_from();
+  }
+}
+
+void hear_signals(const MpiSession& session, const TrainOptions& options, std::optional<StopSignals>& signals) {
+  signals.emplace(session.rank(),
+                  StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
+                                       .say = runtime::say_on_stderr,
+                                       .end = [](int status) { std::_Exit(status); }});
 }
 
 }  // namespace
 
 int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
+  const auto began = Run::Clock::now();
   const runtime::StandardOutput output;
   // These outlive the report of an error: handlers of exceptions come before destructors of what is declared here.
   std::optional<MpiSession> session;
   TrainOptions options;
+  Job job;
+  std::optional<StopSignals> signals;
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
@@ -91,31 +115,35 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
                                                                 : version_text(program, runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
+    if (options.run.request == Request::train) hear_signals(*session, options, signals);
     // Reading weights may take one rank much longer than another.
     session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
     together(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
-    Job job;
     std::vector<std::filesystem::path> files;
     together(*session, [&] {
       job = build(options);
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
     compare_files(*session, files);
-    run.emplace(*session, options, std::move(job));
-    const bool fits = run->execute();
+    int status = 0;
+    do {
+      run.emplace(*session, options, job, signals ? &*signals : nullptr, began);
+      status = run->execute();
+      if (run->rollback()) go_back(options, *run);
+    } while (run->rollback());
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())
       runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
-    return fits ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
   } catch (const FailedTogether& failure) {
     if (failure.error) say_error(program, failure.error->what());
-    return EXIT_FAILURE;
+    return exit_code(failure.code);
   } catch (const std::exception& error) {
     if (session) end_all(program, *session, options, error);
     say_error(program, error.what());
-    return EXIT_FAILURE;
+    return exit_code(error_code(error));
   }
 }
 

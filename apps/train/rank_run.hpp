@@ -3,6 +3,7 @@
 
 #include "apps/train/job.hpp"
 #include "apps/train/options/train_options.hpp"
+#include "apps/train/stop_signals.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
 
@@ -17,6 +18,8 @@ struct RankRun {
   const Job& job;
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
+  StopSignals* signals = nullptr;  ///< null: nothing is trained
+  std::string id;                  ///< 16 hexadecimal digits, the same on all ranks and others in every run
 
   /// Whether this rank tells people what happens.
   [[nodiscard]] bool speaks() const noexcept { return session.rank() == 0; }

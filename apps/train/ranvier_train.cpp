@@ -1,12 +1,12 @@
-// ranvier-train: trains a GPT on a file of text or tokens.
+// ranvier-train: trains a transformer on a file of text or tokens.
 #include "apps/train/files/data_report.hpp"
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/attention_choice.hpp"
 #include "apps/train/launch.hpp"
-#include "models/gpt.hpp"
-#include "models/text/bpe_files.hpp"
+#include "models/model.hpp"
 #include "models/text/text_source.hpp"
-#include "models/weights/gpt_config.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "models/weights/model_config.hpp"
 
 #include <algorithm>
 #include <string>
@@ -50,32 +50,33 @@ class NoSamples final : public models::SampleSource {
 };
 
 apps::Job make_job(const apps::TrainOptions& options) {
-  models::GptOptions gpt = options.model.gpt;
-  gpt.precision = options.trainer.precision;
-  gpt.attention = apps::attention_kernels(options);
-  gpt.fast_attention_backward = options.device.fast_attention_backward;
-  const std::size_t ids = static_cast<std::size_t>(gpt.sequence_length) * sizeof(std::int32_t);
-  apps::Job job{.architecture = models::make_gpt(gpt),
+  models::ModelSizes model = options.model.sizes;
+  models::set_precision(model, options.trainer.precision);
+  models::set_attention(model, apps::attention_kernels(options), options.device.fast_attention_backward);
+  const int length = options.model.size(models::Size::sequence_length);
+  const int vocab_size = options.model.size(models::Size::vocab_size);
+  const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
+  apps::Job job{.architecture = models::make_model(model),
                 .sample = {ids, ids},
-                .config = models::gpt_config_json(gpt, apps::initial_config(options)),
+                .config = models::model_config_json(model, apps::initial_config(options)),
                 .beside_weights = apps::files_beside_weights(options)};
   if (!options.data.gpt2.empty()) {
-    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_bpe_vocabulary(options.data.gpt2));
-    if (job.tokenizer->size() > gpt.vocab_size)
+    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_tokenizer(options.data.gpt2));
+    if (job.tokenizer->size() > vocab_size)
       fail(
           ErrorCode::usage,
           "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
           "with a larger --vocab-size",
-          options.data.gpt2, job.tokenizer->size(), gpt.vocab_size);
+          options.data.gpt2, job.tokenizer->size(), vocab_size);
   } else if (options.data.tokenizer == apps::Tokenizer::bytes) {
     job.tokenizer = std::make_shared<const models::Tokenizer>();
   }
   if (!options.data.hellaswag.empty())
-    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, gpt.vocab_size);
+    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, vocab_size);
   if (options.data.data.empty()) {
     if (options.run.request == apps::Request::dry_run) return job;
     if (options.data.eval_only && job.choices) {  // its questions are all that is read
-      job.source = std::make_unique<NoSamples>(gpt.sequence_length);
+      job.source = std::make_unique<NoSamples>(length);
       return job;
     }
     fail(ErrorCode::usage,
@@ -88,8 +89,8 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                .format = options.data.format,
                                .json_field = options.data.json_field,
                                .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
-                               .sequence_length = gpt.sequence_length,
-                               .vocab_size = gpt.vocab_size,
+                               .sequence_length = length,
+                               .vocab_size = vocab_size,
                                .validation_split = options.data.validation_split,
                                .validates_all = options.data.eval_only && options.data.validation_split == 0};
   if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;

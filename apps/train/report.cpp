@@ -49,8 +49,8 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
     return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank\n", chunks);
   }
   const bool clips = options.clip > 0;
-  std::string waits =
-      fmt::format("{}: steps wait for the norm of all gradients", clips ? "clipping" : "loss scaling");
+  const char* name = clips ? "clipping" : options.loss_scale.dynamic ? "loss scaling" : "bad steps do not count";
+  std::string waits = fmt::format("{}: steps wait for the norm of all gradients", name);
   if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
@@ -69,7 +69,6 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   }
   const std::string spare = fmt::format("{} a rank in the {} tier", runtime::format_bytes(copy),
                                         offload::to_string(options.tiers.optimizer));
-  const std::string name = clips ? "clipping" : "loss scaling";
   if (options.tiers.commit == actors::Commit::flip) {
     return fmt::format(
         "{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
@@ -196,8 +195,7 @@ std::string operations_line(const std::vector<actors::RankPlan>& stages) {
   }
   return fmt::format(
       "a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of squares, {} "
-      "copies, "
-      "{} additions); {} collectives in {} messages\n",
+      "copies, {} additions); {} collectives in {} messages\n",
       most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
 }
 

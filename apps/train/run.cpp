@@ -12,42 +12,101 @@
 #include "apps/train/plan/shard_table.hpp"
 #include "apps/train/report.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
+#include "models/weights/partial_weights.hpp"
+#include "runtime/atomic_file.hpp"
 #include "runtime/cuda_build.hpp"
+#include "runtime/exit_code.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 
 namespace ranvier::apps {
 
-Run::Run(runtime::MpiSession& session, TrainOptions options, Job job)
+namespace {
+
+constexpr const char* kernels_name = "kernels.json";  // in --checkpoint: --products-file, unless that is given
+constexpr int does_not_fit_exit_code = 1;             // of a dry run: an answer, not a failure
+
+/// Ranks write weights together, so all of them have to have the folder.
+void check_shared(const RankRun& run) {
+  const std::string& save = run.options.run.save;
+  if (save.empty()) return;
+  const std::filesystem::path probe = weights_path(save).parent_path() / fmt::format(".{}.probe", run.id);
+  struct Removed {
+    ~Removed() {
+      std::error_code ignored;
+      if (!path.empty()) std::filesystem::remove(path, ignored);
+    }
+    std::filesystem::path path;
+  } removed{run.speaks() ? probe : std::filesystem::path()};
+  together(run.session, [&] {
+    if (run.speaks() && !std::ofstream(probe)) fail(ErrorCode::io, "--save {}: cannot be written", save);
+  });
+  together(run.session, [&] {
+    std::error_code unknown;
+    if (!std::filesystem::exists(probe, unknown))
+      fail(
+          ErrorCode::io,
+          "--save {}: {} does not see the folder of rank 0, and all ranks write the weights at once: give one that "
+          "all machines share",
+          save, describe_rank(run.options, run.session.rank()));
+  });
+}
+
+}  // namespace
+
+Run::Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals,
+         Clock::time_point began)
     : options_(std::move(options)),
-      job_(std::move(job)),
+      job_(job),
       transport_(session, loop_),
-      run_{session, options_, job_, loop_, transport_} {}
+      run_{session, options_, job_, loop_, transport_, signals, broadcast_text(session, models::random_job())},
+      began_(began) {}
 
 Run::~Run() {
   if (nccl_) nccl_->close();
 }
 
-bool Run::execute() {
+int Run::execute() {
   plan_ = plan_job(run_);
-  if (run_.speaks()) say_plan();
-  if (options_.run.request == Request::dry_run) return say_verdict();
+  if (run_.speaks() && !options_.trainer.rollback) say_plan();
+  if (options_.run.request == Request::dry_run) return say_verdict() ? EXIT_SUCCESS : does_not_fit_exit_code;
+  resumption_.emplace(run_);
+  say_remarks();
+  keep_choices();
+  if (stopped()) return stopped_exit_code;
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
   together(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
   choose();
   const bool trains = plan_.trainer.steps > 0;
   if (trains) measure_peak();
-  together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_); });
+  together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
+  load();
+  if (stopped()) return stopped_exit_code;
+  together(run_.session, [&] { training_->open_outputs(); });
   check_files();
   const actors::Rank& rank = training_->rank();
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
   nccl_->connect();
   say_files(run_, rank);
+  watch_time_limit();
   training_->execute(peak_.best());
+  const bool stopped_early = rank.trainer().stopped_early();
+  if (rank.trainer().rollback()) {
+    // A wish that came after the bad step's agreement holds, too: nobody repeats it to the run that would go on.
+    const bool wished = run_.session.largest(rank.trainer().wishes_to_stop() ? 1 : 0) == 1;
+    if (!wished) rollback_ = rank.trainer().rollback();
+    took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
+    return stopped_exit_code;  // unless this process goes on
+  }
   if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_);
-  return true;
+  return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
 
 void Run::say_plan() const {
@@ -57,6 +116,7 @@ void Run::say_plan() const {
     fmt::print("{}", largest_memory_table(plan_.stages));
     fmt::print("\n{}", job_memory_table(job_.architecture, plan_.stages, plan_.trainer));
     fmt::print("\n{}", operations_line(plan_.stages));
+    fmt::print("{}", checkpoint_line(plan_.stages, options_.trainer.grid.g_data));
     fmt::print("\n{}", shard_table(job_.architecture, plan_.trainer, plan_.stages, options_.shard.links));
   }
   std::fflush(stdout);
@@ -69,10 +129,57 @@ bool Run::say_verdict() const {
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }
 
+void Run::keep_choices() {
+  if (const offload::CheckpointReader* reader = resumption_->reader(); reader != nullptr) {
+    column_before_ = column_of_json(reader->manifest().about.if_contains("column"));
+    const KeptColumn now = kept_column(plan_.trainer, plan_.stages.front().column->choices, false);
+    const actors::AlgorithmNames& flags = options_.trainer.algorithms;
+    const ColumnChange change = column_before_ ? column_change(*column_before_, now, flags) : ColumnChange();
+    if (run_.speaks() && !change.line.empty()) fmt::print("{}\n", change.line);
+    if (change.keeps) {
+      options_.trainer.kept_algorithms = column_before_->algorithms;
+      plan_ = plan_job(run_);
+    }
+  }
+  // What was measured of kernels is kept with the training.
+  const std::filesystem::path folder = options_.checkpoint.folder;
+  if (folder.empty() || !options_.device.products_file.empty()) return;
+  options_.device.products_file = (folder / kernels_name).string();
+  const std::filesystem::path before =
+      std::filesystem::path(resumption_->place().checkpoint).parent_path() / kernels_name;
+  if (!run_.speaks() || resumption_->place().checkpoint.empty()) return;
+  std::error_code not_there;  // then it is measured again
+  std::filesystem::copy_file(before, options_.device.products_file, not_there);
+}
+
+bool Run::stopped() const {
+  if (run_.session.largest(run_.signals->asked() ? 1 : 0) == 0) return false;
+  if (run_.speaks()) fmt::print("stopped before the next step\n");
+  return true;
+}
+
+void Run::load() {
+  const Clock::time_point began = Clock::now();
+  std::optional<Error> damage;
+  do {
+    together(run_.session, [&] { damage = training_->load(); });
+  } while (resumption_->pass_over(damage));
+  resumption_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
+  say_remarks();
+}
+
+void Run::say_remarks() {
+  for (const std::string& remark : resumption_->take_remarks()) fmt::print("{}\n", remark);
+  std::fflush(stdout);
+}
+
 void Run::choose() {
   runtime::Device& device = *devices_.compute;
   nccl_.emplace(run_, device);
   nccl_->choose();
+  if (run_.speaks() && column_before_ && column_before_->nccl != nccl_->chosen())
+    fmt::print("collectives go by {} now: the same training within rounding\n",
+               nccl_->chosen() ? "NCCL, and went by plans" : "plans, and went by NCCL");
   if (nccl_needs_staging(options_, nccl_->chosen())) plan_.direct = false;
   if (run_.speaks() && run_.session.ranks() > 1 && options_.device.device == DeviceChoice::cuda) {
     fmt::print("messages: {}\n\n",
@@ -93,10 +200,48 @@ void Run::measure_peak() {
 }
 
 void Run::check_files() {
+  check_shared(run_);
   together(run_.session, [&] {  // what keeps states in files has taken its space
     const std::string& save = options_.run.save;
-    if (run_.speaks() && !save.empty())
-      check_space(save, SavedWeights::bytes(saved_tensors(job_), saved_beside(job_)));
+    if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, job_));
+  });
+  check_checkpoint_space();
+}
+
+void Run::check_checkpoint_space() {
+  const auto bytes =
+      static_cast<std::uint64_t>(run_.session.sum(static_cast<long long>(training_->checkpoint_bytes())));
+  const std::string& folder = options_.checkpoint.folder;
+  if (folder.empty()) return;
+  together(run_.session, [&] {
+    if (!run_.speaks()) return;
+    const std::size_t free = runtime::free_bytes_beside(std::filesystem::path(folder) / "lock");
+    const int keep = options_.checkpoint.keep;
+    fmt::print("checkpoints: {} each in {}, where {} are free; the newest {} stay\n", runtime::format_bytes(bytes),
+               folder, runtime::format_bytes(free), keep);
+    const auto there = std::min<std::size_t>(resumption_->folder()->list().size(), static_cast<std::size_t>(keep));
+    if (const std::size_t more = static_cast<std::size_t>(keep) + 1 - there; free / more < bytes)
+      fmt::print(
+          "warning: {} more are there while one is written, and that is room for {}: lower --checkpoint-keep\n",
+          more, free / std::max<std::uint64_t>(bytes, 1));
+    fmt::print("\n");
+    std::fflush(stdout);
+    if (bytes <= free) return;
+    fail(ErrorCode::io,
+         "--checkpoint {}: a checkpoint takes {} and {} are free: make room for {} more, or give a folder "
+         "on another disk",
+         folder, runtime::format_bytes(bytes), runtime::format_bytes(free), runtime::format_bytes(bytes - free));
+  });
+}
+
+void Run::watch_time_limit() {
+  const auto& [limit, before] = std::pair(options_.checkpoint.time_limit, options_.checkpoint.stop_before);
+  if (!limit || !run_.speaks()) return;
+  const auto left = began_ + (*limit - *before) - Clock::now();
+  loop_.after(std::max<runtime::Duration>(left, runtime::Duration(0)), [this, limit = *limit, before = *before] {
+    if (training_)
+      training_->stop(
+          fmt::format("--time-limit {} ends in {}", runtime::duration_text(limit), runtime::duration_text(before)));
   });
 }
 

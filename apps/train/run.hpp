@@ -8,46 +8,75 @@
 #include "apps/train/kernels/peak_flops.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
+#include "apps/train/plan/kept_column.hpp"
 #include "apps/train/rank_run.hpp"
+#include "apps/train/resumption.hpp"
 #include "apps/train/training.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
 
+#include <chrono>
 #include <optional>
+#include <string>
 
 namespace ranvier::apps {
 
 class Run {
  public:
-  /// The session outlives it.
-  Run(runtime::MpiSession& session, TrainOptions options, Job job);
+  using Clock = std::chrono::steady_clock;
+
+  /// All but the options outlive it. `began`: when the program did. `signals`: null for a dry run.
+  Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals,
+      Clock::time_point began);
   ~Run();
 
   /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what
-  /// goes wrong before training, and Error on the rank where training fails. False: a dry run of a job that does
-  /// not fit. Once.
-  [[nodiscard]] bool execute();
+  /// goes wrong before training, and Error on the rank where training fails. Returns the exit status, the same on
+  /// all ranks. Once.
+  [[nodiscard]] int execute();
+
+  /// After execute(), where the training is to go on from a checkpoint, in another run.
+  [[nodiscard]] const std::optional<actors::Rollback>& rollback() const noexcept { return rollback_; }
+  /// Then, the same on all ranks: the checkpoint that this run went on from; empty: it began.
+  [[nodiscard]] const std::string& resumed_from() const noexcept { return resumption_->place().checkpoint; }
+  /// Likewise, whether it has made any whole itself.
+  [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
 
  private:
   void say_plan() const;
   /// Of a dry run, for all ranks: whether it fits.
   [[nodiscard]] bool say_verdict() const;
-  /// Where states live in files, and whether the weights have space beside them.
+  /// Where states live in files, and whether weights and checkpoints have space beside them.
   void check_files();
+  void check_checkpoint_space();
+  /// Stops the training before --time-limit ends it.
+  void watch_time_limit();
+  /// Whether any rank was asked to stop before it trains.
+  [[nodiscard]] bool stopped() const;
+  /// Takes over what bits depend on and runs choose by themselves, where that can be.
+  void keep_choices();
+  /// Fills what the training begins with, on all ranks, from an older checkpoint where one is damaged.
+  void load();
+  void say_remarks();
   void choose();
   /// The first turns, while the device's memory is free; the others come when states are in it.
   void measure_peak();
 
   TrainOptions options_;
-  Job job_;
+  const Job& job_;
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   RankRun run_;
+  Clock::time_point began_;
   JobPlan plan_;
+  std::optional<Resumption> resumption_;
+  std::optional<KeptColumn> column_before_;  // of the runs that this one goes on from
   Devices devices_;
   std::optional<NcclConnection> nccl_;
   PeakFlops peak_;
   std::optional<Training> training_;
+  std::optional<actors::Rollback> rollback_;
+  bool took_checkpoints_ = false;
 };
 
 }  // namespace ranvier::apps

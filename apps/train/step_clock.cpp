@@ -6,8 +6,9 @@
 
 namespace ranvier::apps {
 
-void StepClock::start(Clock::time_point now) {
+void StepClock::start(std::int64_t done, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
+  step_ = done + 1;
   began_ = now;
 }
 

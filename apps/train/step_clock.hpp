@@ -15,8 +15,8 @@ class StepClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The first step begins.
-  void start(Clock::time_point now = Clock::now());
+  /// The step after those that are done begins.
+  void start(std::int64_t done = 0, Clock::time_point now = Clock::now());
   /// That step is done, and the next one begins.
   void done(std::int64_t step, Clock::time_point now = Clock::now());
 

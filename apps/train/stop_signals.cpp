@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array heard = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+constexpr std::array heard = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr runtime::Tag notice_tag{runtime::Channel::control, 64};  // after the watchdog's and NCCL's
 constexpr char last_word = 0;                                      // in the pipe, where numbers of signals are
 
@@ -48,66 +48,89 @@ std::string name_of(int signal) {
 /// What mpirun does of its own, which no rank can change.
 const char* launcher_remark(int signal) {
   if (signal == SIGUSR1 || std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return "";
-  return " (a second Ctrl-C of mpirun loses the weights, and after the first it gives its ranks about a second: "
-         "kill -USR1 of mpirun leaves them their time)";
+  return " (a second Ctrl-C of mpirun loses what is not saved yet, and after the first it gives its ranks about a "
+         "second: kill -USR1 of mpirun leaves them their time)";
 }
 
 }  // namespace
 
-struct StopSignals::Shared {
-  std::atomic<bool> alive{true};
+struct StopSignals::Attached {
+  Listener listener;
+  bool alive = true;                  // on the loop's thread
   std::vector<std::int32_t> notices;  // by rank: where its signal arrives
   std::int32_t notice = 0;            // that this rank sends
-  std::array<int, 2> pipe{-1, -1};
-  std::array<struct sigaction, heard.size()> before{};
 };
 
-StopSignals::StopSignals(runtime::EventLoop& loop, runtime::Transport& transport, Options options)
-    : loop_(&loop),
-      transport_(&transport),
-      options_(std::move(options)),
-      rank_(transport.rank()),
-      shared_(std::make_shared<Shared>()) {
-  if (rank_ == 0) {
-    shared_->notices.resize(static_cast<std::size_t>(transport.ranks()));
-    for (int rank = 1; rank < transport.ranks(); ++rank) listen(rank);
-  }
-  if (::pipe2(shared_->pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0)
+StopSignals::StopSignals(int rank, Options options)
+    : options_(std::move(options)), rank_(rank), before_(heard.size()) {
+  if (::pipe2(pipe_.data(), O_CLOEXEC | O_NONBLOCK) != 0)
     fail(ErrorCode::io, "no pipe for signals can be made: {}", std::strerror(errno));
-  signal_pipe = shared_->pipe[1];
+  signal_pipe = pipe_[1];
   struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < heard.size(); ++i) ::sigaction(heard[i], &action, &shared_->before[i]);
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    ::sigaction(heard[i], &action, &before_[i]);
+    // nohup: who closes the terminal means the run to go on.
+    if (heard[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) ::sigaction(SIGHUP, &before_[i], nullptr);
+  }
   thread_ = std::thread([this] { hear(); });
 }
 
 StopSignals::~StopSignals() {
-  for (std::size_t i = 0; i < heard.size(); ++i) ::sigaction(heard[i], &shared_->before[i], nullptr);
-  shared_->alive = false;
-  static_cast<void>(!::write(shared_->pipe[1], &last_word, 1));
+  for (std::size_t i = 0; i < heard.size(); ++i) ::sigaction(heard[i], &before_[i], nullptr);
+  static_cast<void>(!::write(pipe_[1], &last_word, 1));
   thread_.join();
   signal_pipe = -1;
-  for (const int end : shared_->pipe) ::close(end);
+  for (const int end : pipe_) ::close(end);
+}
+
+void StopSignals::attach(Listener listener) {
+  const std::lock_guard lock(mutex_);
+  attached_ = std::make_shared<Attached>(Attached{.listener = std::move(listener), .notices = {}});
+  if (rank_ == 0) {
+    const int ranks = attached_->listener.transport->ranks();
+    attached_->notices.resize(static_cast<std::size_t>(ranks));
+    for (int rank = 1; rank < ranks; ++rank) listen(rank);
+  }
+  if (!asked()) return;
+  attached_->listener.request_stop();
+  tell_rank_0();
+}
+
+void StopSignals::detach() {
+  detaching_ = true;
+  const std::lock_guard lock(mutex_);
+  if (attached_) attached_->alive = false;
+  attached_.reset();
+  detaching_ = false;
 }
 
 void StopSignals::listen(int rank) {
-  std::int32_t& notice = shared_->notices[static_cast<std::size_t>(rank)];
-  transport_->receive(rank, notice_tag, std::as_writable_bytes(std::span(&notice, 1)),
-                      [this, rank, shared = shared_] {
-                        if (!shared->alive) return;
-                        acknowledge(shared->notices[static_cast<std::size_t>(rank)], rank);
-                      });
+  std::int32_t& notice = attached_->notices[static_cast<std::size_t>(rank)];
+  attached_->listener.transport->receive(
+      rank, notice_tag, std::as_writable_bytes(std::span(&notice, 1)), [this, rank, attached = attached_] {
+        if (!attached->alive) return;
+        acknowledge(attached->notices[static_cast<std::size_t>(rank)], rank, attached->listener.expected());
+      });
+}
+
+void StopSignals::tell_rank_0() {
+  if (rank_ == 0) return;
+  attached_->notice = asked_;
+  attached_->listener.transport->send(0, notice_tag, std::as_bytes(std::span(&attached_->notice, 1)),
+                                      [attached = attached_] {});
 }
 
 void StopSignals::hear() {
   std::optional<Clock::time_point> asked;
   for (;;) {
-    pollfd ready{.fd = shared_->pipe[0], .events = POLLIN, .revents = 0};
+    pollfd ready{.fd = pipe_[0], .events = POLLIN, .revents = 0};
     if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return;
     char number = 0;
-    if (::read(shared_->pipe[0], &number, 1) != 1) continue;
+    if (::read(pipe_[0], &number, 1) != 1) continue;
     if (number == last_word) return;
+    const std::lock_guard lock(mutex_);
     if (number == SIGUSR2) {
       report();
       continue;
@@ -122,49 +145,62 @@ void StopSignals::hear() {
 }
 
 bool StopSignals::on_loop(std::function<void()> what) {
+  if (!attached_) return false;
   const auto done = std::make_shared<std::promise<void>>();
-  loop_->post([what = std::move(what), done, shared = shared_] {
-    if (shared->alive) what();
+  attached_->listener.loop->post([what = std::move(what), done, attached = attached_] {
+    if (attached->alive) what();
     done->set_value();
   });
   return done->get_future().wait_for(options_.loop_answers_within) == std::future_status::ready;
 }
 
 void StopSignals::first(int signal) {
-  if (rank_ == 0) acknowledge(signal, 0);
-  const bool moves = on_loop([this, signal] {
-    options_.request_stop();
-    if (rank_ == 0) return;
-    shared_->notice = signal;
-    transport_->send(0, notice_tag, std::as_bytes(std::span(&shared_->notice, 1)), [shared = shared_] {});
+  asked_ = signal;
+  if (!attached_) {
+    // Others are heard of as soon as all ranks agree.
+    if (rank_ == 0) acknowledge(signal, 0, "the run ends before its next step");
+    return;
+  }
+  const auto& listener = attached_->listener;
+  if (rank_ == 0) acknowledge(signal, 0, listener.expected());
+  const bool moves = on_loop([this] {
+    attached_->listener.request_stop();
+    tell_rank_0();
   });
-  if (!moves && shared_->alive) acknowledge(signal, rank_, ", whose event loop does not move");
+  if (!moves && !detaching_) acknowledge(signal, rank_, listener.expected(), ", whose event loop does not move");
 }
 
 void StopSignals::again(int signal) {
   // Each rank waits longer than the one before it could need to be heard, and is usually ended meanwhile.
   std::this_thread::sleep_for(std::min(std::chrono::milliseconds(5000), rank_ * std::chrono::milliseconds(250)));
-  const auto waits_for = std::make_shared<std::string>();
-  const bool moves = on_loop([this, waits_for] { *waits_for = options_.waits_for(); });
+  const auto does = std::make_shared<std::string>();
+  *does = "is at the end of its run";
+  const bool moves = on_loop([this, does] { *does = attached_->listener.waits_for(); });
+  if (!attached_) {
+    *does = "does not train now";
+  } else if (!moves && !detaching_) {
+    *does = "has an event loop that does not move";
+  }
   options_.say(fmt::format("ranvier: error: ended by a second {}, without what was not saved yet: {} {}\n",
-                           name_of(signal), options_.describe(rank_),
-                           moves ? *waits_for : std::string("has an event loop that does not move")));
+                           name_of(signal), options_.describe(rank_), *does));
   options_.end(128 + signal);
 }
 
 void StopSignals::report() {
+  if (!attached_) return options_.say(fmt::format("{} does not train now\n", options_.describe(rank_)));
   const auto text = std::make_shared<std::string>();
-  if (!on_loop([this, text] { *text = options_.report(); })) {
+  if (!on_loop([this, text] { *text = attached_->listener.report(); })) {
+    if (detaching_) return options_.say(fmt::format("{} is at the end of its run\n", options_.describe(rank_)));
     *text = fmt::format("{} has an event loop that does not move; the last that it recorded:\n{}",
-                        options_.describe(rank_), options_.last_spans());
+                        options_.describe(rank_), attached_->listener.last_spans());
   }
   options_.say(*text);
 }
 
-void StopSignals::acknowledge(int signal, int rank, const char* remark) {
+void StopSignals::acknowledge(int signal, int rank, const std::string& expected, const char* remark) {
   if (acknowledged_.exchange(true) && *remark == '\0') return;
   options_.say(fmt::format("ranvier: {} at {}{}: {}; another signal ends it at once{}\n", name_of(signal),
-                           options_.describe(rank), remark, options_.expected(), launcher_remark(signal)));
+                           options_.describe(rank), remark, expected, launcher_remark(signal)));
 }
 
 }  // namespace ranvier::apps

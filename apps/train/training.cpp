@@ -2,27 +2,35 @@
 
 #include "actors/exchange/gather.hpp"
 #include "actors/watch/watchdog.hpp"
+#include "apps/train/files/metrics_file.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/trace_file.hpp"
 #include "apps/train/files/weight_source.hpp"
+#include "apps/train/plan/kept_column.hpp"
 #include "apps/train/stop_signals.hpp"
+#include "runtime/error.hpp"
 #include "runtime/log_file.hpp"
 
+#include <fmt/chrono.h>
+
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <span>
 #include <utility>
 
 namespace ranvier::apps {
 
-Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl)
+Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
+                   Resumption& resumption)
     : run_(run),
       plan_(plan),
       devices_(devices),
       nccl_(nccl),
+      resumption_(resumption),
       files_(run.loop, *devices.host),
       reports_(devices.host->make_stream("reports", runtime::StreamWidth::one)) {
   if (run.speaks()) prepare_outputs(run.options);
-  const actors::WeightSource weights = first_weights(run.options, run.job.architecture);
   actors::RankPlan mine = actors::plan_rank(run.job.architecture, run.job.sample, plan.trainer, run.session.rank());
   runtime::Transport* transport = &run.transport;
   if (run.options.device.device == DeviceChoice::cuda && !plan.direct) {
@@ -32,11 +40,62 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
   if (auto* source = nccl.prepare(mine.column->ranks)) mine.column->source = source;
   rank_.emplace(run.loop, *transport, *devices.compute,
                 actors::Rank::Samples{*run.job.source, run.job.validation.get()}, std::move(mine));
-  rank_->load_weights(weights);
-  if (run.speaks()) make_reporter();
 }
 
 Training::~Training() = default;
+
+std::optional<Error> Training::load() {
+  offload::CheckpointReader* const reader = resumption_.reader();
+  if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);
+  try {
+    if (reader != nullptr) {
+      rank_->resume(*source_);
+    } else {
+      rank_->load_weights(first_weights(run_.options, run_.job.architecture));
+    }
+    // A tier's disk may hang. Nobody waits for messages yet, and the loop stands still while it reads.
+    const actors::Watchdog watchdog(run_.loop, run_.transport, rank_->context().trace,
+                                    {.timeout = run_.timeout(),
+                                     .describe = [this](int rank) { return describe_rank(run_.options, rank); },
+                                     .details = [this](std::string_view part) { return rank_->details(part); }});
+    rank_->load([this] { run_.loop.stop(); });
+    run_.loop.run();
+    source_.reset();
+  } catch (const Error& error) {
+    if (reader == nullptr || !resumption_.may_pass_over() || error.code() != ErrorCode::data) throw;
+    return error;
+  }
+  return std::nullopt;
+}
+
+void Training::open_outputs() {
+  make_checkpoints();
+  if (run_.speaks()) make_reporter();
+  if (run_.options.run.save_every > 0 && plan_.trainer.steps > 0) save_weights_of_steps();
+}
+
+void Training::make_checkpoints() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  if (options.folder.empty()) return;
+  checkpoints_.emplace(
+      run_.loop, rank_->plan(), *resumption_.folder(),
+      actors::CheckpointFiles::Options{
+          .job = run_.id, .keep = options.keep, .archive_every = options.archive_every, .about = [this] {
+            boost::json::object about = resumption_.about();
+            about["loss"] = last_loss_;
+            about["column"] = to_json(kept_column(plan_.trainer, rank_->plan().column->choices, nccl_.chosen()));
+            about["time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+            return about;
+          }});
+  rank_->add_checkpoints({.target = &*checkpoints_,
+                          .every = options.every_steps,
+                          .period = options.every_time.value_or(std::chrono::seconds(0)),
+                          .bytes_per_second = static_cast<double>(options.bytes_per_second.value_or(0)),
+                          .result = [this](const actors::CheckpointResult& result) {
+                            took_checkpoints_ |= result.failure.empty();
+                            report([this, result] { reporter_->checkpoint(result); });
+                          }});
+}
 
 void Training::make_reporter() {
   const double batch = plan_.trainer.batch_size;
@@ -45,8 +104,30 @@ void Training::make_reporter() {
                                                   batch * static_cast<double>(run_.job.source->losses_per_sample()),
                                               .flops_per_step = batch * run_.job.architecture.flops_per_sample(),
                                               .shows_loss_scale = plan_.trainer.loss_scale.dynamic,
-                                              .bytes_per_token = run_.job.bytes_per_token},
-                    rank_->plan().memory, open_metrics(run_.options));
+                                              .bytes_per_token = run_.job.bytes_per_token,
+                                              .bad_steps = plan_.trainer.bad_steps,
+                                              .grid = plan_.trainer.grid},
+                    rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
+}
+
+void Training::save_weights_of_steps() {
+  weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states, weights_of_steps(run_, run_.id));
+  const auto tell = [this](const actors::CheckpointResult& result) {
+    const std::string folder = weights_folder(run_.options.run.save, result.step).string();
+    if (!result.failure.empty()) {
+      return runtime::say_on_stderr(fmt::format("ranvier: warning: the weights of step {} were not saved: {}\n",
+                                                result.step, result.failure));
+    }
+    report([folder, bytes = result.bytes, seconds = result.seconds] {
+      fmt::print("weights: {} ({} in {:.1f} s)\n", folder, runtime::format_bytes(bytes), seconds);
+      std::fflush(stdout);
+    });
+  };
+  rank_->add_checkpoints({.target = &*weights_of_steps_,
+                          .arrays = actors::Snapshot::weights_only,
+                          .every = run_.options.run.save_every,
+                          .at_end = false,
+                          .result = tell});
 }
 
 void Training::execute(double peak) {
@@ -59,19 +140,21 @@ void Training::execute(double peak) {
                              .details = [this](std::string_view part) { return rank_->details(part); },
                              .waited_for = [this] { return nccl_.waited_for(); },
                              .heartbeat = [this] { return run_.loop.heartbeat(); }});
-  const StopSignals signals(run_.loop, run_.transport,
-                            {.request_stop = [this] { rank_->trainer().request_stop(); },
-                             .expected = [this] { return expected_end(); },
-                             .waits_for = [&watchdog] { return watchdog.waits_for(); },
-                             .report = [&watchdog] { return watchdog.report(); },
-                             .last_spans = [this] { return rank_->context().trace.tail(20); },
-                             .describe = describe,
-                             .say = runtime::say_on_stderr,
-                             .end = [](int status) { std::_Exit(status); }});
+  struct Detached {
+    ~Detached() { signals.detach(); }
+    StopSignals& signals;
+  } const detached{*run_.signals};
+  run_.signals->attach({.loop = &run_.loop,
+                        .transport = &run_.transport,
+                        .request_stop = [this] { rank_->trainer().request_stop(); },
+                        .expected = [this] { return expected_end(); },
+                        .waits_for = [&watchdog] { return watchdog.waits_for(); },
+                        .report = [&watchdog] { return watchdog.report(); },
+                        .last_spans = [this] { return rank_->context().trace.tail(20); }});
   run_.session.barrier();
   rank_->context().trace.restart();
   if (reporter_) reporter_->start(run_.loop.now(), peak);
-  step_clock_.start();
+  step_clock_.start(resumption_.place().step);
   started_ = std::chrono::steady_clock::now();
   rank_->start(hooks());
   run_.loop.run();
@@ -83,8 +166,12 @@ actors::TrainerHooks Training::hooks() {
   return {.step =
               [this](const actors::StepResult& result) {
                 step_clock_.done(result.step);
+                last_loss_ = result.loss;
                 close_memory(*devices_.compute, runtime::MemorySpace::device);
                 report([this, result, now = run_.loop.now()] { reporter_->step(result, now); });
+                // The job ends once this returns.
+                if (result.bad && result.bad->action == actors::BadStepOptions::Action::stop)
+                  reports_->synchronize();
               },
           .evaluation =
               [this](const actors::EvaluationResult& result) {
@@ -98,16 +185,29 @@ actors::TrainerHooks Training::hooks() {
                   reporter_->sample(step, text, now);
                 });
               },
+          .checked =
+              [this](const actors::ReplicaReport& done, std::optional<actors::BadStepOptions::Action> follows) {
+                report([this, done, follows, now = run_.loop.now()] { reporter_->checked(done, follows, now); });
+                if (follows == actors::BadStepOptions::Action::stop) reports_->synchronize();
+              },
           .done = [this] { trained(); }};
 }
 
 std::string Training::expected_end() const {
   const std::string& save = run_.options.run.save;
-  const std::string saves =
-      save.empty() ? "nothing is saved, as there is no --save" : "saves to " + weights_path(save).string();
-  if (over_) return fmt::format("the training is over, and the run {}", save.empty() ? "ends" : saves);
+  const std::string& folder = run_.options.checkpoint.folder;
+  std::string saves = folder.empty() ? "" : "takes a checkpoint in " + folder;
+  if (!save.empty())
+    saves += (saves.empty() ? "saves to " : ", saves to ") + saved_path(run_.options, run_.job).string();
+  if (over_) return fmt::format("the training is over, and the run {}", saves.empty() ? "ends" : saves);
+  if (saves.empty()) saves = "nothing is saved, as there is neither --checkpoint nor --save";
   const StepClock::Expectation step = step_clock_.expectation();
   return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
+}
+
+void Training::stop(const std::string& why) {
+  runtime::say_on_stderr(fmt::format("ranvier: {}: {}\n", why, expected_end()));
+  rank_->trainer().request_stop();
 }
 
 void Training::report(std::function<void()> what) {
@@ -117,9 +217,10 @@ void Training::report(std::function<void()> what) {
 void Training::trained() {
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
+  if (rank_->trainer().rollback()) return run_.loop.stop();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();
-  saving_.emplace(run_, files_, *rank_);
+  saving_.emplace(run_, *devices_.host, *rank_, run_.id);
   saving_->start([this] { saved(); });
 }
 
@@ -134,7 +235,8 @@ void Training::saved() {
 void Training::collect_trace() {
   actors::gather(run_.transport, rank_->context().trace.chrome_events(), [this](std::vector<std::string> events) {
     if (!run_.speaks()) return run_.loop.stop();
-    files_.write([this, events = std::move(events)] { lost_trace_ = write_trace(run_.options.run.trace, events); },
+    trace_ = trace_path(run_.options.run.trace, resumption_.place().step);
+    files_.write([this, events = std::move(events)] { lost_trace_ = write_trace(trace_, events); },
                  [this] { run_.loop.stop(); });
   });
 }

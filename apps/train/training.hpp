@@ -7,8 +7,11 @@
 #include "apps/train/devices.hpp"
 #include "apps/train/file_writer.hpp"
 #include "apps/train/files/weight_saving.hpp"
+#include "actors/checkpoint/checkpoint_files.hpp"
+#include "actors/checkpoint/checkpoint_source.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
+#include "apps/train/resumption.hpp"
 #include "apps/train/step_clock.hpp"
 #include "apps/train/totals.hpp"
 #include "runtime/staged_transport.hpp"
@@ -25,9 +28,15 @@ namespace ranvier::apps {
 
 class Training {
  public:
-  /// Allocates what this rank's plan says, and fills the parameters. All outlive it.
-  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl);
+  /// Allocates what this rank's plan says. All outlive it.
+  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl, Resumption& resumption);
   ~Training();
+
+  /// Fills what the training begins with or goes on from, of this rank; blocks. Returns how the checkpoint is damaged,
+  /// where another one may be loaded instead.
+  [[nodiscard]] std::optional<Error> load();
+  /// Opens what the run writes, once all ranks have loaded.
+  void open_outputs();
 
   /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. `peak` is what the devices of all ranks
   /// compute at most. Throws Error on the rank where something fails; until this object is destroyed, memory that
@@ -35,19 +44,31 @@ class Training {
   void execute(double peak);
 
   [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }
+  /// What this rank writes of each checkpoint; 0: none are taken.
+  [[nodiscard]] std::uint64_t checkpoint_bytes() const { return checkpoints_ ? checkpoints_->file_bytes() : 0; }
+
+  /// On rank 0, on the loop: ends the run after its step as a signal would, and says `why`.
+  void stop(const std::string& why);
 
   // After execute().
+  /// Whether checkpoints to go on from became whole; false but on rank 0.
+  [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
   /// Null but on rank 0.
   [[nodiscard]] const actors::Reporter* reporter() const noexcept { return reporter_ ? &*reporter_ : nullptr; }
   [[nodiscard]] const std::vector<RankTotals>& totals() const noexcept { return totals_; }
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
   /// Pinned memory that messages went by.
   [[nodiscard]] std::size_t staging_bytes() const { return staged_ ? staged_->staging_bytes() : 0; }
+  /// Where it was; empty: nobody asked.
+  [[nodiscard]] const std::string& trace() const noexcept { return trace_; }
   /// Why --trace was not written; empty: it was, or nobody asked.
   [[nodiscard]] const std::string& lost_trace() const noexcept { return lost_trace_; }
 
  private:
+  void make_checkpoints();
   void make_reporter();
+  /// As --save-every asks for.
+  void save_weights_of_steps();
   [[nodiscard]] actors::TrainerHooks hooks();
   /// On any thread: when the run will have ended if it is asked to now, and what it saves.
   [[nodiscard]] std::string expected_end() const;
@@ -61,18 +82,24 @@ class Training {
   const JobPlan& plan_;
   Devices& devices_;
   NcclConnection& nccl_;
+  Resumption& resumption_;
   std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
+  std::optional<actors::CheckpointSource> source_;  // while it loads
+  std::optional<actors::CheckpointFiles> checkpoints_;
   std::optional<actors::Rank> rank_;
   std::optional<actors::Reporter> reporter_;  // on rank 0
+  std::optional<WeightTarget> weights_of_steps_;
   std::optional<WeightSaving> saving_;
   FileWriter files_;                          // both end before what they write with
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
   StepClock step_clock_;
   std::atomic<bool> over_ = false;  // all steps are trained
+  bool took_checkpoints_ = false;
   std::chrono::steady_clock::time_point started_;
   double seconds_ = 0;
+  double last_loss_ = 0;
   std::vector<RankTotals> totals_;
-  std::string lost_trace_;
+  std::string trace_, lost_trace_;
 };
 
 }  // namespace ranvier::apps

@@ -6,7 +6,7 @@
 
 namespace ranvier::models {
 
-Generator::Generator(GptDecoder& decoder, const SamplingOptions& options, std::span<const std::int32_t> prompt)
+Generator::Generator(Decoder& decoder, const SamplingOptions& options, std::span<const std::int32_t> prompt)
     : decoder_(decoder), options_(options) {
   expect(!prompt.empty(), "a text needs a token to begin with");
   const std::size_t count = std::min(prompt.size(), static_cast<std::size_t>(decoder.context()));

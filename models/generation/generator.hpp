@@ -7,7 +7,7 @@
 // One thread at a time.
 #pragma once
 
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder.hpp"
 #include "models/generation/sampler.hpp"
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Generator {
  public:
   /// The decoder outlives the generator and is used by nobody else meanwhile. Reads the prompt, of at least one
   /// token; of one longer than the context only its last tokens, as many as the context has. Throws what
-  /// GptDecoder::read() throws.
-  Generator(GptDecoder& decoder, const SamplingOptions& options, std::span<const std::int32_t> prompt);
+  /// Decoder::read() throws.
+  Generator(Decoder& decoder, const SamplingOptions& options, std::span<const std::int32_t> prompt);
 
   /// Draws the next token.
   std::int32_t next();
@@ -30,7 +30,7 @@ class Generator {
   [[nodiscard]] int slides() const noexcept { return slides_; }
 
  private:
-  GptDecoder& decoder_;
+  Decoder& decoder_;
   SamplingOptions options_;
   std::vector<std::int32_t> read_;     // since the decoder forgot
   std::vector<std::int32_t> pending_;  // drawn or given, not read yet

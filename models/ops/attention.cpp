@@ -1,8 +1,7 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_cpu.hpp"
-#include "models/ops/attention_cuda.hpp"
-#include "models/ops/expect_kernel.hpp"
+#include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
@@ -17,6 +16,12 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
   expect(shape.samples >= 0 && shape.positions >= 1 && shape.heads >= 1 && shape.channels >= 1,
          "attention over {} samples, {} positions, {} heads of {} channels", shape.samples, shape.positions,
          shape.heads, shape.channels);
+  expect(shape.key_heads >= 0 && shape.heads % shape.stored_key_heads() == 0,
+         "attention of {} heads of queries over {} of keys, which do not divide them", shape.heads,
+         shape.key_heads);
+  expect(shape.window >= 0 && (shape.window == 0 || shape.causal),
+         "attention with a window of {} positions{}: windows end at a position that sees nothing later",
+         shape.window, shape.causal ? "" : ", not causal");
 }
 
 /// Of the library's backward pass.
@@ -30,8 +35,8 @@ std::size_t library_bytes_of_sample(const AttentionShape& shape, runtime::DType 
 
 /// But for the number of samples.
 bool library_suits_some(const AttentionShape& shape, runtime::DType dtype) {
-  return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
-         shape.channels % 8 == 0;
+  return shape.kernels != AttentionKernels::own && shape.stored_key_heads() == shape.heads && shape.causal &&
+         shape.window == 0 && dtype != runtime::DType::f32 && shape.channels <= 128 && shape.channels % 8 == 0;
 }
 
 }  // namespace
@@ -48,8 +53,7 @@ std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DTyp
 
 bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) {
   const auto rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
-  const auto row_elements = 3 * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels);
-  return library_suits_some(shape, dtype) && rows * row_elements <= most_library_elements;
+  return library_suits_some(shape, dtype) && rows * shape.row_channels() <= most_library_elements;
 }
 
 std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {
@@ -64,27 +68,29 @@ int library_attention_samples(const AttentionShape& shape, runtime::DType dtype,
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
-                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace) {
+                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                       const AttentionBounds& bounds) {
   check(dtype, shape);
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream))
-      return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace);
+      return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
   }
   stream.launch([=](runtime::ComputePool& pool) {
-    attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace);
+    attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
   });
 }
 
 void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
                         const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                        const Dropout& dropout, std::byte* workspace) {
+                        const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds) {
   check(dtype, shape);
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream))
-      return attention_backward_cuda(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace);
+      return attention_backward_cuda(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace,
+                                     bounds);
   }
   stream.launch([=](runtime::ComputePool& pool) {
-    attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace);
+    attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace, bounds);
   });
 }
 

@@ -1,14 +1,18 @@
-// Causal multi-head self-attention in the manner of FlashAttention (Dao et al. 2022): blocks of queries
-// against blocks of keys with a running softmax, so that no T × T matrix is ever stored.
+// Multi-head self-attention in the manner of FlashAttention (Dao et al. 2022): blocks of queries against blocks of
+// keys with a running softmax, so that no T × T matrix is ever stored. Blocks of which nobody sees anything cost
+// nothing.
 //
-// Letters: B samples, T positions, H heads, D channels of a head, C = H·D.
+// Letters: B samples, T positions, H heads of queries, K of keys and values (Ainslie et al. 2023: grouped-query
+// attention), D channels of a head, C = H·D. A row of qkv has (H + 2K)·D channels: 3C where K = H.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "models/ops/dropout.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::models {
 
@@ -32,10 +36,30 @@ struct AttentionShape {
   int channels = 1;   ///< D
   AttentionKernels kernels = AttentionKernels::own;
   bool fast_backward = false;  ///< where the library does the backward pass
+  int key_heads = 0;           ///< K, a divisor of H: head h reads keys and values of head h·K / H. 0: as many as H
+  bool causal = true;          ///< positions see themselves and earlier ones; false: all of their sample
+  int window = 0;              ///< positions that one sees at most, itself the last of them; 0: all. Causal only
+
+  [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
+  /// Of a row of qkv: H queries, K keys and K values of D channels each.
+  [[nodiscard]] std::size_t row_channels() const noexcept {
+    return (static_cast<std::size_t>(heads) + 2 * static_cast<std::size_t>(stored_key_heads())) *
+           static_cast<std::size_t>(channels);
+  }
 };
 
-/// Whether the library may compute it: bf16 or f16, D at most 128 and a multiple of 8, qkv of less than 2^31 elements,
-/// and asked for.
+/// Documents and padding: position i of a sample sees keys first_key[i] … end_key[i]-1 of it, of those that the shape
+/// lets it see. Both [B, T] in the device's memory, or null: no such bound. first_key[i] <= i < end_key[i] <= T, and
+/// neither decreases along a sample: a CPU's kernels throw otherwise, a GPU's then leave out keys.
+struct AttentionBounds {
+  const std::int32_t* first_key = nullptr;
+  const std::int32_t* end_key = nullptr;
+
+  [[nodiscard]] bool any() const noexcept { return first_key != nullptr || end_key != nullptr; }
+};
+
+/// Whether the library may compute it: as many heads of keys as of queries, causal, no window, bf16 or f16, D at
+/// most 128 and a multiple of 8, qkv of less than 2^31 elements, and asked for. Never with bounds.
 [[nodiscard]] bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype);
 
 /// What of the workspace the library may use. Its deterministic backward pass keeps the gradients of all weights, T
@@ -51,16 +75,25 @@ struct AttentionShape {
 /// Scratch that either call needs, in bytes. Enough for every smaller B too.
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);
 
-/// out[B, T, C] = softmax(q kᵀ / √D, causal) v with q, k, v = qkv[B, T, 3C] side by side, heads as slices of
-/// D channels. logsumexp[B, H, T] (float, natural, of the scaled scores, whoever computes it) is what backward needs.
+/// out[B, T, C] = softmax(q kᵀ / √D, of the keys that a position sees) v with q, k, v = qkv[B, T, (H + 2K)·D] side
+/// by side, heads as slices of D channels. logsumexp[B, H, T] (float, natural, of the scaled scores, whoever computes
+/// it) is what backward needs.
 /// Dropout, if any, acts on the softmax's weights: element (h·T + i)·T + j of a sample.
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,
-                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace);
+                       float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                       const AttentionBounds& bounds = {});
 
-/// d_qkv[B, T, 3C] from d_out, and from qkv, out and logsumexp of the forward pass. Deterministic but for a
-/// library's fast_backward; the result for one sample does not depend on the others.
+/// d_qkv[B, T, (H + 2K)·D] from d_out, and from qkv, out and logsumexp of the forward pass. Deterministic but for a
+/// library's fast_backward; the result for one sample does not depend on the others. The heads that share keys add
+/// to their gradients in order.
 void attention_backward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* d_qkv,
                         const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                        const Dropout& dropout, std::byte* workspace);
+                        const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds = {});
+
+// A GPU's kernels; a CPU's are in attention_cpu.hpp.
+OnCuda<decltype(attention_forward)> attention_forward_cuda;
+OnCuda<decltype(attention_backward)> attention_backward_cuda;
+/// Of our own backward: δ[B, H, T] in float.
+[[nodiscard]] std::size_t attention_cuda_workspace_bytes(const AttentionShape& shape);
 
 }  // namespace ranvier::models

@@ -16,11 +16,13 @@ enum class AttentionArithmetic {
 
 void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype, void* out,
                            float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                           const AttentionBounds& bounds = {},
                            AttentionArithmetic arithmetic = AttentionArithmetic::quickest);
 
 void attention_backward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, runtime::DType dtype,
                             void* d_qkv, const void* d_out, const void* qkv, const void* out,
                             const float* logsumexp, const Dropout& dropout, std::byte* workspace,
+                            const AttentionBounds& bounds = {},
                             AttentionArithmetic arithmetic = AttentionArithmetic::quickest);
 
 }  // namespace ranvier::models

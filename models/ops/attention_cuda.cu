@@ -1,4 +1,4 @@
-#include "models/ops/attention_cuda.hpp"
+#include "models/ops/attention.hpp"
 
 #include "models/ops/attention_arrays.cuh"
 #include "models/ops/cuda_vector.cuh"
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(threads) delta_kernel(AttentionArrays arrays, 
   if (threadIdx.x % 32 == 0) arrays.delta[(b * arrays.H + h) * arrays.T + t] = sum;
 }
 
-AttentionArrays arrays_of(const AttentionShape& shape, DType dtype, const Dropout& dropout) {
+AttentionArrays arrays_of(const AttentionShape& shape, DType dtype, const Dropout& dropout,
+                          const AttentionBounds& bounds) {
   expect(shape.channels <= cuda::plain_attention_channels,
          "attention with heads of {} channels: a GPU's kernels take {}", shape.channels,
          cuda::plain_attention_channels);
@@ -40,7 +41,11 @@ AttentionArrays arrays_of(const AttentionShape& shape, DType dtype, const Dropou
   arrays.B = shape.samples;
   arrays.T = shape.positions;
   arrays.H = shape.heads;
+  arrays.K = shape.stored_key_heads();
   arrays.D = shape.channels;
+  arrays.causal = shape.causal;
+  arrays.window = shape.window;
+  arrays.bounds = bounds;
   arrays.wide = static_cast<std::size_t>(shape.channels) * size_of(dtype) % 16 == 0;
   arrays.dropout = cuda::DropoutRule(dropout);
   arrays.scale = 1.0f / std::sqrt(static_cast<float>(shape.channels));
@@ -59,10 +64,11 @@ std::size_t attention_cuda_workspace_bytes(const AttentionShape& shape) {
 }
 
 void attention_forward_cuda(runtime::StreamView stream, const AttentionShape& shape, DType dtype, void* out,
-                            float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace) {
+                            float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                            const AttentionBounds& bounds) {
   if (shape.samples == 0) return;
   const auto own = [&] {
-    AttentionArrays arrays = arrays_of(shape, dtype, dropout);
+    AttentionArrays arrays = arrays_of(shape, dtype, dropout, bounds);
     arrays.qkv = qkv;
     arrays.out = out;
     arrays.logsumexp = logsumexp;
@@ -71,17 +77,18 @@ void attention_forward_cuda(runtime::StreamView stream, const AttentionShape& sh
     run(runtime::cuda::native(stream), dtype, arrays);
   };
   const cuda::CudnnAttentionArrays arrays{.qkv = qkv, .out = out, .logsumexp = logsumexp, .workspace = workspace};
-  if (!cuda::library_attention(stream, AttentionPass::forward, shape, dtype, dropout, arrays, own)) own();
+  if (bounds.any() || !cuda::library_attention(stream, AttentionPass::forward, shape, dtype, dropout, arrays, own))
+    own();
 }
 
 void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& shape, DType dtype, void* d_qkv,
                              const void* d_out, const void* qkv, const void* out, const float* logsumexp,
-                             const Dropout& dropout, std::byte* workspace) {
+                             const Dropout& dropout, std::byte* workspace, const AttentionBounds& bounds) {
   if (shape.samples == 0) return;
   float* const given_logsumexp = const_cast<float*>(logsumexp);  // backward kernels read it
   const auto own = [&] {
     const cudaStream_t queue = runtime::cuda::native(stream);
-    AttentionArrays arrays = arrays_of(shape, dtype, dropout);
+    AttentionArrays arrays = arrays_of(shape, dtype, dropout, bounds);
     arrays.qkv = qkv;
     arrays.logsumexp = given_logsumexp;
     arrays.d_out = d_out;
@@ -105,7 +112,7 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
                                           .d_qkv = d_qkv,
                                           .workspace = workspace};
   const AttentionPass pass = shape.fast_backward ? AttentionPass::fast_backward : AttentionPass::backward;
-  if (!cuda::library_attention(stream, pass, shape, dtype, dropout, arrays, own)) own();
+  if (bounds.any() || !cuda::library_attention(stream, pass, shape, dtype, dropout, arrays, own)) own();
 }
 
 }  // namespace ranvier::models

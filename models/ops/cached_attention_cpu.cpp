@@ -1,7 +1,8 @@
-#include "models/ops/cached_attention_cpu.hpp"
+#include "models/ops/cached_attention.hpp"
 
 #include "models/memory_layout.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +47,7 @@ void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, s
   });
 }
 
-/// out[D] of one query of one head, over the first n positions of the head's cache.
+/// out[D] of one query of one head, over n positions of the head's cache.
 template <typename T>
 void attend(T* out, const T* query, const T* keys, const T* values, std::size_t n, std::size_t channels,
             float* scaled, float* scores) {
@@ -73,18 +74,20 @@ void attend(T* out, const T* query, const T* keys, const T* values, std::size_t 
 
 }  // namespace
 
-void append_to_cache_cpu(const CachedAttentionShape& shape, runtime::DType dtype, void* keys, void* values,
-                         const void* qkv) {
+void append_to_cache_cpu(runtime::ComputePool&, const CachedAttentionShape& shape, runtime::DType dtype, void* keys,
+                         void* values, const void* qkv) {
   const std::size_t element = size_of(dtype);
-  const auto heads = static_cast<std::size_t>(shape.heads), capacity = static_cast<std::size_t>(shape.capacity);
+  const auto heads = static_cast<std::size_t>(shape.heads),
+             key_heads = static_cast<std::size_t>(shape.stored_key_heads());
+  const auto capacity = static_cast<std::size_t>(shape.capacity);
   const std::size_t head_bytes = static_cast<std::size_t>(shape.channels) * element;
   const auto* const from = static_cast<const std::byte*>(qkv);
   for (std::size_t i = 0; i < static_cast<std::size_t>(shape.queries); ++i) {
-    for (std::size_t h = 0; h < heads; ++h) {
+    const std::byte* const row_keys = from + (i * (heads + 2 * key_heads) + heads) * head_bytes;
+    for (std::size_t h = 0; h < key_heads; ++h) {
       const std::size_t place = (h * capacity + static_cast<std::size_t>(shape.past) + i) * head_bytes;
-      std::memcpy(static_cast<std::byte*>(keys) + place, from + ((3 * i + 1) * heads + h) * head_bytes, head_bytes);
-      std::memcpy(static_cast<std::byte*>(values) + place, from + ((3 * i + 2) * heads + h) * head_bytes,
-                  head_bytes);
+      std::memcpy(static_cast<std::byte*>(keys) + place, row_keys + h * head_bytes, head_bytes);
+      std::memcpy(static_cast<std::byte*>(values) + place, row_keys + (key_heads + h) * head_bytes, head_bytes);
     }
   }
 }
@@ -98,6 +101,8 @@ void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape
   const Arrays at(shape);
   const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
   const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
+  const std::size_t sharing = H / static_cast<std::size_t>(shape.stored_key_heads()), row = shape.row_channels();
+  const auto window = static_cast<std::size_t>(shape.window);
   const std::size_t head_elements = static_cast<std::size_t>(shape.capacity) * D;
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
@@ -106,9 +111,10 @@ void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape
       const auto share = runtime::share_of(H * Q, thread, threads);
       for (std::size_t item = share.begin; item < share.end; ++item) {
         const std::size_t head = item / Q, i = item % Q;
-        attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + (3 * i * H + head) * D,
-               static_cast<const T*>(keys) + head * head_elements,
-               static_cast<const T*>(values) + head * head_elements, past + i + 1, D,
+        const std::size_t end = past + i + 1, first = window > 0 && end > window ? end - window : 0;
+        const std::size_t place = head / sharing * head_elements + first * D;
+        attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + i * row + head * D,
+               static_cast<const T*>(keys) + place, static_cast<const T*>(values) + place, end - first, D,
                reinterpret_cast<float*>(memory + at.query), reinterpret_cast<float*>(memory + at.scores));
       }
     });

@@ -1,4 +1,4 @@
-#include "models/ops/cached_attention_cuda.hpp"
+#include "models/ops/cached_attention.hpp"
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
@@ -15,6 +15,12 @@ constexpr int threads = 512;  // few blocks, one for each head, and all keys of 
 constexpr int warps = threads / 32;
 constexpr int ahead = 4;  // keys of a warp that are read at a time
 
+/// For the device, with the number of heads that is meant.
+CachedAttentionShape with_key_heads(CachedAttentionShape shape) {
+  shape.key_heads = shape.stored_key_heads();
+  return shape;
+}
+
 __device__ int past_of(const CachedAttentionShape& shape) {
   return shape.past_place != nullptr ? *shape.past_place : shape.past;
 }
@@ -22,13 +28,14 @@ __device__ int past_of(const CachedAttentionShape& shape) {
 template <typename T>
 __global__ void __launch_bounds__(threads)
     append_kernel(CachedAttentionShape shape, T* keys, T* values, const T* qkv) {
-  const std::size_t H = shape.heads, D = shape.channels, C = H * D;
+  const std::size_t D = shape.channels, of_queries = shape.heads * D, of_keys = shape.key_heads * D;
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
-  if (at >= static_cast<std::size_t>(shape.queries) * C) return;
-  const std::size_t i = at / C, h = at % C / D, d = at % D;
+  if (at >= static_cast<std::size_t>(shape.queries) * of_keys) return;
+  const std::size_t i = at / of_keys, h = at % of_keys / D, d = at % D;
   const std::size_t place = (h * shape.capacity + past_of(shape) + i) * D + d;
-  keys[place] = qkv[3 * i * C + C + h * D + d];
-  values[place] = qkv[3 * i * C + 2 * C + h * D + d];
+  const T* const row = qkv + i * (of_queries + 2 * of_keys) + of_queries + h * D + d;
+  keys[place] = row[0];
+  values[place] = row[of_keys];
 }
 
 /// A block has a query of a head; warp w takes keys w, w + warps, …, with channels lane, lane + 32, … in each lane.
@@ -39,15 +46,17 @@ __global__ void __launch_bounds__(threads)
   const int D = shape.channels, i = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const std::size_t C = static_cast<std::size_t>(shape.heads) * D;
-  const T* const query = qkv + 3 * static_cast<std::size_t>(i) * C + static_cast<std::size_t>(h) * D;
-  const std::size_t head = static_cast<std::size_t>(h) * shape.capacity * D;
+  const std::size_t row_channels = C + 2 * static_cast<std::size_t>(shape.key_heads) * D;
+  const T* const query = qkv + static_cast<std::size_t>(i) * row_channels + static_cast<std::size_t>(h) * D;
+  const std::size_t head = static_cast<std::size_t>(h / (shape.heads / shape.key_heads)) * shape.capacity * D;
   float q[parts], sum[parts] = {};
 #pragma unroll
   for (int p = 0; p < parts; ++p) q[p] = lane + 32 * p < D ? cuda::to_float(query[lane + 32 * p]) * scale : 0.0f;
 
   float max = -FLT_MAX, total = 0;
   const int last = past_of(shape) + i;
-  for (int begin = warp; begin <= last; begin += warps * ahead) {
+  const int first = shape.window > 0 && last >= shape.window ? last + 1 - shape.window : 0;
+  for (int begin = first + warp; begin <= last; begin += warps * ahead) {
     float scores[ahead] = {}, rows[ahead][parts];
 #pragma unroll
     for (int a = 0; a < ahead; ++a) {
@@ -104,19 +113,20 @@ __global__ void __launch_bounds__(threads)
 
 void append_to_cache_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                           void* keys, void* values, const void* qkv) {
-  const std::size_t elements = static_cast<std::size_t>(shape.queries) * static_cast<std::size_t>(shape.heads) *
+  const std::size_t elements = static_cast<std::size_t>(shape.queries) *
+                               static_cast<std::size_t>(shape.stored_key_heads()) *
                                static_cast<std::size_t>(shape.channels);
   if (elements == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     runtime::cuda::launch("append_to_cache", runtime::cuda::native(stream),
-                          {cuda::blocks_of(elements, threads), threads}, append_kernel<T>, shape,
+                          {cuda::blocks_of(elements, threads), threads}, append_kernel<T>, with_key_heads(shape),
                           static_cast<T*>(keys), static_cast<T*>(values), static_cast<const T*>(qkv));
   });
 }
 
 void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
-                           void* out, const void* keys, const void* values, const void* qkv) {
+                           void* out, const void* keys, const void* values, const void* qkv, std::byte*) {
   if (shape.queries == 0) return;
   expect(shape.channels <= 256, "cached attention with heads of {} channels: a GPU's kernel takes 256",
          shape.channels);
@@ -127,8 +137,9 @@ void cached_attention_cuda(runtime::StreamView stream, const CachedAttentionShap
     using T = decltype(type);
     const auto run = [&](auto parts) {
       runtime::cuda::launch("cached_attention", runtime::cuda::native(stream), {grid, threads},
-                            attend_kernel<parts(), T>, shape, static_cast<T*>(out), static_cast<const T*>(keys),
-                            static_cast<const T*>(values), static_cast<const T*>(qkv), scale);
+                            attend_kernel<parts(), T>, with_key_heads(shape), static_cast<T*>(out),
+                            static_cast<const T*>(keys), static_cast<const T*>(values), static_cast<const T*>(qkv),
+                            scale);
     };
     if (shape.channels <= 64) {
       run(std::integral_constant<int, 2>{});

@@ -1,7 +1,8 @@
-#include "models/ops/cross_entropy_cpu.hpp"
+#include "models/ops/cross_entropy.hpp"
 
 #include "models/ops/bad_token.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -78,11 +79,16 @@ void cross_entropy_cpu(runtime::ComputePool& pool, const CrossEntropyShape& shap
       float* const exponentials = arrays.exponentials + static_cast<std::size_t>(thread) * shape.stride;
       for (std::size_t i = share.begin; i < share.end; ++i) {
         const std::int32_t target = arrays.targets[i];
+        T* const logits = static_cast<T*>(arrays.logits) + i * shape.stride;
+        if (target == no_target) {
+          arrays.row_losses[i] = 0;
+          if (arrays.gradient) std::fill(logits, logits + shape.stride, T{});
+          continue;
+        }
         if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size) {
           fail_bad_target(target, i, shape.vocab_size);
         }
-        arrays.row_losses[i] =
-            row(static_cast<T*>(arrays.logits) + i * shape.stride, exponentials, target, shape, arrays);
+        arrays.row_losses[i] = row(logits, exponentials, target, shape, arrays);
       }
     });
     double total = 0;

@@ -1,6 +1,6 @@
 // A block has a row. Its threads keep a running maximum and the sum of exponentials relative to it (Milakov and
 // Gimelshein 2018); the second reading, for the gradient, finds the row in the second-level cache.
-#include "models/ops/cross_entropy_cuda.hpp"
+#include "models/ops/cross_entropy.hpp"
 
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
@@ -81,6 +81,15 @@ __global__ void __launch_bounds__(threads)
     row_kernel(CrossEntropyShape shape, CrossEntropyArrays arrays, volatile unsigned long long* bad_place) {
   const std::size_t row = blockIdx.x, V = shape.vocab_size;
   const std::int32_t target = arrays.targets[row];
+  T* const logits = static_cast<T*>(arrays.logits) + row * shape.stride;
+  if (target == no_target) {
+    if (threadIdx.x == 0) arrays.row_losses[row] = 0;
+    if (!arrays.gradient) return;
+    const float zeros[width] = {};
+    for (std::size_t i = std::size_t{threadIdx.x} * width; i < shape.stride; i += std::size_t{threads} * width)
+      cuda::store(logits + i, zeros);
+    return;
+  }
   if (target < 0 || static_cast<std::size_t>(target) >= V) {
     if (threadIdx.x == 0) {
       *bad_place = cuda::bad_token(row, target);
@@ -88,7 +97,6 @@ __global__ void __launch_bounds__(threads)
     }
     return;
   }
-  T* const logits = static_cast<T*>(arrays.logits) + row * shape.stride;
   const float at_target = cuda::to_float(logits[target]);  // before anybody writes
   RunningSum own;
   for (std::size_t i = std::size_t{threadIdx.x} * width; i < V; i += std::size_t{threads} * width) {

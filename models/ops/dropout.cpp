@@ -1,9 +1,6 @@
 #include "models/ops/dropout.hpp"
 
-#include "models/ops/dropout_cpu.hpp"
-#include "models/ops/dropout_cuda.hpp"
-#include "models/ops/expect_kernel.hpp"
-#include "runtime/cuda_build.hpp"
+#include "models/ops/dispatch.hpp"
 
 namespace ranvier::models {
 
@@ -20,11 +17,7 @@ void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samp
              std::size_t elements_per_sample, const Dropout& options) {
   expect_kernel(dtype, "dropout");
   if (options.rate <= 0) return;
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return dropout_cuda(stream, x, dtype, samples, elements_per_sample, options);
-  }
-  stream.launch(
-      [=](runtime::ComputePool& pool) { dropout_cpu(pool, x, dtype, samples, elements_per_sample, options); });
+  on_device<dropout_cpu, dropout_cuda>(stream, x, dtype, samples, elements_per_sample, options);
 }
 
 }  // namespace ranvier::models

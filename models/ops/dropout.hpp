@@ -2,6 +2,7 @@
 // the sample, never on the grid. Kept elements are multiplied by 1/(1 - rate).
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/philox.hpp"
 #include "runtime/stream.hpp"
@@ -36,5 +37,9 @@ struct Dropout {
 /// x[b, i] = kept ? x[b, i] / (1 - rate) : 0, in place; forward on values and backward on gradients alike.
 void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
              std::size_t elements_per_sample, const Dropout& options);
+
+// Its kernels.
+OnCpu<decltype(dropout)> dropout_cpu;
+OnCuda<decltype(dropout)> dropout_cuda;
 
 }  // namespace ranvier::models

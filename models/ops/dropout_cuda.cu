@@ -1,4 +1,4 @@
-#include "models/ops/dropout_cuda.hpp"
+#include "models/ops/dropout.hpp"
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/philox.cuh"

@@ -3,6 +3,7 @@
 // Letters: B samples, T positions, C channels, V vocabulary.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
@@ -50,5 +51,15 @@ struct EmbeddingBackward {
 /// and rounds once. Throws ErrorCode::usage beyond 2^30 positions.
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays);
+
+// Their kernels.
+OnCpu<decltype(embedding_forward)> embedding_forward_cpu;
+OnCuda<decltype(embedding_forward)> embedding_forward_cuda;
+OnCpu<decltype(embedding_tokens_forward)> embedding_tokens_forward_cpu;
+OnCuda<decltype(embedding_tokens_forward)> embedding_tokens_forward_cuda;
+OnCpu<decltype(embedding_positions_forward)> embedding_positions_forward_cpu;
+OnCuda<decltype(embedding_positions_forward)> embedding_positions_forward_cuda;
+OnCpu<decltype(embedding_backward)> embedding_backward_cpu;
+OnCuda<decltype(embedding_backward)> embedding_backward_cuda;
 
 }  // namespace ranvier::models

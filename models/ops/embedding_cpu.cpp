@@ -1,7 +1,8 @@
-#include "models/ops/embedding_cpu.hpp"
+#include "models/ops/embedding.hpp"
 
 #include "models/ops/bad_token.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstring>

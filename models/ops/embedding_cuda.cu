@@ -1,7 +1,7 @@
 // Forward, a row of blockDim.x threads writes one position. Backward, positions are put in the order of their
 // tokens by counting (each counts those that come before it: 16384 positions take 268 million comparisons, a matter
 // of microseconds), and the first position of each token sums the rows of them all.
-#include "models/ops/embedding_cuda.hpp"
+#include "models/ops/embedding.hpp"
 
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"

@@ -1,8 +1,7 @@
 #include "models/ops/fused_matmul.hpp"
 
-#include "models/ops/expect_kernel.hpp"
+#include "models/ops/dispatch.hpp"
 #include "models/ops/fused_matmul_cuda.hpp"
-#include "models/ops/gelu.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -18,14 +17,15 @@ void expect_plain_result(const MatmulShape& shape, const MatmulArrays& arrays, c
 
 }  // namespace
 
-void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y) {
+void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y,
+                 GeluForm form) {
   expect_plain_result(shape, arrays, "matmul_gelu");
   const auto apart = [&] {
     matmul(stream, shape, arrays);
-    gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n);
+    gelu_forward(stream, arrays.dtype, y, arrays.c, shape.m * shape.n, form);
   };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_gelu_cuda(stream, shape, arrays, y, apart);
+    if (on_gpu(stream) && form == GeluForm::tanh) return matmul_gelu_cuda(stream, shape, arrays, y, apart);
   }
   apart();
 }
@@ -43,16 +43,16 @@ void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const Matm
   apart();
 }
 
-void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                          void* x) {
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x,
+                          GeluForm form) {
   expect_plain_result(shape, arrays, "matmul_gelu_backward");
   expect(arrays.bias == nullptr, "matmul_gelu_backward takes no bias");
   const auto apart = [&] {
     matmul(stream, shape, arrays);
-    gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n);
+    gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n, form);
   };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_gelu_backward_cuda(stream, shape, arrays, x, apart);
+    if (on_gpu(stream) && form == GeluForm::tanh) return matmul_gelu_backward_cuda(stream, shape, arrays, x, apart);
   }
   apart();
 }

@@ -1,6 +1,7 @@
-// GELU in the tanh form of GPT-2: gelu(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))).
+// GELU (Hendrycks and Gimpel 2016), x · Φ(x) with the normal distribution's Φ, in either of its forms.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
@@ -8,11 +9,24 @@
 
 namespace ranvier::models {
 
+enum class GeluForm {
+  tanh,  ///< GPT-2's: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
+  erf,   ///< BERT's: x/2 · (1 + erf(x/√2))
+};
+
 /// y[i] = gelu(x[i])
-void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n);
+void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
+                  GeluForm form = GeluForm::tanh);
 
 /// d[i] = d[i] · gelu'(x[i]), and x[i] = gelu(x[i]): what the weight gradient of the next product needs, at
 /// no cost here, so that forward need not keep it.
-void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n);
+void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
+                   GeluForm form = GeluForm::tanh);
+
+// Their kernels.
+OnCpu<decltype(gelu_forward)> gelu_forward_cpu;
+OnCuda<decltype(gelu_forward)> gelu_forward_cuda;
+OnCpu<decltype(gelu_backward)> gelu_backward_cpu;
+OnCuda<decltype(gelu_backward)> gelu_backward_cuda;
 
 }  // namespace ranvier::models

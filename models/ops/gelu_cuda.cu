@@ -1,4 +1,4 @@
-#include "models/ops/gelu_cuda.hpp"
+#include "models/ops/gelu.hpp"
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
@@ -26,10 +26,22 @@ __device__ Sigmoid sigmoid(float x) {
   return {s, __fmul_rn(e, s)};
 }
 
-__device__ float forward(float x) { return __fmul_rn(x, sigmoid(x).s); }
+/// Φ(x), without cancellation for large negative x.
+__device__ float normal(float x) { return __fmul_rn(0.5f, erfcf(__fmul_rn(x, -0.70710678f))); }
+
+template <GeluForm form>
+__device__ float forward(float x) {
+  return __fmul_rn(x, form == GeluForm::tanh ? sigmoid(x).s : normal(x));
+}
 
 /// gelu'(x), and in `value` gelu(x).
+template <GeluForm form>
 __device__ float derivative(float x, float& value) {
+  if constexpr (form == GeluForm::erf) {
+    const float below = normal(x);
+    value = __fmul_rn(x, below);
+    return below + x * 0.39894228f * exp2f(fmaxf(-0.5f * cuda::log2_e * (x * x), -125.0f));
+  }
   const auto [s, rest] = sigmoid(x);
   const float slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // of 2u
   value = __fmul_rn(x, s);
@@ -37,21 +49,21 @@ __device__ float derivative(float x, float& value) {
 }
 
 /// Each thread takes `width` elements; those of the last one may be fewer.
-template <int width, typename T>
+template <int width, GeluForm form, typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, std::size_t n) {
   const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
   if (i + width <= n) {
     float values[width];
     cuda::load(values, x + i);
 #pragma unroll
-    for (float& value : values) value = forward(value);
+    for (float& value : values) value = forward<form>(value);
     cuda::store(y + i, values);
   } else {
-    for (std::size_t at = i; at < n; ++at) y[at] = cuda::from_float<T>(forward(cuda::to_float(x[at])));
+    for (std::size_t at = i; at < n; ++at) y[at] = cuda::from_float<T>(forward<form>(cuda::to_float(x[at])));
   }
 }
 
-template <int width, typename T>
+template <int width, GeluForm form, typename T>
 __global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::size_t n) {
   const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
   if (i + width <= n) {
@@ -59,13 +71,13 @@ __global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::s
     cuda::load(values, x + i);
     cuda::load(gradients, d + i);
 #pragma unroll
-    for (int e = 0; e < width; ++e) gradients[e] *= derivative(values[e], values[e]);
+    for (int e = 0; e < width; ++e) gradients[e] *= derivative<form>(values[e], values[e]);
     cuda::store(d + i, gradients);
     cuda::store(x + i, values);
   } else {
     for (std::size_t at = i; at < n; ++at) {
       float value = 0;
-      const float slope = derivative(cuda::to_float(x[at]), value);
+      const float slope = derivative<form>(cuda::to_float(x[at]), value);
       d[at] = cuda::from_float<T>(cuda::to_float(d[at]) * slope);
       x[at] = cuda::from_float<T>(value);
     }
@@ -74,25 +86,31 @@ __global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::s
 
 }  // namespace
 
-void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
+                       GeluForm form) {
   if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(y) && cuda::aligned(x), [&](auto width) {
       runtime::cuda::launch("gelu_forward", runtime::cuda::native(stream),
-                            {cuda::blocks_of(n, threads * width()), threads}, forward_kernel<width(), T>,
+                            {cuda::blocks_of(n, threads * width()), threads},
+                            form == GeluForm::tanh ? forward_kernel<width(), GeluForm::tanh, T>
+                                                   : forward_kernel<width(), GeluForm::erf, T>,
                             static_cast<T*>(y), static_cast<const T*>(x), n);
     });
   });
 }
 
-void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n) {
+void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
+                        GeluForm form) {
   if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x), [&](auto width) {
       runtime::cuda::launch("gelu_backward", runtime::cuda::native(stream),
-                            {cuda::blocks_of(n, threads * width()), threads}, backward_kernel<width(), T>,
+                            {cuda::blocks_of(n, threads * width()), threads},
+                            form == GeluForm::tanh ? backward_kernel<width(), GeluForm::tanh, T>
+                                                   : backward_kernel<width(), GeluForm::erf, T>,
                             static_cast<T*>(d), static_cast<T*>(x), n);
     });
   });

@@ -1,8 +1,6 @@
 #include "models/ops/layer_norm.hpp"
 
-#include "models/ops/expect_kernel.hpp"
-#include "models/ops/layer_norm_cpu.hpp"
-#include "models/ops/layer_norm_cuda.hpp"
+#include "models/ops/dispatch.hpp"
 #include "runtime/cuda_build.hpp"
 
 #include <algorithm>
@@ -12,21 +10,13 @@ namespace ranvier::models {
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays) {
   expect_kernel(dtype, "layer norm");
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return layer_norm_forward_cuda(stream, shape, dtype, arrays);
-  }
-  stream.launch([=](runtime::ComputePool& pool) { layer_norm_forward_cpu(pool, shape, dtype, arrays); });
+  on_device<layer_norm_forward_cpu, layer_norm_forward_cuda>(stream, shape, dtype, arrays);
 }
 
 void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
                       const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
   expect_kernel(dtype, "layer norm");
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return layer_norm_again_cuda(stream, shape, dtype, y, mean, rstd, x, weight, bias);
-  }
-  stream.launch([=](runtime::ComputePool& pool) {
-    layer_norm_again_cpu(pool, shape, dtype, y, mean, rstd, x, weight, bias);
-  });
+  on_device<layer_norm_again_cpu, layer_norm_again_cuda>(stream, shape, dtype, y, mean, rstd, x, weight, bias);
 }
 
 std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
@@ -39,19 +29,13 @@ std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
 void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                          const LayerNormBackward& arrays) {
   expect_kernel(dtype, "layer norm");
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return layer_norm_backward_cuda(stream, shape, dtype, arrays);
-  }
-  stream.launch([=](runtime::ComputePool& pool) { layer_norm_backward_cpu(pool, shape, dtype, arrays); });
+  on_device<layer_norm_backward_cpu, layer_norm_backward_cuda>(stream, shape, dtype, arrays);
 }
 
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate) {
   expect_kernel(dtype, "store_gradient");
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return store_gradient_cuda(stream, gradient, dtype, sums, n, accumulate);
-  }
-  stream.launch([=](runtime::ComputePool&) { store_gradient_cpu(gradient, dtype, sums, n, accumulate); });
+  on_device<store_gradient_cpu, store_gradient_cuda>(stream, gradient, dtype, sums, n, accumulate);
 }
 
 }  // namespace ranvier::models

@@ -4,6 +4,7 @@
 // rstd [N] float. Every row is computed alike, whatever the others are.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
@@ -55,5 +56,17 @@ void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape
 /// gradient[i] (+)= sums[i], rounded once: for the few parameters whose gradient is summed in float apart.
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate);
+
+// Their kernels.
+OnCpu<decltype(layer_norm_forward)> layer_norm_forward_cpu;
+OnCuda<decltype(layer_norm_forward)> layer_norm_forward_cuda;
+OnCpu<decltype(layer_norm_again)> layer_norm_again_cpu;
+OnCuda<decltype(layer_norm_again)> layer_norm_again_cuda;
+OnCpu<decltype(layer_norm_backward)> layer_norm_backward_cpu;
+OnCuda<decltype(layer_norm_backward)> layer_norm_backward_cuda;
+OnCpu<decltype(store_gradient)> store_gradient_cpu;
+OnCuda<decltype(store_gradient)> store_gradient_cuda;
+[[nodiscard]] std::size_t layer_norm_cpu_workspace_bytes(const LayerNormShape& shape);
+[[nodiscard]] std::size_t layer_norm_cuda_workspace_bytes(const LayerNormShape& shape);
 
 }  // namespace ranvier::models

@@ -1,6 +1,7 @@
-#include "models/ops/layer_norm_cpu.hpp"
+#include "models/ops/layer_norm.hpp"
 
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,26 +18,12 @@ struct Moments {
   float rstd;
 };
 
-/// Σ f(x[c]) in four parts, none of which waits for another.
-template <typename T, typename F>
-float sum_over(const T* x, std::size_t channels, F f) {
-  constexpr std::size_t parts = 4;
-  Floats total[parts] = {};
-  std::size_t c = 0;
-  for (; c + parts * simd::lanes <= channels; c += parts * simd::lanes) {
-    for (std::size_t part = 0; part < parts; ++part) total[part] += f(simd::load(x + c + part * simd::lanes));
-  }
-  for (; c + simd::lanes <= channels; c += simd::lanes) total[0] += f(simd::load(x + c));
-  float sum = simd::sum((total[0] + total[1]) + (total[2] + total[3]));
-  for (; c < channels; ++c) sum += f(simd::broadcast(runtime::to_float(x[c])))[0];
-  return sum;
-}
-
 template <typename T>
 Moments moments(const T* x, std::size_t channels) {
   const float scale = 1.0f / static_cast<float>(channels);
-  const float mean = sum_over(x, channels, [](Floats value) { return value; }) * scale;
-  const float squares = sum_over(x, channels, [mean](Floats value) { return (value - mean) * (value - mean); });
+  const float mean = simd::sum_over(x, channels, [](Floats value) { return value; }) * scale;
+  const float squares =
+      simd::sum_over(x, channels, [mean](Floats value) { return (value - mean) * (value - mean); });
   return {mean, 1.0f / std::sqrt(squares * scale + layer_norm_epsilon)};
 }
 
@@ -168,7 +155,8 @@ void layer_norm_backward_cpu(runtime::ComputePool& pool, const LayerNormShape& s
   });
 }
 
-void store_gradient_cpu(void* gradient, runtime::DType dtype, const float* sums, std::size_t n, bool accumulate) {
+void store_gradient_cpu(runtime::ComputePool&, void* gradient, runtime::DType dtype, const float* sums,
+                        std::size_t n, bool accumulate) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     auto* const to = static_cast<T*>(gradient);

@@ -1,9 +1,6 @@
 #include "models/ops/matmul.hpp"
 
-#include "models/ops/expect_kernel.hpp"
-#include "models/ops/matmul_cpu.hpp"
-#include "models/ops/matmul_cuda.hpp"
-#include "runtime/cuda_build.hpp"
+#include "models/ops/dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace ranvier::models {
@@ -25,10 +22,7 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
          "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
          shape.a_stride, shape.b_stride, shape.c_stride);
   if (shape.m == 0 || shape.n == 0) return;
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matmul_cuda(stream, shape, arrays);
-  }
-  stream.launch([shape, arrays](runtime::ComputePool& pool) { matmul_cpu(pool, shape, arrays); });
+  on_device<matmul_cpu, matmul_cuda>(stream, shape, arrays);
 }
 
 void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
@@ -36,11 +30,7 @@ void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const
   expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
          to_string(sums_dtype));
   if (n == 0) return;
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return column_sums_cuda(stream, sums, sums_dtype, dy, dtype, m, n, accumulate);
-  }
-  stream.launch(
-      [=](runtime::ComputePool& pool) { column_sums_cpu(pool, sums, sums_dtype, dy, dtype, m, n, accumulate); });
+  on_device<column_sums_cpu, column_sums_cuda>(stream, sums, sums_dtype, dy, dtype, m, n, accumulate);
 }
 
 }  // namespace ranvier::models

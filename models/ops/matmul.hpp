@@ -2,6 +2,7 @@
 // usual.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
@@ -42,5 +43,15 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
 /// number of threads.
 void column_sums(runtime::StreamView stream, void* sums, runtime::DType sums_dtype, const void* dy,
                  runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
+
+// Their kernels.
+OnCpu<decltype(matmul)> matmul_cpu;
+OnCuda<decltype(matmul)> matmul_cuda;
+OnCpu<decltype(column_sums)> column_sums_cpu;
+OnCuda<decltype(column_sums)> column_sums_cuda;
+/// For types that the processor cannot multiply: by way of f32 copies of the operands.
+OnCpu<decltype(matmul)> matmul_cpu_widened;
+/// For what the library refuses: by a kernel of our own, which takes everything and is slow.
+OnCuda<decltype(matmul)> matmul_cuda_plain;
 
 }  // namespace ranvier::models

@@ -1,13 +1,14 @@
 // A product is cut into pieces whose operands lie without gaps and fit the second-level cache; the library
 // multiplies each on one thread. How N and K are cut depends on the shape alone, and M is only ever cut where
 // it makes no difference to the bits, so neither threads nor the number of rows change a result.
-#include "models/ops/matmul_cpu.hpp"
+#include "models/ops/matmul.hpp"
 
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstdint>

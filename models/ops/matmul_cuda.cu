@@ -1,4 +1,4 @@
-#include "models/ops/matmul_cuda.hpp"
+#include "models/ops/matmul.hpp"
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/library_matmul_cuda.hpp"

@@ -1,9 +1,6 @@
 #include "models/ops/matrix_vector.hpp"
 
-#include "models/ops/expect_kernel.hpp"
-#include "models/ops/matrix_vector_cpu.hpp"
-#include "models/ops/matrix_vector_cuda.hpp"
-#include "runtime/cuda_build.hpp"
+#include "models/ops/dispatch.hpp"
 
 namespace ranvier::models {
 
@@ -12,10 +9,7 @@ void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, c
   expect(arrays.y_dtype == runtime::DType::f32 || arrays.y_dtype == arrays.dtype, "matrix_vector of {} to {}",
          to_string(arrays.dtype), to_string(arrays.y_dtype));
   if (shape.n == 0) return;
-  if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream)) return matrix_vector_cuda(stream, shape, arrays);
-  }
-  stream.launch([=](runtime::ComputePool& pool) { matrix_vector_cpu(pool, shape, arrays); });
+  on_device<matrix_vector_cpu, matrix_vector_cuda>(stream, shape, arrays);
 }
 
 }  // namespace ranvier::models

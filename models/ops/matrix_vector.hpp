@@ -2,6 +2,7 @@
 // token at a time. Letters: N rows, K columns.
 #pragma once
 
+#include "models/ops/backends.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
@@ -26,5 +27,9 @@ struct MatrixVectorArrays {
 /// y[N] = a[N, K] · x[K] + bias. Sums in float and rounds once to y_dtype, which is f32 or `dtype`. The order of
 /// sums depends on K alone; it is not that of matmul().
 void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays);
+
+// Its kernels.
+OnCpu<decltype(matrix_vector)> matrix_vector_cpu;
+OnCuda<decltype(matrix_vector)> matrix_vector_cuda;
 
 }  // namespace ranvier::models

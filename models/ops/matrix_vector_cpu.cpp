@@ -1,7 +1,8 @@
-#include "models/ops/matrix_vector_cpu.hpp"
+#include "models/ops/matrix_vector.hpp"
 
 #include "models/ops/scratch.hpp"
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "models/ops/matrix_vector_cuda.hpp"
+#include "models/ops/matrix_vector.hpp"
 
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"

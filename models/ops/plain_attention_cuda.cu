@@ -94,8 +94,16 @@ __device__ bool kept(const AttentionArrays& arrays, int b, int h, int i, int j) 
   return (kept_of_quad(arrays.dropout, b, element / 4) >> (element % 4) & 1) != 0;
 }
 
+/// Keys that a tile's queries see one or another of, in tiles from their first one on. `masked`: as
+/// AttentionArrays::masked().
+template <bool masked>
+__device__ Range keys_of_tile(const AttentionArrays& arrays, int b, int i0) {
+  if constexpr (!masked) return {0, i0 + 1};
+  return {arrays.keys_of(b, i0).begin / block * block, arrays.keys_of(b, i0 + block - 1).end};
+}
+
 /// A block has 32 queries of a head.
-template <int parts, typename T>
+template <int parts, bool masked, typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
@@ -103,17 +111,24 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
   const Place place;
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;  // those with most to do first
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
+  const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
+  const T* const values = arrays.of_three(qkv, b, h / arrays.sharing(), 2);
 
   q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
   float maxima[own], totals[own] = {}, sums[own][parts] = {};
+  Range seen[own];
 #pragma unroll
-  for (int r = 0; r < own; ++r) maxima[r] = -FLT_MAX;
-  for (int j0 = 0; j0 <= i0; j0 += block) {
+  for (int r = 0; r < own; ++r) {
+    maxima[r] = -FLT_MAX;
+    if constexpr (masked) seen[r] = arrays.keys_of(b, i0 + place.row + r);
+  }
+  const Range needed = keys_of_tile<masked>(arrays, b, i0);
+  for (int j0 = needed.begin; j0 < needed.end; j0 += block) {
     __syncthreads();
-    k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
-    v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+    k.fetch(keys, stride, j0, count, D);
+    v.fetch(values, stride, j0, count, D);
     __syncthreads();
     float weights[own];
     multiply_rows(weights, q, k, place, D);
@@ -121,7 +136,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
 #pragma unroll
     for (int r = 0; r < own; ++r) {
       const int i = i0 + place.row + r;
-      const float score = j <= i ? weights[r] * arrays.scale : -INFINITY;
+      const float score = (masked ? seen[r].has(j) : j <= i) ? weights[r] * arrays.scale : -INFINITY;
       const float max = fmaxf(maxima[r], warp_max(score));
       const float before = expf(maxima[r] - max), weight = expf(score - max);
       maxima[r] = max;
@@ -143,11 +158,11 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
 }
 
 /// weight: of query i and key j, as it reached out but for the dropout's scale; gradient: of its score but for
-/// 1/√D.
-__device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j, float score, float& weight,
-                      float& gradient, float logsumexp, float delta) {
+/// 1/√D. Both 0 where the query does not see the key.
+__device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j, bool sees, float score,
+                      float& weight, float& gradient, float logsumexp, float delta) {
   weight = 0;
-  if (j > i || i >= arrays.T) {
+  if (!sees || i >= arrays.T) {
     gradient = 0;
     return;
   }
@@ -157,7 +172,7 @@ __device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j,
   weight = is_kept ? probability : 0.0f;
 }
 
-template <int parts, typename T>
+template <int parts, bool masked, typename T>
 __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
@@ -165,30 +180,36 @@ __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays
   const Place place;
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
+  const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
+  const T* const values = arrays.of_three(qkv, b, h / arrays.sharing(), 2);
 
   q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
   d_out.fetch(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0, count, D);
   float logsumexp[own], delta[own], sums[own][parts] = {};
+  Range seen[own];
 #pragma unroll
   for (int r = 0; r < own; ++r) {
+    if constexpr (masked) seen[r] = arrays.keys_of(b, i0 + place.row + r);
     const int i = min(i0 + place.row + r, count - 1);
     logsumexp[r] = arrays.of_rows(arrays.logsumexp, b, h)[i];
     delta[r] = arrays.of_rows(arrays.delta, b, h)[i];
   }
-  for (int j0 = 0; j0 <= i0; j0 += block) {
+  const Range needed = keys_of_tile<masked>(arrays, b, i0);
+  for (int j0 = needed.begin; j0 < needed.end; j0 += block) {
     __syncthreads();
-    k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
-    v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+    k.fetch(keys, stride, j0, count, D);
+    v.fetch(values, stride, j0, count, D);
     __syncthreads();
     float scores[own], gradients[own];
     multiply_rows(scores, q, k, place, D);
     multiply_rows(gradients, d_out, v, place, D);
 #pragma unroll
     for (int r = 0; r < own; ++r) {
+      const int i = i0 + place.row + r, j = j0 + place.lane;
       float weight = 0;
-      slope(arrays, b, h, i0 + place.row + r, j0 + place.lane, scores[r], weight, gradients[r], logsumexp[r],
+      slope(arrays, b, h, i, j, masked ? seen[r].has(j) : j <= i, scores[r], weight, gradients[r], logsumexp[r],
             delta[r]);
     }
     multiply_weights(sums, gradients, k, place, D);
@@ -200,22 +221,28 @@ __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays
       place);
 }
 
-/// A block has 32 keys of a head; lanes are queries.
-template <int parts, typename T>
+/// A block has 32 keys of a head, and goes through the heads of queries that read it; lanes are queries.
+template <int parts, bool masked, typename T>
 __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
   const int D = arrays.D, count = arrays.T;
   const Rows k(memory, 0, D), v(memory, 1, D), q(memory, 2, D), d_out(memory, 3, D);
   const Place place;
-  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int b = static_cast<int>(blockIdx.x) / arrays.K, key_head = static_cast<int>(blockIdx.x) % arrays.K;
   const int j0 = static_cast<int>(blockIdx.y) * block;
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
 
-  k.fetch(arrays.of_three(qkv, b, h, 1), stride, j0, count, D);
-  v.fetch(arrays.of_three(qkv, b, h, 2), stride, j0, count, D);
+  k.fetch(arrays.of_three(qkv, b, key_head, 1), stride, j0, count, D);
+  v.fetch(arrays.of_three(qkv, b, key_head, 2), stride, j0, count, D);
   float d_keys[own][parts] = {}, d_values[own][parts] = {};
-  for (int i0 = j0; i0 < count; i0 += block) {
+  Range seers[own], queries{j0, count};
+  if constexpr (masked) {
+#pragma unroll
+    for (int r = 0; r < own; ++r) seers[r] = arrays.queries_of(b, j0 + place.row + r);
+    queries = {arrays.queries_of(b, j0).begin / block * block, arrays.queries_of(b, j0 + block - 1).end};
+  }
+  for (int h = key_head * arrays.sharing(), i0 = queries.begin; h < (key_head + 1) * arrays.sharing();) {
     __syncthreads();
     q.fetch(arrays.of_three(qkv, b, h, 0), stride, i0, count, D);
     d_out.fetch(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0, count, D);
@@ -229,11 +256,18 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays a
 #pragma unroll
     for (int r = 0; r < own; ++r) {
       float weight = 0;
-      slope(arrays, b, h, i, j0 + place.row + r, scores[r], weight, gradients[r], logsumexp, delta);
+      const int j = j0 + place.row + r;
+      slope(arrays, b, h, i, j, masked ? seers[r].has(i) : j <= i, scores[r], weight, gradients[r], logsumexp,
+            delta);
       scores[r] = weight;
     }
     multiply_weights(d_values, scores, d_out, place, D);
     multiply_weights(d_keys, gradients, q, place, D);
+    i0 += block;
+    if (i0 >= queries.end) {
+      i0 = queries.begin;
+      ++h;
+    }
   }
   float key_factors[own], value_factors[own];
 #pragma unroll
@@ -242,17 +276,19 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays a
     value_factors[r] = arrays.dropout.scale;
   }
   T* const d_qkv = static_cast<T*>(arrays.d_qkv);
-  put(arrays.of_three(d_qkv, b, h, 1), stride, j0 + place.row, count, D, key_factors, d_keys, place);
-  put(arrays.of_three(d_qkv, b, h, 2), stride, j0 + place.row, count, D, value_factors, d_values, place);
+  put(arrays.of_three(d_qkv, b, key_head, 1), stride, j0 + place.row, count, D, key_factors, d_keys, place);
+  put(arrays.of_three(d_qkv, b, key_head, 2), stride, j0 + place.row, count, D, value_factors, d_values, place);
 }
 
 using Kernel = void (*)(AttentionArrays);
 
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int tiles) {
+/// A row of blocks for each of `heads`.
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
+            int tiles) {
   const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
   runtime::cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
                        "cudaFuncSetAttribute");
-  const dim3 grid(blocks_of(arrays.heads(), 1), blocks_down(static_cast<std::size_t>(arrays.T), block));
+  const dim3 grid(blocks_of(heads, 1), blocks_down(static_cast<std::size_t>(arrays.T), block));
   runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
 }
 
@@ -274,14 +310,22 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 
 void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    launch("attention_forward", queue, forward_kernel<parts(), decltype(type)>, arrays, 3);
+    using T = decltype(type);
+    launch("attention_forward", queue,
+           arrays.masked() ? forward_kernel<parts(), true, T> : forward_kernel<parts(), false, T>, arrays,
+           arrays.heads(), 3);
   });
 }
 
 void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
   dispatch(dtype, arrays.D, [&](auto parts, auto type) {
-    launch("attention_backward of keys and values", queue, key_gradient_kernel<parts(), decltype(type)>, arrays, 4);
-    launch("attention_backward of queries", queue, query_gradient_kernel<parts(), decltype(type)>, arrays, 4);
+    using T = decltype(type);
+    launch("attention_backward of keys and values", queue,
+           arrays.masked() ? key_gradient_kernel<parts(), true, T> : key_gradient_kernel<parts(), false, T>, arrays,
+           arrays.key_heads(), 4);
+    launch("attention_backward of queries", queue,
+           arrays.masked() ? query_gradient_kernel<parts(), true, T> : query_gradient_kernel<parts(), false, T>,
+           arrays, arrays.heads(), 4);
   });
 }
 

@@ -10,7 +10,9 @@
 #include "runtime/kernels/launch.cuh"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <type_traits>
 
 namespace ranvier::models::cuda {
 namespace {
@@ -62,6 +64,17 @@ __device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h
   }
 }
 
+/// What rows i0 … i0+rows-1 of queries see.
+struct SeenKeys {
+  Range of_any, of_all;
+
+  __device__ SeenKeys(const AttentionArrays& arrays, int b, int i0, int rows) {
+    const Range first = arrays.keys_of(b, i0), last = arrays.keys_of(b, i0 + rows - 1);
+    of_any = {first.begin, last.end};
+    of_all = {last.begin, first.end};
+  }
+};
+
 // Forward ------------------------------------------------------------------------------------------------
 
 template <typename T, int columns>
@@ -75,7 +88,7 @@ struct Forward {
   };
 };
 
-template <typename T, int columns, bool drops>
+template <typename T, int columns, bool drops, bool masked>
 __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kernel(const AttentionArrays arrays) {
   using F = Forward<T, columns>;
   constexpr int tall = F::tall, key_tiles = F::keys / 8;
@@ -85,10 +98,10 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
   const int i0 = block_from_the_end() * F::queries;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 * tall;  // the warp's first
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
-  const T* const keys = arrays.of_three(qkv, b, h, 1);
-  const T* const values = arrays.of_three(qkv, b, h, 2);
+  const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
+  const T* const values = arrays.of_three(qkv, b, h / arrays.sharing(), 2);
   const auto fetch = [&](int j0, int place) {
     shared.k[place].template fetch<F::threads>(keys, stride, j0, arrays.T, arrays.D, arrays.wide);
     shared.v[place].template fetch<F::threads>(values, stride, j0, arrays.T, arrays.D, arrays.wide);
@@ -96,15 +109,24 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
   };
 
   shared.q.template fetch<F::threads>(arrays.of_three(qkv, b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide);
-  fetch(0, 0);
+  int begin = 0, end = min(arrays.T, i0 + F::queries);
+  Range of_any, of_all;  // of the warp's rows
+  if constexpr (masked) {
+    const Range of_block = SeenKeys(arrays, b, i0, F::queries).of_any;
+    begin = of_block.begin / F::keys * F::keys;
+    end = of_block.end;
+    const SeenKeys of_warp(arrays, b, i0 + row, 16 * tall);
+    of_any = of_warp.of_any;
+    of_all = of_warp.of_all;
+  }
+  fetch(begin, 0);
   const float scale = arrays.scale * log2_e;
   Sums out[tall][columns / 8] = {};
   float maxima[tall][2], totals[tall][2] = {};  // maxima of scores · scale; a lane's part of the totals
 #pragma unroll
-  for (int t = 0; t < tall; ++t) maxima[t][0] = maxima[t][1] = -INFINITY;
+  for (int t = 0; t < tall; ++t) maxima[t][0] = maxima[t][1] = masked ? -FLT_MAX / 2 : -INFINITY;
 
-  const int end = min(arrays.T, i0 + F::queries);
-  for (int j0 = 0, place = 0; j0 < end; j0 += F::keys, place ^= 1) {
+  for (int j0 = begin, place = 0; j0 < end; j0 += F::keys, place ^= 1) {
     if (j0 + F::keys < end) {
       fetch(j0 + F::keys, place ^ 1);
       wait_for_groups<1>();
@@ -112,10 +134,25 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
       wait_for_groups<0>();
     }
     __syncthreads();
-    if (j0 < i0 + row + 16 * tall) {  // else nothing of this warp's looks so far ahead
+    // else nothing of this warp's looks so far ahead, or back
+    if (masked ? j0 < of_any.end && j0 + F::keys > of_any.begin : j0 < i0 + row + 16 * tall) {
       Sums weights[tall][key_tiles] = {};
       multiply_rows(weights, shared.q, row, shared.k[place]);
-      if (j0 + F::keys - 1 > i0 + row) {
+      if constexpr (masked) {
+        if (j0 < of_all.begin || j0 + F::keys > of_all.end) {
+#pragma unroll
+          for (int t = 0; t < tall; ++t)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              const Range seen = arrays.keys_of(b, i0 + row + 16 * t + 8 * half + g);  // few tiles ask for it
+#pragma unroll
+              for (int n = 0; n < key_tiles; ++n)
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                  if (!seen.has(j0 + 8 * n + 2 * c + e)) weights[t][n][2 * half + e] = -INFINITY;
+            }
+        }
+      } else if (j0 + F::keys - 1 > i0 + row) {
 #pragma unroll
         for (int t = 0; t < tall; ++t)
 #pragma unroll
@@ -134,7 +171,8 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
             max = fmaxf(max, fmaxf(weights[t][n][2 * half], weights[t][n][2 * half + 1]));
           max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
           max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-          max = fmaxf(maxima[t][half], max * scale);  // finite: key 0 is in the first tile, and every query's
+          max = fmaxf(maxima[t][half],
+                      max * scale);  // finite: key 0 is in the first tile, and every query's; or so from the start
           const float kept = power_of_2(maxima[t][half] - max);
           maxima[t][half] = max;
           float total = 0;
@@ -210,7 +248,7 @@ struct QueryGradient {
   };
 };
 
-template <typename T, int columns, bool drops>
+template <typename T, int columns, bool drops, bool masked>
 __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <= 64 ? 2 : 1)
     query_gradient_kernel(const AttentionArrays arrays) {
   using G = QueryGradient<T, columns>;
@@ -221,10 +259,10 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
   const int i0 = block_from_the_end() * G::queries;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
-  const T* const keys = arrays.of_three(qkv, b, h, 1);
-  const T* const values = arrays.of_three(qkv, b, h, 2);
+  const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
+  const T* const values = arrays.of_three(qkv, b, h / arrays.sharing(), 2);
   const auto fetch = [&](int j0, int place) {
     shared.k[place].template fetch<G::threads>(keys, stride, j0, arrays.T, arrays.D, arrays.wide);
     shared.v[place].template fetch<G::threads>(values, stride, j0, arrays.T, arrays.D, arrays.wide);
@@ -234,7 +272,17 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
   shared.q.template fetch<G::threads>(arrays.of_three(qkv, b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide);
   shared.d_out.template fetch<G::threads>(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0,
                                           arrays.T, arrays.D, arrays.wide);
-  fetch(0, 0);
+  int begin = 0, end = min(arrays.T, i0 + G::queries);
+  Range of_any, seen[2];  // of the warp's rows, and of each of the lane's
+  if constexpr (masked) {
+    const Range of_block = SeenKeys(arrays, b, i0, G::queries).of_any;
+    begin = of_block.begin / G::keys * G::keys;
+    end = of_block.end;
+    of_any = SeenKeys(arrays, b, i0 + row, 16).of_any;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) seen[half] = arrays.keys_of(b, i0 + row + 8 * half + g);
+  }
+  fetch(begin, 0);
   float logsumexp[2], delta[2];  // the former to base 2
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -245,8 +293,7 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
   const Slopes slopes{arrays.scale * log2_e, arrays.dropout.scale};
   Sums result[1][columns / 8] = {};
 
-  const int end = min(arrays.T, i0 + G::queries);
-  for (int j0 = 0, place = 0; j0 < end; j0 += G::keys, place ^= 1) {
+  for (int j0 = begin, place = 0; j0 < end; j0 += G::keys, place ^= 1) {
     if (j0 + G::keys < end) {
       fetch(j0 + G::keys, place ^ 1);
       wait_for_groups<1>();
@@ -254,12 +301,13 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
       wait_for_groups<0>();
     }
     __syncthreads();
-    if (j0 < i0 + row + 16) {
+    if (masked ? j0 < of_any.end && j0 + G::keys > of_any.begin : j0 < i0 + row + 16) {
       Sums scores[1][key_tiles] = {}, gradients[1][key_tiles] = {};
       multiply_rows(scores, shared.q, row, shared.k[place]);
       multiply_rows(gradients, shared.d_out, row, shared.v[place]);
       const auto slope = [&](int n, int e, bool kept) {
-        const bool visible = j0 + 8 * n + 2 * c + e % 2 <= i0 + row + 8 * (e / 2) + g;
+        const int j = j0 + 8 * n + 2 * c + e % 2;
+        const bool visible = masked ? seen[e / 2].has(j) : j <= i0 + row + 8 * (e / 2) + g;
         slopes.apply(scores[0][n][e], gradients[0][n][e], logsumexp[e / 2], delta[e / 2], visible, kept);
       };
       if constexpr (drops) {
@@ -291,24 +339,25 @@ struct KeyGradient {
   };
 };
 
-template <typename T, int columns, bool drops>
+template <typename T, int columns, bool drops, bool masked>
 __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
     key_gradient_kernel(const AttentionArrays arrays) {
   using G = KeyGradient<T, columns>;
   constexpr int query_tiles = G::queries / 8;
   auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
 
-  const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
+  const int b = static_cast<int>(blockIdx.x) / arrays.K, key_head = static_cast<int>(blockIdx.x) % arrays.K;
+  const int first_head = key_head * arrays.sharing(), end_head = first_head + arrays.sharing();  // that read it
   const int j0 = static_cast<int>(blockIdx.y) * G::keys;  // the first keys have the most queries
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const std::size_t stride = 3 * arrays.C();
+  const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
-  const T* const queries = arrays.of_three(qkv, b, h, 0);
-  const T* const d_out = arrays.of_one(static_cast<const T*>(arrays.d_out), b, h);
-  const float* const logsumexp = arrays.of_rows(arrays.logsumexp, b, h);
-  const float* const delta = arrays.of_rows(arrays.delta, b, h);
-  const auto fetch = [&](int i0, int place) {
+  const auto fetch = [&](int h, int i0, int place) {
+    const T* const queries = arrays.of_three(qkv, b, h, 0);
+    const T* const d_out = arrays.of_one(static_cast<const T*>(arrays.d_out), b, h);
+    const float* const logsumexp = arrays.of_rows(arrays.logsumexp, b, h);
+    const float* const delta = arrays.of_rows(arrays.delta, b, h);
     shared.q[place].template fetch<G::threads>(queries, stride, i0, arrays.T, arrays.D, arrays.wide);
     shared.d_out[place].template fetch<G::threads>(d_out, arrays.C(), i0, arrays.T, arrays.D, arrays.wide);
     end_group();
@@ -319,28 +368,44 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
     }
   };
 
-  shared.k.template fetch<G::threads>(arrays.of_three(qkv, b, h, 1), stride, j0, arrays.T, arrays.D, arrays.wide);
-  shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, h, 2), stride, j0, arrays.T, arrays.D, arrays.wide);
-  const int begin = j0 / G::queries * G::queries;  // queries before see none of these keys
-  fetch(begin, 0);
+  shared.k.template fetch<G::threads>(arrays.of_three(qkv, b, key_head, 1), stride, j0, arrays.T, arrays.D,
+                                      arrays.wide);
+  shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, key_head, 2), stride, j0, arrays.T, arrays.D,
+                                      arrays.wide);
+  int begin = j0 / G::queries * G::queries, end = arrays.T;  // queries before see none of these keys
+  Range of_any, seers[2];                                    // of the warp's rows, and of each of the lane's
+  if constexpr (masked) {
+    begin = arrays.queries_of(b, j0).begin / G::queries * G::queries;
+    end = arrays.queries_of(b, j0 + G::keys - 1).end;
+    of_any = {arrays.queries_of(b, j0 + row).begin, arrays.queries_of(b, j0 + row + 15).end};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) seers[half] = arrays.queries_of(b, j0 + row + 8 * half + g);
+  }
+  fetch(first_head, begin, 0);
   const Slopes slopes{arrays.scale * log2_e, arrays.dropout.scale};
   Sums d_keys[1][columns / 8] = {}, d_values[1][columns / 8] = {};
 
-  for (int i0 = begin, place = 0; i0 < arrays.T; i0 += G::queries, place ^= 1) {
-    if (i0 + G::queries < arrays.T) {
-      fetch(i0 + G::queries, place ^ 1);
+  for (int h = first_head, i0 = begin, place = 0; h < end_head; place ^= 1) {
+    int next_head = h, next = i0 + G::queries;
+    if (next >= end) {
+      next = begin;
+      ++next_head;
+    }
+    if (next_head < end_head) {
+      fetch(next_head, next, place ^ 1);
       wait_for_groups<1>();
     } else {
       wait_for_groups<0>();
     }
     __syncthreads();
-    if (i0 + G::queries > j0 + row) {  // else no query of these sees this warp's keys
+    // else no query of these sees this warp's keys
+    if (masked ? i0 < of_any.end && i0 + G::queries > of_any.begin : i0 + G::queries > j0 + row) {
       Sums scores[1][query_tiles] = {}, gradients[1][query_tiles] = {};
       multiply_rows(scores, shared.k, row, shared.q[place]);
       multiply_rows(gradients, shared.v, row, shared.d_out[place]);
       const auto slope = [&](int n, int e, bool kept) {
         const int column = 8 * n + 2 * c + e % 2;
-        const bool visible = j0 + row + 8 * (e / 2) + g <= i0 + column;
+        const bool visible = masked ? seers[e / 2].has(i0 + column) : j0 + row + 8 * (e / 2) + g <= i0 + column;
         slopes.apply(scores[0][n][e], gradients[0][n][e], shared.logsumexp[place][column],
                      shared.delta[place][column], visible, kept);
       };
@@ -355,41 +420,57 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
       multiply_weights(d_values, scores, shared.d_out[place]);
       multiply_weights(d_keys, gradients, shared.q[place]);
     }
+    h = next_head;
+    i0 = next;
     __syncthreads();
   }
   const float key_factors[1][2] = {{arrays.scale, arrays.scale}};
   const float value_factors[1][2] = {{arrays.dropout.scale, arrays.dropout.scale}};
   T* const d_qkv = static_cast<T*>(arrays.d_qkv);
-  shared.k.put(arrays.of_three(d_qkv, b, h, 1), stride, j0, arrays.T, arrays.D, arrays.wide, row, key_factors,
-               d_keys);
-  shared.v.put(arrays.of_three(d_qkv, b, h, 2), stride, j0, arrays.T, arrays.D, arrays.wide, row, value_factors,
-               d_values);
+  shared.k.put(arrays.of_three(d_qkv, b, key_head, 1), stride, j0, arrays.T, arrays.D, arrays.wide, row,
+               key_factors, d_keys);
+  shared.v.put(arrays.of_three(d_qkv, b, key_head, 2), stride, j0, arrays.T, arrays.D, arrays.wide, row,
+               value_factors, d_values);
 }
 
 // Launches -----------------------------------------------------------------------------------------------
 
 using Kernel = void (*)(AttentionArrays);
 
-/// A row of blocks for each head of each sample, a column for so many rows of T.
-void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, int rows,
-            int threads, std::size_t shared_bytes) {
+/// A row of blocks for each of `heads`, a column for so many rows of T.
+void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
+            int rows, int threads, std::size_t shared_bytes) {
   // Asked for again at every launch: it is a setting of the GPU that is current.
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
       "cudaFuncSetAttribute");
-  const dim3 grid(blocks_of(arrays.heads(), 1),
+  const dim3 grid(blocks_of(heads, 1),
                   blocks_down(static_cast<std::size_t>(arrays.T), static_cast<std::size_t>(rows)));
   runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
 }
 
-/// Calls f(T, columns) with columns as integral_constant, the least that hold D.
+/// Calls f(T, columns, drops, masked), all but the first as integral_constant; columns are the least that hold D.
 template <typename F>
-void dispatch(runtime::DType dtype, int D, const F& f) {
-  const auto of_type = [&](auto type) {
-    if (D <= 64) {
-      f(type, std::integral_constant<int, 64>{});
+void dispatch(const AttentionArrays& arrays, runtime::DType dtype, const F& f) {
+  const auto with_drops = [&](auto type, auto columns, auto drops) {
+    if (arrays.masked()) {
+      f(type, columns, drops, std::true_type{});
     } else {
-      f(type, std::integral_constant<int, 128>{});
+      f(type, columns, drops, std::false_type{});
+    }
+  };
+  const auto with_columns = [&](auto type, auto columns) {
+    if (arrays.dropout.on) {
+      with_drops(type, columns, std::true_type{});
+    } else {
+      with_drops(type, columns, std::false_type{});
+    }
+  };
+  const auto of_type = [&](auto type) {
+    if (arrays.D <= 64) {
+      with_columns(type, std::integral_constant<int, 64>{});
+    } else {
+      with_columns(type, std::integral_constant<int, 128>{});
     }
   };
   if (dtype == runtime::DType::bf16) {
@@ -402,27 +483,23 @@ void dispatch(runtime::DType dtype, int D, const F& f) {
 }  // namespace
 
 void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
-  dispatch(dtype, arrays.D, [&](auto type, auto columns) {
-    using F = Forward<decltype(type), columns()>;
-    launch("attention_forward", queue,
-           arrays.dropout.on ? forward_kernel<decltype(type), columns(), true>
-                             : forward_kernel<decltype(type), columns(), false>,
-           arrays, F::queries, F::threads, sizeof(typename F::Shared));
+  dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
+    using T = decltype(type);
+    using F = Forward<T, columns()>;
+    launch("attention_forward", queue, forward_kernel<T, columns(), drops(), masked()>, arrays, arrays.heads(),
+           F::queries, F::threads, sizeof(typename F::Shared));
   });
 }
 
 void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays) {
-  dispatch(dtype, arrays.D, [&](auto type, auto columns) {
-    using Q = QueryGradient<decltype(type), columns()>;
-    using K = KeyGradient<decltype(type), columns()>;
-    launch("attention_backward of keys and values", queue,
-           arrays.dropout.on ? key_gradient_kernel<decltype(type), columns(), true>
-                             : key_gradient_kernel<decltype(type), columns(), false>,
-           arrays, K::keys, K::threads, sizeof(typename K::Shared));
-    launch("attention_backward of queries", queue,
-           arrays.dropout.on ? query_gradient_kernel<decltype(type), columns(), true>
-                             : query_gradient_kernel<decltype(type), columns(), false>,
-           arrays, Q::queries, Q::threads, sizeof(typename Q::Shared));
+  dispatch(arrays, dtype, [&](auto type, auto columns, auto drops, auto masked) {
+    using T = decltype(type);
+    using Q = QueryGradient<T, columns()>;
+    using K = KeyGradient<T, columns()>;
+    launch("attention_backward of keys and values", queue, key_gradient_kernel<T, columns(), drops(), masked()>,
+           arrays, arrays.key_heads(), K::keys, K::threads, sizeof(typename K::Shared));
+    launch("attention_backward of queries", queue, query_gradient_kernel<T, columns(), drops(), masked()>, arrays,
+           arrays.heads(), Q::queries, Q::threads, sizeof(typename Q::Shared));
   });
 }
 

@@ -160,6 +160,21 @@ template <std::size_t distance = lanes / 2, typename Combine>
   return detail::fold(value, [](Floats a, Floats b) { return a + b; })[0];
 }
 
+/// Σ f(x[c]) of a row's floats, in four parts, none of which waits for another.
+template <typename T, typename F>
+[[nodiscard]] inline float sum_over(const T* x, std::size_t channels, F f) {
+  constexpr std::size_t parts = 4;
+  Floats total[parts] = {};
+  std::size_t c = 0;
+  for (; c + parts * lanes <= channels; c += parts * lanes) {
+    for (std::size_t part = 0; part < parts; ++part) total[part] += f(load(x + c + part * lanes));
+  }
+  for (; c + lanes <= channels; c += lanes) total[0] += f(load(x + c));
+  float result = sum((total[0] + total[1]) + (total[2] + total[3]));
+  for (; c < channels; ++c) result += f(broadcast(runtime::to_float(x[c])))[0];
+  return result;
+}
+
 /// The greatest lane.
 [[nodiscard]] inline float max(Floats value) {
   return detail::fold(value, [](Floats a, Floats b) { return max(a, b); })[0];
@@ -230,6 +245,46 @@ struct Rounded {
   const Floats high = 9.78291255402253e-3f * r + 5.597688362864e-2f;
   const Floats low = 2.4020711078859e-1f * r + 6.9311360440359e-1f;
   return detail::scale((high * (r * r) + low) * r + 1.0f, rounded);
+}
+
+struct SineCosine {
+  Floats sine, cosine;
+};
+
+namespace detail {
+/// Of quadrant · π/2 + angle, for |angle| <= π/4.
+[[nodiscard]] inline SineCosine sine_cosine(Words quadrant, Floats angle) {
+  const Floats square = angle * angle;
+  Floats s = broadcast(-1.9515295891e-4f);
+  s = s * square + 8.3321608736e-3f;
+  s = s * square - 1.6666654611e-1f;
+  s = s * square * angle + angle;
+  Floats c = broadcast(2.443315711809948e-5f);
+  c = c * square - 1.388731625493765e-3f;
+  c = c * square + 4.166664568298827e-2f;
+  c = c * square * square - 0.5f * square + 1.0f;
+  const Floats sine = (quadrant & 1u) != 0 ? c : s;
+  const Floats cosine = (quadrant & 1u) != 0 ? s : c;
+  return {(quadrant & 2u) != 0 ? -sine : sine, ((quadrant + 1u) & 2u) != 0 ? -cosine : cosine};
+}
+}  // namespace detail
+
+/// Of 2π·turns, for 0 <= turns < 1.
+[[nodiscard]] inline SineCosine sine_cosine_of_turns(Floats turns) {
+  // turns = quadrant/4 + r with |r| <= 1/8.
+  const Floats shifted = turns * 4.0f + 12582912.0f;
+  return detail::sine_cosine(std::bit_cast<Words>(shifted),
+                             (turns - (shifted - 12582912.0f) * 0.25f) * 6.28318530718f);
+}
+
+/// Of an angle of up to 2^31 radians, within 2e-7 of itself: in double it is put into a quadrant.
+[[nodiscard]] inline SineCosine sine_cosine(Floats angle) {
+  using Doubles [[gnu::vector_size(lanes * 8)]] = double;
+  using Longs [[gnu::vector_size(lanes * 8)]] = std::uint64_t;
+  const Doubles quarters = __builtin_convertvector(angle, Doubles) * 0.63661977236758134;
+  const Doubles shifted = quarters + 6755399441055744.0;  // rounds to an integer, which the low bits then hold
+  const Floats rest = __builtin_convertvector(quarters - (shifted - 6755399441055744.0), Floats);
+  return detail::sine_cosine(__builtin_convertvector(std::bit_cast<Longs>(shifted), Words), rest * 1.57079632679f);
 }
 
 }  // namespace ranvier::models::simd

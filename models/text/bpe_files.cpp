@@ -1,9 +1,9 @@
 #include "models/text/bpe_files.hpp"
 
-#include "models/text/utf8.hpp"
+#include "models/text/file_text.hpp"
+#include "models/text/token_spelling.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
-#include "runtime/memory_map.hpp"
 
 #include <boost/json/value.hpp>
 
@@ -22,58 +22,9 @@ namespace json = boost::json;
 
 using Merge = BpeVocabulary::Merge;
 
-constexpr std::size_t largest_file = std::size_t{64} << 20;
 constexpr std::int64_t most_tokens = 1 << 22;
 constexpr std::size_t longest_ranked = 256;   // bytes, each tried as a cut; OpenAI's encodings have up to 128
 constexpr std::int64_t most_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
-
-/// A whole file as text; it has to be of a size that a tokenizer may have.
-class FileText {
- public:
-  explicit FileText(const fs::path& path) : name_(path.string()), map_(path) {
-    if (map_.bytes().size() > largest_file)
-      fail(ErrorCode::data, "{}: {} bytes: more than {} are no tokenizer", name_, map_.bytes().size(),
-           largest_file);
-  }
-  [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] std::string_view text() const {
-    return {reinterpret_cast<const char*>(map_.bytes().data()), map_.bytes().size()};
-  }
-
- private:
-  std::string name_;
-  runtime::MemoryMap map_;
-};
-
-/// GPT-2 spells bytes as characters that can be printed: those of Latin-1 that can as themselves, the others as
-/// U+0100 and on in their order.
-class ByteSpelling {
- public:
-  ByteSpelling() {
-    char32_t other = 0x100;
-    for (int byte = 0; byte < 256; ++byte) {
-      const bool printed = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-      bytes_[printed ? static_cast<char32_t>(byte) : other++] = static_cast<char>(byte);
-    }
-  }
-
-  /// Empty where a character stands for no byte.
-  [[nodiscard]] std::optional<std::string> bytes_of(std::string_view spelling) const {
-    std::string bytes;
-    for (std::size_t at = 0; at < spelling.size();) {
-      const std::size_t length = character_bytes(spelling, at);
-      if (length == 0) return {};
-      const auto found = bytes_.find(character_at(spelling, at));
-      if (found == bytes_.end()) return {};
-      bytes += found->second;
-      at += length;
-    }
-    return bytes;
-  }
-
- private:
-  std::map<char32_t, char> bytes_;
-};
 
 /// Tokens by number while they are read, in any order.
 class TokenList {
@@ -131,11 +82,12 @@ class NamedTokens {
 
   void add(std::string_view name, std::int64_t id) {
     const bool ends = name == end_of_text_spelling;
-    std::optional<std::string> bytes = ends ? std::string(name) : spelling_.bytes_of(name);
-    if (!bytes) fail(ErrorCode::data, "{}: token '{}' is not spelled in GPT-2's alphabet of bytes", file_, name);
-    list_.add(id, *bytes);
+    std::string bytes(name);
+    if (!ends && !bytes_of_spelling(name, bytes))
+      fail(ErrorCode::data, "{}: token '{}' is not spelled in GPT-2's alphabet of bytes", file_, name);
+    list_.add(id, bytes);
     if (ends) end_of_text_ = static_cast<std::int32_t>(id);
-    if (!ends) ids_.emplace(std::move(*bytes), static_cast<std::int32_t>(id));
+    if (!ends) ids_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
   }
   /// One that text never becomes.
   void add_special(std::string_view content, std::int64_t id) {
@@ -157,8 +109,8 @@ class NamedTokens {
                             const std::string& where) const {
     Merge merge{.rank = static_cast<std::int32_t>(rank)};
     const auto find = [&](std::string_view name) {
-      const auto bytes = spelling_.bytes_of(name);
-      const auto found = bytes ? ids_.find(*bytes) : ids_.end();
+      std::string bytes;
+      const auto found = bytes_of_spelling(name, bytes) ? ids_.find(bytes) : ids_.end();
       if (found == ids_.end())
         fail(ErrorCode::data, "{}: '{}' + '{}': '{}' is no token of {}", where, left, right, name, file_);
       return found->second;
@@ -171,7 +123,6 @@ class NamedTokens {
 
  private:
   std::string file_;
-  ByteSpelling spelling_;
   TokenList list_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::optional<std::int32_t> end_of_text_;
@@ -273,7 +224,7 @@ void add_added_tokens(NamedTokens& names, const json::value* added, const std::s
   }
 }
 
-BpeVocabulary read_tokenizer_json(const fs::path& path) {
+BpeVocabulary read_gpt2_json(const fs::path& path) {
   const FileText file(path);
   const json::value parsed = runtime::parse_json(file.text(), file.name());
   const auto& root = object_in(&parsed, file.name(), "the whole of it");
@@ -389,13 +340,13 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) {
     if (path.extension() == ".tiktoken") return read_ranks(path);
-    if (path.extension() == ".json" || is_file(path)) return read_tokenizer_json(path);
+    if (path.extension() == ".json" || is_file(path)) return read_gpt2_json(path);
     fail(ErrorCode::io, "{}: there is no such folder or file: give a folder with encoder.json and vocab.bpe",
          path.string());
   }
   for (const auto& [names, merges] : encoder_files)
     if (is_file(path / names) && is_file(path / merges)) return read_encoder(path / names, path / merges);
-  if (is_file(path / "tokenizer.json")) return read_tokenizer_json(path / "tokenizer.json");
+  if (is_file(path / "tokenizer.json")) return read_gpt2_json(path / "tokenizer.json");
   const auto ranks = rank_files_in(path);
   if (ranks.size() == 1) return read_ranks(ranks.front());
   fail(ErrorCode::io,
@@ -408,20 +359,6 @@ bool has_bpe_vocabulary(const fs::path& folder) {
     return is_file(folder / pair.first) && is_file(folder / pair.second);
   });
   return encoder || is_file(folder / "tokenizer.json") || !rank_files_in(folder).empty();
-}
-
-std::map<std::string, fs::path> bpe_vocabulary_files(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    const bool ranks = path.extension() == ".tiktoken";
-    return {{ranks ? path.filename().string() : "tokenizer.json", path}};
-  }
-  std::map<std::string, fs::path> files;
-  for (const char* name : {"encoder.json", "vocab.bpe", "vocab.json", "merges.txt", "tokenizer.json",
-                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"})
-    if (is_file(path / name)) files[name] = path / name;
-  for (const fs::path& ranks : rank_files_in(path)) files[ranks.filename().string()] = ranks;
-  return files;
 }
 
 }  // namespace ranvier::models

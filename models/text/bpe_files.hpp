@@ -11,8 +11,6 @@
 #include "models/text/bpe_vocabulary.hpp"
 
 #include <filesystem>
-#include <map>
-#include <string>
 
 namespace ranvier::models {
 
@@ -23,9 +21,5 @@ namespace ranvier::models {
 
 /// Whether `folder` has one of these.
 [[nodiscard]] bool has_bpe_vocabulary(const std::filesystem::path& folder);
-
-/// Where the tokenizer at such a path is spread, by the names that its files have in a folder of their own: all
-/// kinds that are there, and what transformers keeps beside them (tokenizer_config.json, …).
-[[nodiscard]] std::map<std::string, std::filesystem::path> bpe_vocabulary_files(const std::filesystem::path& path);
 
 }  // namespace ranvier::models

@@ -2,14 +2,13 @@
 
 #include "runtime/error.hpp"
 
-#include <bit>
 #include <unordered_map>
 
 namespace ranvier::models {
 
 BpeVocabulary::BpeVocabulary(const std::string& origin, std::span<const std::string> tokens,
                              std::int32_t end_of_text, std::span<const Merge> merges)
-    : origin_(origin), end_of_text_(end_of_text) {
+    : origin_(origin), merges_(merges.size()), end_of_text_(end_of_text) {
   const auto count = static_cast<std::int32_t>(tokens.size());
   expect(end_of_text >= 0 && end_of_text < count, "{}: token {} of {} ends texts", origin, end_of_text, count);
   std::unordered_map<std::string_view, std::int32_t> ids;
@@ -35,16 +34,10 @@ BpeVocabulary::BpeVocabulary(const std::string& origin, std::span<const std::str
     byte_tokens_[static_cast<std::size_t>(byte)] = found->second;
   }
 
-  slots_.resize(std::bit_ceil(2 * merges.size() + 1));
-  mask_ = slots_.size() - 1;
   for (const Merge& merge : merges) {
     for (const std::int32_t token : {merge.left, merge.right, merge.token})
       expect(token >= 0 && token < count, "{}: a merge of token {} of {}", origin, token, count);
-    const std::uint64_t pair = key(merge.left, merge.right);
-    std::size_t i = slot(pair);
-    while (slots_[i].pair != empty && slots_[i].pair != pair) i = (i + 1) & mask_;
-    if (slots_[i].pair == pair && slots_[i].joined.rank <= static_cast<std::uint32_t>(merge.rank)) continue;
-    slots_[i] = {pair, {static_cast<std::uint32_t>(merge.rank), merge.token}};
+    merges_.add(merge.left, merge.right, {static_cast<std::uint32_t>(merge.rank), merge.token});
   }
 }
 

@@ -3,6 +3,8 @@
 // those of the lowest rank are joined first, until none is left. Data alone; any thread.
 #pragma once
 
+#include "models/text/merge_table.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,44 +44,18 @@ class BpeVocabulary {
     return {bytes_.data() + begins_[i], begins_[i + 1] - begins_[i]};
   }
 
-  struct Joined {
-    std::uint32_t rank = no_merge;
-    std::int32_t token = 0;
-  };
-  static constexpr std::uint32_t no_merge = ~std::uint32_t{0};
-  /// What two neighbours become; rank no_merge if they stay apart.
-  [[nodiscard]] Joined join(std::int32_t left, std::int32_t right) const noexcept {
-    const std::uint64_t pair = key(left, right);
-    for (std::size_t i = slot(pair);; i = (i + 1) & mask_) {
-      if (slots_[i].pair == pair) return slots_[i].joined;
-      if (slots_[i].pair == empty) return {};
-    }
-  }
+  [[nodiscard]] const MergeTable& merges() const noexcept { return merges_; }
 
   /// Appends what the tokens stand for: the inverse of encoding, also on bytes that are no UTF-8. Throws
   /// ErrorCode::data for a token that is not below size().
   void decode(std::span<const std::int32_t> tokens, std::string& to) const;
 
  private:
-  struct Slot {
-    std::uint64_t pair = empty;
-    Joined joined;
-  };
-  static constexpr std::uint64_t empty = ~std::uint64_t{0};
-
-  static std::uint64_t key(std::int32_t left, std::int32_t right) noexcept {
-    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-  }
-  [[nodiscard]] std::size_t slot(std::uint64_t pair) const noexcept {
-    return static_cast<std::size_t>(pair * 0x9e3779b97f4a7c15u >> 32) & mask_;
-  }
-
   std::string origin_;
   std::string bytes_;                // of all tokens, one after another
   std::vector<std::size_t> begins_;  // of each, and the end of the last
   std::array<std::int32_t, 256> byte_tokens_{};
-  std::vector<Slot> slots_;  // open addressing, at most half full
-  std::size_t mask_ = 0;
+  MergeTable merges_;
   std::int32_t end_of_text_ = 0;
 };
 

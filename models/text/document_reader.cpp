@@ -1,6 +1,5 @@
 #include "models/text/document_reader.hpp"
 
-#include "models/text/word_splitter.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
 
@@ -22,9 +21,10 @@ constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
 
 }  // namespace
 
-DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset)
+DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts)
     : file_(std::move(file)),
       json_field_(std::move(json_field)),
+      cuts_(cuts),
       stream_(file_.path),
       offset_(offset),
       begins_(offset == 0) {
@@ -56,7 +56,7 @@ void DocumentReader::take_text(std::size_t bytes) {
   std::size_t cut = 0;
   for (std::size_t wanted = bytes;; wanted *= 2) {
     const bool whole = fill(wanted);
-    cut = whole && text_.size() <= bytes ? text_.size() : last_cut(text_, wanted);
+    cut = whole && text_.size() <= bytes ? text_.size() : last_cut(text_, wanted, cuts_);
     if (cut == 0 && whole) cut = text_.size();
     if (cut > 0 || text_.empty()) break;
     if (wanted < longest_uncut) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/text/data_file.hpp"
+#include "models/text/word_splitter.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +22,10 @@ class DocumentReader {
     bool begins = false;    ///< a document
   };
 
-  /// Goes on where another reader's offset() was. Throws as ByteStream does.
-  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0);
+  /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
+  /// ByteStream does.
+  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
+                 CutPlaces cuts = CutPlaces::blanks);
 
   /// In the content, where the next piece begins.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
@@ -47,6 +50,7 @@ class DocumentReader {
 
   DataFile file_;
   std::string json_field_;
+  CutPlaces cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
   bool begins_;  // a document, of text

@@ -1,6 +1,6 @@
 #include "models/text/text_source.hpp"
 
-#include "models/text/bpe_files.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -86,14 +86,14 @@ TextData open_mixture(const TextDataOptions& options) {
 
 TextData open_text_data(const TextDataOptions& options) {
   if (!options.mixture.empty()) return open_mixture(options);
-  std::optional<BpeVocabulary> vocabulary;
-  if (!options.tokenizer.empty()) vocabulary.emplace(read_bpe_vocabulary(options.tokenizer));
-  const TextTokens text{vocabulary ? &*vocabulary : nullptr, options.threads};
+  std::optional<Tokenizer> tokenizer;
+  if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
+  const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
   const TextReading reading{.format = options.format, .json_field = options.json_field};
   const auto tokens = std::make_shared<const TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
-         "{}: text, which --tokenizer none does not read: give --tokenizer bytes or gpt2:PATH, or token files",
+         "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
          options.path.string());
   tokens->check_vocabulary(options.vocab_size);
 

@@ -67,7 +67,7 @@ class TextSource final : public SampleSource {
 struct TextDataOptions {
   std::filesystem::path path;
   std::vector<WeightedPath> mixture;  ///< where there are several; `path` is not used then
-  std::filesystem::path tokenizer;    ///< read_bpe_vocabulary()'s, for text; empty: bytes are tokens
+  std::filesystem::path tokenizer;    ///< read_tokenizer()'s, for text; empty: bytes are tokens
   int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines

@@ -246,8 +246,10 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
       const std::size_t outside = first_outside<Token>(data_ + offset, n, vocab_size);
       if (outside == n) return;
       const auto token = static_cast<std::int64_t>(value_at<Token>(data_ + offset, outside));
-      const std::string remedy = token < 0
-                                     ? "tokens count from 0: the data are damaged, or give the right --token-format"
+      constexpr std::string_view damaged = "the data are damaged, or give the right --token-format";
+      const std::string remedy = token < 0 ? fmt::format("tokens count from 0: {}", damaged)
+                                 : token >= std::numeric_limits<std::int32_t>::max()
+                                     ? fmt::format("no vocabulary has it: {}", damaged)
                                      : fmt::format("give at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
@@ -258,9 +260,10 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
   });
 }
 
-void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* to) const {
+void TokenFile::read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const {
   expect(first >= 0 && count >= 0 && count <= tokens_ - first, "{}: tokens {} to {} of {}", path_.string(), first,
          first + count, tokens_);
+  check_vocabulary(first, count, vocab_size);
   for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
     with_type(type_, [&](auto zero) {
       for (std::size_t i = 0; i < n; ++i)

@@ -49,8 +49,8 @@ class TokenFile {
   /// below `vocab_size`.
   void check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const;
 
-  /// Copies `count` tokens from `first` on, which lie inside the file and passed check_vocabulary().
-  void read(std::int64_t first, std::int64_t count, std::int32_t* to) const;
+  /// Copies `count` tokens from `first` on, which lie inside the file. Throws as check_vocabulary() does.
+  void read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const;
 
   /// Says that these tokens will be read soon, so that the system may fetch them meanwhile.
   void will_read(std::int64_t first, std::int64_t count) const;

@@ -1,6 +1,6 @@
 #include "models/text/token_sequence.hpp"
 
-#include "models/text/bpe_encoder.hpp"
+#include "models/text/text_encoder.hpp"
 #include "models/text/document_reader.hpp"
 #include "models/text/text_survey.hpp"
 #include "runtime/error.hpp"
@@ -52,7 +52,9 @@ void TokenSequence::hold(std::size_t bytes) {
 void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,
                               const TextTokens& text) {
   std::optional<TextEncoder> encoder;
-  if (text.vocabulary != nullptr) encoder.emplace(*text.vocabulary, text.threads);
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
+  const CutPlaces cuts = encoder ? text.tokenizer->cuts(SpelledSpecials::text) : CutPlaces::blanks;
+  const std::int32_t end_of_text = encoder ? text.tokenizer->required_end_of_text() : 0;
   for (const DataFile& file : files) {
     const bool lines = file.format == TokenFormat::jsonl;
     TextSurvey survey;
@@ -61,10 +63,10 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       survey.add(mapped.substr(0, most_surveyed_bytes));
       text_bytes_ += std::ssize(mapped);
     } else {
-      DocumentReader reader(file, reading.json_field);
+      DocumentReader reader(file, reading.json_field, 0, cuts);
       std::vector<char> bytes;
       std::vector<std::int32_t> tokens;
-      std::vector<std::string_view> texts;
+      std::vector<TextEncoder::Passage> texts;
       std::vector<std::int32_t> of_texts;
       std::vector<std::size_t> ends;
       for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
@@ -72,7 +74,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         for (const auto& piece : pieces) {
           hold(piece.text.size());
           text_bytes_ += std::ssize(piece.text);
-          texts.push_back(piece.text);
+          texts.push_back({piece.text, piece.begins});
           if (!lines) survey.add(piece.text);
           if (encoder) continue;
           documents_ += piece.begins ? 1 : 0;
@@ -83,7 +85,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         of_texts.clear();
         encoder->encode(texts, of_texts, ends);
         for (std::size_t i = 0; i < pieces.size(); ++i) {
-          if (pieces[i].begins && documents_++ > 0) tokens.push_back(text.vocabulary->end_of_text());
+          if (pieces[i].begins && documents_++ > 0) tokens.push_back(end_of_text);
           const auto begin = of_texts.begin() + static_cast<std::ptrdiff_t>(i == 0 ? 0 : ends[i - 1]);
           tokens.insert(tokens.end(), begin, of_texts.begin() + static_cast<std::ptrdiff_t>(ends[i]));
         }
@@ -131,8 +133,7 @@ void TokenSequence::read(std::int64_t first, std::int64_t count, int vocab_size,
   expect(first >= 0 && count >= 0 && count <= tokens() - first, "{}: tokens {} to {} of {}", path_.string(), first,
          first + count, tokens());
   for_each_part(first, count, [&](const TokenFile& file, std::int64_t at, std::int64_t part) {
-    file.check_vocabulary(at, part, vocab_size);
-    file.read(at, part, to);
+    file.read(at, part, vocab_size, to);
     to += part;
   });
 }

@@ -1,9 +1,9 @@
 // The tokens of one file, or of all files of a folder one after another in the order of their paths. Any thread.
 #pragma once
 
-#include "models/text/bpe_vocabulary.hpp"
 #include "models/text/data_files.hpp"
 #include "models/text/token_file.hpp"
+#include "models/text/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -13,13 +13,13 @@ namespace ranvier::models {
 
 /// What text becomes.
 struct TextTokens {
-  const BpeVocabulary* vocabulary = nullptr;  ///< null: each byte is a token
-  int threads = 1;                            ///< that encode, on opening
+  const Tokenizer* tokenizer = nullptr;  ///< null: each byte is a token
+  int threads = 1;                       ///< that encode, on opening
 };
 
 class TokenSequence {
  public:
-  /// Of the files that data_files_at() finds. Text for a vocabulary is encoded here, into memory, with the end of text
+  /// Of the files that data_files_at() finds. Text for a tokenizer is encoded here, into memory, with the end of text
   /// between documents; without one, compressed text and JSON lines are read into memory. Throws as data_files_at(),
   /// TokenFile and DocumentReader do, and ErrorCode::data for more text than is kept in memory.
   TokenSequence(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text = {});

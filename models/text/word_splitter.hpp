@@ -34,12 +34,16 @@ class WordSplitter {
   std::size_t at_ = 0;
 };
 
-// Where a text can be cut without any word changing, whatever comes before and after it: before an ASCII blank that
-// follows something else. Any thread.
+/// Where a text can be cut without any word changing, whatever comes before and after it.
+enum class CutPlaces {
+  blanks,  ///< before an ASCII blank that follows something else
+  spaces,  ///< before a space that follows something else, U+2581 apart, as which some tokenizers write spaces
+  nowhere,
+};
 
-/// The last such place not behind `most`; 0 if there is none.
-[[nodiscard]] std::size_t last_cut(std::string_view text, std::size_t most);
+/// The last such place not behind `most`; 0 if there is none. Any thread, as the next.
+[[nodiscard]] std::size_t last_cut(std::string_view text, std::size_t most, CutPlaces places = CutPlaces::blanks);
 /// The first such place from `least` on; the text's size if there is none.
-[[nodiscard]] std::size_t first_cut(std::string_view text, std::size_t least);
+[[nodiscard]] std::size_t first_cut(std::string_view text, std::size_t least, CutPlaces places = CutPlaces::blanks);
 
 }  // namespace ranvier::models

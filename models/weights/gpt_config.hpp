@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ranvier::models {
 
@@ -22,6 +23,9 @@ struct GptConfig {
 /// transformers. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and key, if it is damaged
 /// or of a model that is computed in another way than gpt.hpp's.
 [[nodiscard]] std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder);
+
+/// The same of a file's content; messages name `path`.
+[[nodiscard]] GptConfig parse_gpt_config(std::string_view text, const std::filesystem::path& path);
 
 /// As transformers' GPT2LMHeadModel reads it, beside a model.safetensors of fp32. `like` is GptConfig::text of the
 /// model that this one was made of: all else that it says stays as it is written there. Empty: there is none.

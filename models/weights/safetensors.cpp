@@ -14,8 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
-#include <map>
-#include <set>
 
 namespace ranvier::models {
 namespace {
@@ -191,7 +189,17 @@ StoredTensor checked(const std::string& file, const Entry& entry, std::size_t da
   return {entry.name, *entry.dtype, known->dtype, std::move(shape), data_begin + begin, data_begin + end};
 }
 
-/// The tensors that an index says are in each file.
+template <typename T>
+void convert(const std::byte* from, std::size_t n, float* to) {
+  for (std::size_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // tensors need not be aligned in a file
+    to[i] = runtime::to_float(value);
+  }
+}
+
+}  // namespace
+
 std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index) {
   const std::string where = index.string();
   const runtime::MemoryMap file(index);
@@ -214,17 +222,6 @@ std::map<std::string, std::set<std::string>> files_of_index(const std::filesyste
   }
   return files;
 }
-
-template <typename T>
-void convert(const std::byte* from, std::size_t n, float* to) {
-  for (std::size_t i = 0; i < n; ++i) {
-    T value;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // tensors need not be aligned in a file
-    to[i] = runtime::to_float(value);
-  }
-}
-
-}  // namespace
 
 std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));

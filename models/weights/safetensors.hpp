@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,6 +78,9 @@ class Safetensors {
 /// The file of the weights that `given` means: itself or, of a folder, its model.safetensors or the index of
 /// several. Throws ErrorCode::io if there is none; the message names `flag`.
 [[nodiscard]] std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag);
+
+/// What an index says: the tensors that are in each of the files beside it. Throws ErrorCode::io and ErrorCode::data.
+[[nodiscard]] std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index);
 
 /// "[768, 2304]".
 [[nodiscard]] std::string shape_text(const std::vector<std::size_t>& shape);

@@ -1,6 +1,5 @@
 #include "models/weights/unit_weights.hpp"
 
-#include "models/tensor_runs.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -46,22 +45,6 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
       file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 
-/// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements
-/// of the parameter's tensor from `first` on; `at` is the place of `first` in the unit.
-template <typename F>
-void for_each_part(const UnitSpec& unit, std::size_t begin, std::size_t end, F&& f) {
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-    const std::size_t offset = unit.offset(i);
-    const std::size_t first = std::max(begin, offset);
-    const std::size_t last = std::min(end, offset + unit.parameters[i].elements());
-    if (first >= last) continue;
-    for_each_run(unit.parameters[i], first - offset, last - offset,
-                 [&](std::size_t run, std::size_t count, std::size_t at) {
-                   f(unit.parameters[i], run, count, offset + at);
-                 });
-  }
-}
-
 /// "h.0.attn.bias", "transformer.h.11.attn.masked_bias": constants of transformers' causal mask.
 bool is_attention_mask(std::string_view name) {
   if (name.starts_with(stored_prefix)) name.remove_prefix(stored_prefix.size());
@@ -73,10 +56,14 @@ bool is_attention_mask(std::string_view name) {
   return name == ".attn.bias" || name == ".attn.masked_bias";
 }
 
-/// Whether the file has it beside what it equals.
+/// "model.layers.0.self_attn.rotary_emb.inv_freq": constants of early LLaMAs, which follow from their sizes.
+bool is_rotary_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+/// Whether the file has it beside what it equals. Asked only where the model has no head of its own.
 bool is_tied_head(const Safetensors& file, const StoredTensor& tensor) {
   if (tensor.name != "lm_head.weight") return false;
-  const StoredTensor* const embedding = file.find("wte.weight");
+  const StoredTensor* embedding = file.find("wte.weight");
+  if (embedding == nullptr) embedding = file.find("model.embed_tokens.weight");
   if (embedding == nullptr) return false;
   if (file.equal(tensor, *embedding)) return true;
   fail(ErrorCode::data,
@@ -94,7 +81,9 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
   const StoredTensor* unknown = nullptr;
   std::size_t others = 0;
   for (const StoredTensor& tensor : file.tensors()) {
-    if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_tied_head(file, tensor)) continue;
+    if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_rotary_constant(tensor.name) ||
+        is_tied_head(file, tensor))
+      continue;
     if (unknown != nullptr) ++others;
     if (unknown == nullptr) unknown = &tensor;
   }
@@ -124,14 +113,6 @@ std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units, runtime::
     for (const auto& parameter : unit.parameters)
       if (known.insert(parameter.name).second) tensors.push_back({parameter.name, dtype, parameter.tensor_shape()});
   return tensors;
-}
-
-void write_unit(SafetensorsWriter& writer, const UnitSpec& unit, std::size_t begin, std::size_t end,
-                const float* values) {
-  for_each_part(unit, begin, end,
-                [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
-                  writer.put(parameter.name, first, values + (at - begin), count);
-                });
 }
 
 }  // namespace ranvier::models

@@ -5,10 +5,11 @@
 #pragma once
 
 #include "models/layer.hpp"
+#include "models/tensor_runs.hpp"
 #include "models/weights/safetensors.hpp"
-#include "models/weights/safetensors_writer.hpp"
-#include "runtime/dtype.hpp"
+#include "models/weights/safetensors_header.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -17,9 +18,9 @@ namespace ranvier::models {
 
 /// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
 /// parameter of `units` with its shape (of `wpe.weight` at least so many rows: the first are taken) and a dtype
-/// that can be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those of a
-/// GPT-2 that transformers makes itself may be there: attention masks, and an `lm_head.weight` that equals
-/// `wte.weight` bit by bit.
+/// that can be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those that
+/// transformers makes itself may be there: attention masks, rotary frequencies, and an `lm_head.weight` that equals
+/// the embedding bit by bit.
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 
 /// Writes elements [begin, end) of the flattened unit. Throws like check_weights(), and ErrorCode::data, naming the
@@ -27,10 +28,23 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to);
 
 /// What a file with these units has, each tensor where the first of its parameters comes.
-[[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units, runtime::DType dtype);
+[[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units,
+                                                    runtime::DType dtype = runtime::DType::f32);
 
-/// Puts what elements [begin, end) of the flattened unit have for the file where it belongs.
-void write_unit(SafetensorsWriter& writer, const UnitSpec& unit, std::size_t begin, std::size_t end,
-                const float* values);
+/// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements of
+/// the parameter's tensor from `first` on; `at` is the place of `first` in the unit.
+template <typename F>
+void for_each_part(const UnitSpec& unit, std::size_t begin, std::size_t end, F&& f) {
+  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+    const std::size_t offset = unit.offset(i);
+    const std::size_t first = std::max(begin, offset);
+    const std::size_t last = std::min(end, offset + unit.parameters[i].elements());
+    if (first >= last) continue;
+    for_each_run(unit.parameters[i], first - offset, last - offset,
+                 [&](std::size_t run, std::size_t count, std::size_t at) {
+                   f(unit.parameters[i], run, count, offset + at);
+                 });
+  }
+}
 
 }  // namespace ranvier::models

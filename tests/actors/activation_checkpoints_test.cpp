@@ -37,7 +37,7 @@ TEST_CASE(
   tests::ReferenceJob on_device(gpt, options);
   options.tiers.activations = TierKind::host;
   std::uint64_t seed = 0;
-  tests::Share share(4, 8);
+  tests::Share share(4, 16);
   for (const Policy policy : policies) {
     for (const int g_inter : {1, 2, 3}) {
       for (const int limit : {1, 3, 4}) {

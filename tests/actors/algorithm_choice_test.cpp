@@ -36,6 +36,18 @@ TEST_CASE("names are taken for every team, and unknown ones refused") {
                   Error);
 }
 
+TEST_CASE("names of the runs before are taken for their team, where the flags leave the choice") {
+  const KeptAlgorithms kept{
+      {{"ring", "ring", "ring"}, {"ring", "hierarchical", "torus"}, {"ho-ring", "ring", "ring"}}};
+  const auto choices =
+      choose_algorithms(two_by_two, 2, {.names = {.all_reduce = "ho-ring"}, .kept = kept, .largest_unit = large});
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    CHECK(choices[k].all_gather == kept[k].all_gather);
+    CHECK(choices[k].reduce_scatter == kept[k].reduce_scatter);
+    CHECK(choices[k].all_reduce == "ho-ring");
+  }
+}
+
 TEST_CASE("where ranks share a slow link between nodes, the column does not go round a flat ring") {
   const auto choices = choose_algorithms(two_by_two, 2, {.largest_unit = large});
   CHECK(of(choices, TeamKind::column).all_gather != "ring");

@@ -2,6 +2,7 @@
 // streams, pool and loop run beside each other and a sanitizer can watch them.
 #include "models/initialize.hpp"
 #include "runtime/asio_loop.hpp"
+#include "tests/actors/lone_transport.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/far_device.hpp"
 #include "tests/temporary_folder.hpp"
@@ -9,24 +10,6 @@
 #include <doctest/doctest.h>
 
 using namespace ranvier;
-
-namespace {
-
-/// For a job of one rank, which has nobody to talk to.
-class Alone final : public runtime::Transport {
- public:
-  int rank() const noexcept override { return 0; }
-  int ranks() const noexcept override { return 1; }
-  void send(int, runtime::Tag, std::span<const runtime::ConstBytes>, runtime::Handler) override {
-    fail(ErrorCode::internal, "a lone rank sent a message");
-  }
-  void receive(int, runtime::Tag, std::span<const runtime::Bytes>, runtime::Handler) override {
-    fail(ErrorCode::internal, "a lone rank waits for a message");
-  }
-  std::vector<Pending> pending() const override { return {}; }
-};
-
-}  // namespace
 
 TEST_CASE(
     "the asynchronous device computes the bits of the inline one, with any threads and all memory taken before") {
@@ -69,7 +52,7 @@ TEST_CASE(
     const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
     runtime::AsioLoop loop;
-    Alone transport;
+    tests::LoneTransport transport;
     tests::FarDevice device(runtime::make_cpu_device({.threads = threads}));
     device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
     actors::Rank trainer(loop, transport, device, actors::Rank::Samples{tokens, &tokens},

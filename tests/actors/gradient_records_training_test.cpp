@@ -18,7 +18,7 @@ using tests::small_run;
 
 TEST_CASE("gradients in host memory combine with every sharding and grid, under any order of messages") {
   std::uint64_t seed = 0;
-  tests::Share share(8, 16);
+  tests::Share share(8, 32);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, dtype};

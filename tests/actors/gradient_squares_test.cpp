@@ -5,7 +5,7 @@
 #include "runtime/simulation.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/seeds.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 
@@ -71,7 +71,7 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
 
 TEST_CASE("sums of squares have the same bits however units are cut, in the unit or bucket by bucket") {
   const models::GptOptions sizes{.layers = 2, .hidden = 64, .heads = 2, .vocab_size = 129, .sequence_length = 8};
-  for (const std::uint64_t seed : test::seeds(20)) {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(20, 20, 7)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     auto options = tests::small_run();

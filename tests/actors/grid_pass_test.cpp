@@ -1,5 +1,6 @@
 // What a model says of itself while it trains: samples of text and answers to questions, on any grid.
 #include "models/generation/generator.hpp"
+#include "models/generation/gpt_decoder.hpp"
 #include "models/initialize.hpp"
 #include "models/text/choice_source.hpp"
 #include "tests/actors/same_bits.hpp"

@@ -84,7 +84,7 @@ void for_runs(const Reduction& reduction, std::size_t unit, const Range& slice, 
 /// they lie, or each slice in memory of its own.
 std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, std::size_t slice, bool compact,
                           std::uint64_t seed) {
-  std::vector<std::vector<HopPipeline::PartShape>> shapes;
+  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
   std::vector<std::vector<Range>> slices;  // [bundle][unit]
   const std::size_t longest = std::max(reduction.pieces[0], reduction.pieces[1]);
   for (std::size_t begin = 0; begin < longest; begin += slice == 0 ? longest : slice) {
@@ -125,7 +125,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
     pipelines.push_back(std::make_unique<HopPipeline>(contexts[r]->context(), *shares[r].column, plan));
     simulation.loop(rank).post([&, r, rank] {
       for (std::size_t s = 0; s < slices.size(); ++s) {
-        std::vector<HopPipeline::Part> parts;
+        std::vector<HopPipeline::Item> items;
         for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
           const std::size_t begin = reduction.layout(rank).range(reduction.whole(), reduction.elements(unit)).begin;
           if (slice > 0 && slices[s][unit].count == 0) continue;  // the shorter unit is through
@@ -135,9 +135,9 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
                      [](std::byte* from, std::byte* to, std::size_t bytes) { std::copy_n(from, bytes, to); });
             data = parts_of[s][r][unit].data();
           }
-          parts.push_back({data, begin, reduction.elements(unit), slices[s][unit], compact});
+          items.push_back({data, begin, reduction.elements(unit), slices[s][unit], compact});
         }
-        pipelines[r]->submit(std::move(parts), "slice", [&, r, rank, s] {
+        pipelines[r]->submit(std::move(items), "slice", [&, r, rank, s] {
           for (std::size_t unit = 0; unit < reduction.pieces.size() && compact; ++unit) {
             for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
                      [](std::byte* to, std::byte* from, std::size_t bytes) { std::copy_n(from, bytes, to); });
@@ -217,7 +217,7 @@ TEST_CASE("a slice longer than a finest piece is refused") {
   offload::TierPlan regions;
   const TierOptions tiers;
   Planner planner{share, tiers, memory, regions};
-  const std::vector<std::vector<HopPipeline::PartShape>> shapes = {{{20, 11}}};
+  const std::vector<std::vector<HopPipeline::ItemShape>> shapes = {{{20, 11}}};
   CHECK_THROWS_WITH_AS(
       (void)HopPipeline::plan(planner, {.hops = share.column->layout.flow({}).reduce_batch, .name = "gradients"},
                               shapes),

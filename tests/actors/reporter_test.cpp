@@ -15,19 +15,10 @@ using doctest::Approx;
 
 namespace {
 
-/// The `mfu` of every step of the metrics file.
-std::vector<double> shares_in(const std::string& metrics) {
-  std::vector<double> shares;
-  std::istringstream lines(metrics);
-  for (std::string line; std::getline(lines, line);)
-    shares.push_back(boost::json::parse(line).at("mfu").to_number<double>());
-  return shares;
-}
-
 /// A reporter of steps of 1000 FLOP, by a clock that the test moves.
 struct Run {
   explicit Run(double peak_flops)
-      : reporter({.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .quiet = true},
+      : reporter({.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 3}, .quiet = true},
                  ranvier::runtime::MemoryPlan(),
                  std::make_unique<ranvier::runtime::LogFile>("--metrics", (folder.path() / "metrics").string(),
                                                              ranvier::runtime::LogFile::Start::anew)) {
@@ -38,9 +29,21 @@ struct Run {
     now += takes;
     reporter.step({.step = ++steps}, now);
   }
-  std::vector<double> shares() {
+  /// Of the metrics file.
+  [[nodiscard]] std::vector<boost::json::value> lines() {
     reporter.finish();
-    return shares_in(folder.read("metrics"));
+    std::istringstream metrics(folder.read("metrics"));
+    std::vector<boost::json::value> all;
+    for (std::string line; std::getline(metrics, line);) all.push_back(boost::json::parse(line));
+    return all;
+  }
+  /// The `mfu` of every step there.
+  [[nodiscard]] std::vector<double> shares() {
+    std::vector<double> all;
+    for (const boost::json::value& line : lines()) {
+      if (const auto* mfu = line.as_object().if_contains("mfu")) all.push_back(mfu->to_number<double>());
+    }
+    return all;
   }
 
   ranvier::tests::TemporaryFolder folder;
@@ -117,4 +120,55 @@ TEST_CASE("evaluations and samples are no part of the step that follows") {
   run.reporter.sample(2, "text", run.now);
   run.step(500ms);
   CHECK(run.shares() == std::vector<double>(3, 0.5));
+}
+
+TEST_CASE("what follows a step is in its line, and in one of its own where another run made the step") {
+  Run run(4000);
+  run.reporter.evaluation({.step = 2, .loss = 2.0, .samples = 8}, run.now);
+  run.reporter.sample(2, "text", run.now);
+  run.reporter.step({.step = 3, .evaluation_follows = true, .sample_follows = true}, run.now += 500ms);
+  run.reporter.evaluation({.step = 3, .loss = 2.0, .samples = 8}, run.now);
+  run.reporter.sample(3, "text", run.now);
+  run.reporter.finish();
+  const auto lines = run.lines();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0] == boost::json::parse(R"({"step": 2, "validation_loss": 2, "validation_perplexity":
+    7.38905609893065, "validation_samples": 8})"));
+  CHECK(lines[1] == boost::json::parse(R"({"step": 2, "sample": "text"})"));
+  CHECK(lines[2].at("step") == 3);
+  CHECK(lines[2].at("mfu").is_number());
+  CHECK(lines[2].at("validation_loss") == 2);
+  CHECK(lines[2].at("sample") == "text");
+}
+
+TEST_CASE("bad steps and damage have lines of their own, and a step that is done again has none before") {
+  using ranvier::collectives::Range;
+  using Action = BadStepOptions::Action;
+  Run run(4000);
+  const BadStep bad{.step = 1, .reason = BadStep::Reason::norm_not_finite, .loss = 3, .action = Action::skip};
+  run.now += 500ms;
+  run.reporter.step({.step = 1, .skipped = true, .bad = bad}, run.now);
+  BadStep again = bad;
+  again.step = 2;
+  again.gradient_norm = 1.0 / 0.0;
+  again.in_a_row = 2;
+  again.action = Action::rollback;
+  run.reporter.step({.step = 2, .skipped = true, .bad = again}, run.now);
+  run.reporter.checked({.step = 3}, std::nullopt, run.now);
+  run.reporter.checked({.step = 4, .seconds = 1, .damage = {{"h.0", UnitArray::m, Range{8, 4}, {2}, {0, 1}}}},
+                       Action::stop, run.now);
+  run.reporter.finish();
+  CHECK(run.reporter.steps() == 1);
+  CHECK(run.reporter.checks() == "copies of states were compared 2 times, in 0.500 s each");
+  const auto lines = run.lines();
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == boost::json::parse(R"({"bad_step": 1, "reason": "gradient norm", "action": "skip", "loss": 3,
+    "grad_norm": 0, "in_a_row": 1})"));
+  CHECK(lines[1].at("step") == 1);
+  CHECK(lines[1].at("skipped") == true);
+  CHECK(lines[2] ==
+        boost::json::parse(R"({"bad_step": 2, "reason": "gradient norm", "action": "rollback", "loss": 3,
+    "grad_norm": null, "in_a_row": 2})"));
+  CHECK(lines[3] == boost::json::parse(R"({"damage": 4, "unit": "h.0", "state": "m", "begin": 8, "end": 12,
+    "ranks": [2], "others": [0, 1], "action": "stop"})"));
 }

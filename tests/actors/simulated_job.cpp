@@ -27,7 +27,8 @@ void RandomTokens::read(std::int64_t first, int count, int shift, std::byte* to)
 
 JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
                         const actors::TrainerOptions& options, std::uint64_t seed,
-                        const std::map<int, int>& stop_requests, Devices kind, const Attach& attach) {
+                        const std::map<int, int>& stop_requests, Devices kind, const Attach& attach,
+                        const Prepare& prepare) {
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = seed});
   JobResult result;
@@ -35,6 +36,7 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
   std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<actors::StepResult>> steps(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<actors::ReplicaReport>> checks(static_cast<std::size_t>(ranks));
   std::vector<std::vector<std::vector<std::int32_t>>> texts(static_cast<std::size_t>(ranks));
   // By rank and unit, the part whose optimizer states the rank holds: read at the end, then the loop stops.
   std::vector<std::vector<std::vector<float>>> parts(static_cast<std::size_t>(ranks));
@@ -72,6 +74,7 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
     trainer.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
+    if (prepare) prepare(simulation.loop(r), trainer);
     if (kind == Devices::far) {
       auto& far = dynamic_cast<FarDevice&>(*devices.back());
       far.close(runtime::MemorySpace::pinned);
@@ -97,6 +100,10 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
                [&, r](std::int64_t, std::span<const std::int32_t> text) {
                  texts[static_cast<std::size_t>(r)].emplace_back(text.begin(), text.end());
                },
+           .checked =
+               [&, r](const actors::ReplicaReport& report, std::optional<actors::BadStepOptions::Action>) {
+                 checks[static_cast<std::size_t>(r)].push_back(report);
+               },
            .done = [&, r] { read_next(r, 0); }});
     };
     if (nccl != nullptr) {
@@ -110,18 +117,25 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
   result.handlers = simulation.handlers_run();
   result.steps = steps[0];
   result.texts = texts[0];
+  result.checks = checks[0];
   result.answers = trainers[0]->answers();
+  result.rollback = trainers[0]->trainer().rollback();
   for (int r = 0; r < ranks; ++r) {
     const auto& mine = steps[static_cast<std::size_t>(r)];
     expect(texts[static_cast<std::size_t>(r)] == result.texts, "rank {} knows another text", r);
+    const auto& found = checks[static_cast<std::size_t>(r)];
+    expect(std::equal(found.begin(), found.end(), result.checks.begin(), result.checks.end(),
+                      [](const auto& a, const auto& b) { return a.step == b.step && a.damage == b.damage; }),
+           "rank {} knows of other damage", r);
     expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(),
            result.steps.size());
     for (std::size_t s = 0; s < mine.size(); ++s) {
       expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r,
-             s + 1);
+             mine[s].step);
       expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
              "rank {} decided otherwise in step {}", r, s + 1);
     }
+    if (result.rollback) continue;  // nobody uses what it leaves, which may be damaged
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
     for (std::size_t u = 0; u < units.size(); ++u) {
       const auto range = units[u].optimizer;

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ struct JobResult {
   std::vector<std::vector<std::int32_t>> texts;       ///< samples
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
   std::uint64_t handlers = 0;
-  actors::Optimizer::Answers answers;  ///< of rank 0
+  actors::Optimizer::Answers answers;         ///< of rank 0
+  std::vector<actors::ReplicaReport> checks;  ///< likewise
+  std::optional<actors::Rollback> rollback;   ///< likewise
 };
 
 /// On `far` devices, and with messages by way of pinned memory, nothing is allocated once training has begun.
@@ -52,6 +55,9 @@ enum class Devices { inline_, delayed, far };
 
 /// Gives a rank's column another source of communicators, which is connected before the rank trains.
 using Attach = std::function<collectives::NcclColumn*(runtime::Simulation&, int rank, actors::RankPlan&)>;
+
+/// What is done with a rank that has its weights and does not train yet.
+using Prepare = std::function<void(runtime::EventLoop&, actors::Rank&)>;
 
 inline models::GptOptions small_gpt(int layers = 4) {
   return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
@@ -78,7 +84,7 @@ inline actors::TrainerOptions small_run() {
 [[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
                                       const actors::TrainerOptions& options, std::uint64_t seed,
                                       const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
-                                      const Attach& attach = nullptr);
+                                      const Attach& attach = nullptr, const Prepare& prepare = nullptr);
 
 /// The same for a GPT; after `samples` the data repeat.
 [[nodiscard]] JobResult run_simulated(const models::GptOptions& gpt, const actors::TrainerOptions& options,

@@ -189,7 +189,7 @@ TEST_CASE("clipping bounds the step but not the reported norm") {
 TEST_CASE("no order of messages hangs the job or changes a bit") {
   const char* only = std::getenv("RANVIER_SEED");
   const char* count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(240, 1200, 80);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(240, 1200, 40);
   struct Case {
     runtime::GridShape grid;
     Policy policy;

@@ -280,6 +280,39 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
       "rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
 }
 
+TEST_CASE("ranks that all stand still end, and not before the last of them has nothing to do") {
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    runtime::Simulation simulation(ranks, {.seed = 1, .longest_message_delay = 1ms});
+    const int last = ranks - 1;
+    std::vector<std::unique_ptr<runtime::Trace>> traces;
+    std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
+    for (int r = 0; r < ranks; ++r) {
+      auto options = alone();
+      for (const int neighbour : {r - 1, r + 1}) {
+        if (neighbour >= 0 && neighbour < ranks) options.peers.push_back(neighbour);
+      }
+      auto& loop = simulation.loop(r);
+      traces.push_back(std::make_unique<runtime::Trace>(r, loop));
+      watchdogs.push_back(
+          std::make_unique<actors::Watchdog>(loop, simulation.transport(r), *traces.back(), options));
+    }
+    auto& loop = simulation.loop(last);
+    Disk disk;
+    const runtime::Handler read = loop.ends({"tiers", "a read of a file"}, disk, [] {});
+    for (int i = 1; i <= 20; ++i) loop.after(i * timeout * 3 / 4, [&] { disk.move(); });
+    loop.after(15 * timeout, read);
+    for (int r = 0; r < ranks; ++r) simulation.loop(r).after(30 * timeout, [&, r] { simulation.loop(r).stop(); });
+    const std::string message = error_of(simulation);
+    CAPTURE(message);
+    CHECK(loop.now() > 16 * timeout);
+    CHECK(loop.now() < 18 * timeout);
+    CHECK(
+        message.find(" stands still: it has nothing to do and waits for nobody, like all other ranks, and nothing "
+                     "has moved for") != std::string::npos);
+  }
+}
+
 TEST_CASE("a read that does not come back is named with file and offset, one with patience later") {
   for (const int patience : {1, 10}) {
     runtime::Simulation simulation(1, {.seed = 1});

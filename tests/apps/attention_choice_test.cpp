@@ -20,8 +20,8 @@ TrainOptions suited() {
   TrainOptions options;
   options.device.device = DeviceChoice::cuda;
   options.trainer.precision.compute = runtime::DType::bf16;
-  options.model.gpt.hidden = 768;
-  options.model.gpt.heads = 12;
+  options.model.gpt().hidden = 768;
+  options.model.gpt().heads = 12;
   return options;
 }
 
@@ -43,9 +43,9 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   CHECK(own([](TrainOptions& o) { o.device.measures_products = false; }));
   CHECK_FALSE(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
   CHECK(own([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }));
-  CHECK(own([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }));
-  CHECK(own([](TrainOptions& o) { o.model.gpt.heads = 64; }));  // of 12 channels
-  CHECK(own([](TrainOptions& o) { o.model.gpt.heads = 4; }));   // of 192
+  CHECK(own([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }));
+  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 64; }));  // of 12 channels
+  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 4; }));   // of 192
 }
 
 TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what would help") {
@@ -63,8 +63,8 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
   };
   refused([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }, "--device cuda");
   refused([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }, "--precision bf16");
-  refused([](TrainOptions& o) { o.model.gpt.dropout = 0.1f; }, "--dropout 0");
-  refused([](TrainOptions& o) { o.model.gpt.heads = 64; }, "heads of 12 channels");
+  refused([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }, "--dropout 0");
+  refused([](TrainOptions& o) { o.model.gpt().heads = 64; }, "heads of 12 channels");
   refused([](TrainOptions&) {}, "this build has no cuDNN", false);
 }
 

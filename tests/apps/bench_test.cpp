@@ -117,20 +117,20 @@ TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by na
 }
 
 TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
-  const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words) {
+  const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
     const Outcome outcome = bench(ranks, flags);
-    CHECK(outcome.status == 1);
+    CHECK(outcome.status == status);
     CHECK(contains(outcome.output, "ranvier-bench: error: "));
     CHECK(contains(outcome.output, words));
     CHECK(outcome.output.find("error: ") == outcome.output.rfind("error: "));
   };
   check_refused(1, {}, "as there is one rank: start with mpirun -n 2");
-  check_refused(2, {"--write-links", "/nowhere/links.json"}, "--write-links /nowhere/links.json");
+  check_refused(2, {"--write-links", "/nowhere/links.json"}, "--write-links /nowhere/links.json", 74);
   folder.write("links.json",
                R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
   check_refused(2, {"--collectives", "all-gather", "--links", path},
                 "--links " + path + ": lacks the class 'intra_node', and ranks of this run share a node");
   const Outcome differing = Job(std::vector<Flags>{{"--seconds", "1"}, {"--seconds", "2"}}).wait(limit);
-  CHECK(differing.status == 1);
+  CHECK(differing.status == 64);
   CHECK(contains(differing.output, "the ranks were started with different options"));
 }

@@ -16,7 +16,7 @@ apps::TrainOptions options_of(std::int64_t steps, int batch, int length) {
   apps::TrainOptions options;
   options.trainer.steps = steps;
   options.trainer.batch_size = batch;
-  options.model.gpt.sequence_length = length;
+  options.model.gpt().sequence_length = length;
   return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -49,6 +50,23 @@ struct Fixture : SmallText {
     CHECK((result.weights == expected.weights));
   }
 };
+
+/// Of two files, or folders of them.
+void check_same_tensors(const std::string& one, const std::string& other) {
+  using namespace ranvier::models;
+  const Safetensors a(find_weights(one, "--save")), b(find_weights(other, "--save"));
+  REQUIRE(a.tensors().size() == b.tensors().size());
+  for (const auto& tensor : a.tensors()) {
+    CAPTURE(tensor.name);
+    const auto* const same = b.find(tensor.name);
+    REQUIRE(same != nullptr);
+    REQUIRE(same->shape == tensor.shape);
+    std::vector<float> left(tensor.elements()), right(tensor.elements());
+    a.read(tensor, 0, left.size(), left.data());
+    b.read(*same, 0, right.size(), right.data());
+    CHECK((left == right));
+  }
+}
 
 Flags join(Flags first, const Flags& second) {
   first.insert(first.end(), second.begin(), second.end());
@@ -218,6 +236,38 @@ TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   CHECK(expected.losses != train(1).losses);
 }
 
+TEST_CASE_FIXTURE(Fixture, "weights of steps in between are those that the training had there, on any grid") {
+  const std::string one = file("one"), four = file("four"), disk = file("disk"), blocked = file("blocked");
+  std::filesystem::create_directory(disk);
+  const auto train_into = [&](int ranks, const std::string& save, const Flags& more) {
+    const Outcome outcome =
+        run(ranks, small_run(text, join({"--shard", "zero2", "--save", save, "--save-every", "2"}, more)), 60s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    return outcome.output;
+  };
+  const std::string step = "/weights-00000002";
+  train_into(2, one, {});
+  const std::string said = train_into(4, four,
+                                      {"--g-inter", "2", "--save-file-size", "20KiB", "--offload", "infinity-nvme",
+                                       "--nvme", disk, "--bucket-size", "3000"});
+  CHECK(said.find("weights: " + four + step + " (") != std::string::npos);
+  for (const std::string& name : {std::string(), step}) check_same_tensors(one + name, four + name);
+  check_same_tensors(four, four + "/weights-00000004");  // the last step is one of every two
+  CHECK(std::filesystem::exists(four + step + "/model.safetensors.index.json"));
+  CHECK(std::filesystem::exists(four + step + "/config.json"));
+  for (const auto& entry : std::filesystem::directory_iterator(four))
+    CHECK_FALSE(entry.path().filename().string().ends_with(".partial"));
+  const Result again = train(1, {"--init-from", four + step});
+  check_same(again, 2, {"--init-from", one + step, "--g-inter", "2"});
+
+  std::filesystem::create_directories(blocked);
+  std::ofstream(blocked + step) << "in the way";
+  const std::string warned = train_into(2, blocked, {});
+  CHECK(warned.find("warning: the weights of step 2 were not saved: ") != std::string::npos);
+  check_same_tensors(one, blocked);
+}
+
 TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every bit on another grid") {
   for (const char* shard : {"ddp", "zero3"}) {
     const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
@@ -243,20 +293,7 @@ TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back wit
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
   };
-  const auto same_tensors = [&] {
-    const ranvier::models::Safetensors a(trained), b(kept);
-    REQUIRE(a.tensors().size() == b.tensors().size());
-    for (const auto& tensor : a.tensors()) {
-      CAPTURE(tensor.name);
-      const auto* other = b.find(tensor.name);
-      REQUIRE(other != nullptr);
-      REQUIRE(other->shape == tensor.shape);
-      std::vector<float> left(tensor.elements()), right(tensor.elements());
-      a.read(tensor, 0, left.size(), left.data());
-      b.read(*other, 0, right.size(), right.data());
-      CHECK((left == right));
-    }
-  };
+  const auto same_tensors = [&] { check_same_tensors(trained, kept); };
   const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
   const Flags still{"--learning-rate", "0", "--steps", "1"};  // weights end as they began
   for (const bool tiles_first : {true, false}) {

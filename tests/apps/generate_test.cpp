@@ -6,6 +6,7 @@
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 #include <doctest/doctest.h>
@@ -69,7 +70,7 @@ struct OfWords {
   static void write_units(const std::filesystem::path& path, std::span<const ranvier::models::UnitSpec> units,
                           std::optional<std::int32_t> likeliest, ranvier::runtime::DType dtype) {
     using namespace ranvier;
-    models::SafetensorsWriter writer(path, models::tensors_of(units, dtype));
+    SafetensorsWriter writer(path, models::tensors_of(units, dtype));
     for (const models::UnitSpec& unit : units) {
       std::vector<float> values(unit.elements());
       models::initialize(unit, 3, 0, values.size(), values.data());
@@ -77,7 +78,8 @@ struct OfWords {
       if (likeliest && unit.name == "wte") {
         for (std::size_t c = 0; c < 16; ++c) values[static_cast<std::size_t>(*likeliest) * 16 + c] = 10;
       }
-      models::write_unit(writer, unit, 0, values.size(), values.data());
+      for (std::size_t i = 0; i < unit.parameters.size(); ++i)
+        writer.append(values.data() + unit.offset(i), unit.parameters[i].elements());
     }
     writer.commit();
   }
@@ -161,7 +163,7 @@ TEST_CASE_FIXTURE(OfWords, "a prompt comes from the flag, a file or stdin alike,
   CHECK(generate(flags + " --prompt - <" + path("unix.txt")).text == by_flag.text);
   const auto error = [&](const std::string& more) {
     const Generated result = generate(flags + more);
-    CHECK(result.status != 0);
+    CHECK(WEXITSTATUS(result.status) >= 64);
     CHECK(result.text.empty());
     return result.report;
   };
@@ -173,7 +175,7 @@ TEST_CASE_FIXTURE(OfWords, "a prompt comes from the flag, a file or stdin alike,
 TEST_CASE_FIXTURE(OfWords,
                   "weights with a tensor that the model does not need are refused, unless that is to be ignored") {
   const auto more = path("model/more.safetensors");
-  ranvier::models::SafetensorsWriter writer(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}});
+  SafetensorsWriter writer(more, {{"lm_head.weight", ranvier::runtime::DType::f32, {1}}});
   const float value = 1;
   writer.append(&value, 1);
   writer.commit();
@@ -203,7 +205,7 @@ TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is 
                               60s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
-  CHECK(has(outcome.output, "tokenizer: that beside the weights, gpt2:" + path("model")));
+  CHECK(has(outcome.output, "tokenizer: that beside the weights, " + path("model")));
   CHECK(has(outcome.output, "positions: the first 32 of the 64 in " + path("model/model.safetensors")));
   CHECK(read_file(path("tuned/tokenizer.json")) == small.tokenizer_json());
   CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");
@@ -242,16 +244,16 @@ TEST_CASE_FIXTURE(OfWords, "a model without its tokenizer, or with another's, is
   write_model("alone", std::nullopt);
   const Generated without = generate("--weights " + alone);
   CHECK(without.status != 0);
-  CHECK(has(without.report, "--tokenizer gpt2:PATH"));
+  CHECK(has(without.report, "--tokenizer PATH"));
   CHECK(generate("--weights " + alone + " --tokenizer bytes --tokens 3").status == 0);
   small.merges.resize(small.merges.size() + 8, {"t", "h"});
   for (std::size_t i = small.merges.size() - 8; i < small.merges.size(); ++i)
     small.merges[i] = {std::string(1, static_cast<char>('A' + i % 26)), "q"};
   folder.write("other/tokenizer.json", small.tokenizer_json());
-  const Generated other = generate("--weights " + alone + " --tokenizer gpt2:" + path("other"));
+  const Generated other = generate("--weights " + alone + " --tokenizer " + path("other"));
   CHECK(other.status != 0);
   CHECK(has(other.report, "the tokenizer has"));
-  CHECK(has(generate("--weights " + alone + " --tokenizer words").report, "bytes or gpt2:PATH"));
+  CHECK(has(generate("--weights " + alone + " --tokenizer words").report, "bytes, or the PATH"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what ranvier-generate cannot do it says in one line") {

@@ -62,7 +62,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   const Outcome outcome = job.wait(60s);
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 0);
+  CHECK(outcome.status == 75);
   CHECK(mentions(outcome, "rank 1 (stage 1, row 0), tag"));
   CHECK(mentions(outcome, "\n  messages  "));
   CHECK(mentions(outcome, "\nrank 1 (stage 1, row 0) "));

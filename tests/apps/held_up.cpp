@@ -33,8 +33,8 @@ class HeldUp final : public models::SampleSource {
 };
 
 apps::Job make_job(const apps::TrainOptions& options) {
-  apps::Job job{.architecture = models::make_gpt(options.model.gpt),
-                .source = std::make_unique<HeldUp>(options.model.gpt.sequence_length)};
+  apps::Job job{.architecture = models::make_gpt(options.model.gpt()),
+                .source = std::make_unique<HeldUp>(options.model.gpt().sequence_length)};
   job.sample = job.source->sample_bytes();
   return job;
 }

@@ -1,11 +1,14 @@
 // What --init-from brings along, from flags to what is saved: no run, no ranks.
 #include "apps/train/files/initial_weights.hpp"
 
+#include "models/weights/model_config.hpp"
+#include "models/llama.hpp"
 #include "models/gpt.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -42,14 +45,12 @@ struct Fixture {
   void write_weights(std::vector<models::TensorToStore> more = {}) const {
     std::filesystem::create_directories(folder.path() / "model");
     const auto units = models::make_gpt(sizes).units();
-    auto tensors = models::tensors_of(units, runtime::DType::f32);
+    auto tensors = models::tensors_of(units);
     tensors.insert(tensors.end(), more.begin(), more.end());
-    models::SafetensorsWriter writer(folder.path() / "model/model.safetensors", tensors);
+    ranvier::tests::SafetensorsWriter writer(folder.path() / "model/model.safetensors", tensors);
     for (const auto& tensor : tensors) {
-      std::size_t count = 1;
-      for (const std::size_t each : tensor.shape) count *= each;
-      const std::vector<float> zeros(count);
-      writer.append(zeros.data(), count);
+      const std::vector<float> zeros(tensor.elements());
+      writer.append(zeros.data(), zeros.size());
     }
     writer.commit();
   }
@@ -80,6 +81,20 @@ struct Fixture {
   tests::SmallTokenizer small;
 };
 
+/// Weights of a small LLaMA in a folder of their own.
+void write_llama(const tests::TemporaryFolder& folder, const models::LlamaOptions& sizes) {
+  std::filesystem::create_directories(folder.path() / "llama");
+  const auto units = models::make_llama(sizes).units();
+  const auto tensors = models::tensors_of(units);
+  ranvier::tests::SafetensorsWriter writer(folder.path() / "llama/model.safetensors", tensors);
+  for (const auto& tensor : tensors) {
+    const std::vector<float> zeros(tensor.elements());
+    writer.append(zeros.data(), zeros.size());
+  }
+  writer.commit();
+  folder.write("llama/config.json", models::model_config_json(sizes));
+}
+
 bool notes(const TrainOptions& options, std::string_view words) {
   return std::any_of(options.notes.begin(), options.notes.end(),
                      [&](const std::string& note) { return note.find(words) != std::string::npos; });
@@ -88,13 +103,13 @@ bool notes(const TrainOptions& options, std::string_view words) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says others is refused") {
-  const models::GptOptions gpt = from_model().model.gpt;
+  const models::GptOptions gpt = from_model().model.gpt();
   CHECK(gpt.layers == 2);
   CHECK(gpt.hidden == 16);
   CHECK(gpt.heads == 4);
   CHECK(gpt.vocab_size == 285);
   CHECK(gpt.sequence_length == 64);
-  CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt.layers == 2);
+  CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt().layers == 2);
   refused({"--layers", "3"}, {"--layers 3 is not the model of --init-from", "which has 2"});
   refused({"--heads", "2"}, {"--heads 2", "config.json says 4"});
   refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
@@ -103,7 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says ot
 TEST_CASE_FIXTURE(Fixture, "without a config.json sizes are those of the tensors, and heads are asked for") {
   std::filesystem::remove(path("model/config.json"));
   refused({}, {"--heads"});
-  const models::GptOptions gpt = from_model({"--heads", "2"}).model.gpt;
+  const models::GptOptions gpt = from_model({"--heads", "2"}).model.gpt();
   CHECK(gpt.layers == 2);
   CHECK(gpt.heads == 2);
   CHECK(gpt.vocab_size == 285);
@@ -118,7 +133,7 @@ TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their 
 TEST_CASE_FIXTURE(Fixture,
                   "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
   const TrainOptions shorter = from_model({"--sequence-length", "48"});
-  CHECK(shorter.model.gpt.sequence_length == 48);
+  CHECK(shorter.model.gpt().sequence_length == 48);
   CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
   CHECK_FALSE(notes(from_model(), "positions"));
   refused({"--sequence-length", "65"}, {"--sequence-length 65 is more than the 64 positions", "give at most 64"});
@@ -136,25 +151,25 @@ TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and
   };
   write("0.1");
   const TrainOptions taken = from_model();
-  CHECK(taken.model.gpt.dropout == 0.1f);
+  CHECK(taken.model.gpt().dropout == 0.1f);
   CHECK(notes(taken, "dropout: 0.1, as " + path("model/config.json") + " says"));
   const TrainOptions given = from_model({"--dropout", "0"});
-  CHECK(given.model.gpt.dropout == 0);
+  CHECK(given.model.gpt().dropout == 0);
   CHECK_FALSE(notes(given, "dropout"));
   write("0.3");
   refused({}, {"'attn_pdrop' 0.2", "'embd_pdrop' 0.3", "give --dropout"});
-  CHECK(from_model({"--dropout", "0.3"}).model.gpt.dropout == 0.3f);
+  CHECK(from_model({"--dropout", "0.3"}).model.gpt().dropout == 0.3f);
 }
 
 TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or a flag has to name one") {
   refused({"--data", "a.txt"},
-          {"--data a.txt is text", "knows 285 tokens", "--tokenizer gpt2:DIR", "--tokenizer bytes", "token files"});
+          {"--data a.txt is text", "knows 285 tokens", "--tokenizer PATH", "--tokenizer bytes", "token files"});
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   folder.write("model/tokenizer.json", small.tokenizer_json());
   const TrainOptions beside = from_model({"--data", "a.txt"});
   CHECK(beside.data.tokenizer == Tokenizer::gpt2);
   CHECK(beside.data.gpt2 == path());
-  CHECK(notes(beside, "tokenizer: that beside the weights, gpt2:" + path()));
+  CHECK(notes(beside, "tokenizer: that beside the weights, " + path()));
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
 }
@@ -162,8 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
   const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);
-  for (const char* words :
-       {"--model gpt2-small knows 50257 tokens", "--tokenizer gpt2:DIR", "bytes", "token files"})
+  for (const char* words : {"--model gpt2-small knows 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
     CHECK(says(error, words));
   CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
@@ -200,4 +214,51 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(files_beside_weights(from_model()).empty());
   CHECK(initial_config(from_model()) == folder.read("model/config.json"));
   CHECK(initial_config(parse({"--data", "a"})).empty());
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a model of another family comes with its weights, and flags that contradict it are refused") {
+  write_llama(folder, {.layers = 2,
+                       .hidden = 24,
+                       .heads = 4,
+                       .key_heads = 2,
+                       .inner = 40,
+                       .vocab_size = 70,
+                       .sequence_length = 4096,
+                       .rope_base = 500000});
+  const auto taken = [&](Flags more) {
+    more.insert(more.begin(), {"--init-from", path("llama"), "--data", "a.bin"});
+    return parse(more);
+  };
+  const TrainOptions plain = taken({});
+  CHECK(plain.model.name == "llama");
+  const auto& llama = std::get<models::LlamaOptions>(plain.model.sizes);
+  CHECK(llama.rope_base == 500000);
+  CHECK(llama.key_heads == 2);
+  CHECK(llama.sequence_length == 2048);
+  CHECK(notes(plain, "positions: 2048 of the 4096"));
+  CHECK(taken({"--sequence-length", "4096"}).model.size(models::Size::sequence_length) == 4096);
+  // What is spelled out is the same model, by flags of its family's too.
+  CHECK(taken({"--hidden", "24", "--layers", "2"}).model.size(models::Size::ffn_size) == 40);
+  CHECK(taken({"--model", "llama", "--kv-heads", "2", "--head-size", "0"}).model.size(models::Size::head_size) ==
+        6);
+  CHECK(taken({"--model", "mistral", "--window", "0"}).model.size(models::Size::heads) == 4);
+
+  const auto refuses = [&](const Flags& more, std::initializer_list<std::string_view> words) {
+    const Error error = error_of([&] { static_cast<void>(taken(more)); });
+    CHECK(error.code() == ErrorCode::usage);
+    for (const std::string_view word : words) {
+      CAPTURE(word);
+      CHECK(says(error, word));
+    }
+  };
+  refuses({"--model", "gpt2-small"}, {"--model gpt2-small", "is a llama"});
+  refuses({"--model", "qwen3"}, {"--model qwen3", "is a llama"});
+  refuses({"--layers", "3"}, {"--layers 3", "which has 2"});
+  refuses({"--model", "llama", "--kv-heads", "4"}, {"--kv-heads 4", "which has 2"});
+  refuses({"--kv-heads", "2"}, {"--kv-heads", "--model llama"});
+  refuses({"--dropout", "0.1"}, {"--dropout 0.1", "drops nothing"});
+  refuses({"--heads", "2"}, {"--heads 2", "config.json says 4"});
+  refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
+  refuses({"--tile", "2"}, {"--tile is 2"});
 }

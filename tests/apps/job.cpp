@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,8 +53,11 @@ void append(std::vector<std::string>& to, const Flags& flags) {
 
 }  // namespace
 
-Job::Job(int ranks, const Flags& flags, const Environment& environment) {
-  std::vector<std::string> command{"mpirun", "-n", std::to_string(ranks)};
+Job::Job(int ranks, const Flags& flags, const Environment& environment) : Job({}, ranks, flags, environment) {}
+
+Job::Job(const std::vector<std::string>& through, int ranks, const Flags& flags, const Environment& environment) {
+  std::vector<std::string> command = through;
+  command.insert(command.end(), {"mpirun", "-n", std::to_string(ranks)});
   append(command, flags);
   start(command, environment);
 }
@@ -125,6 +129,16 @@ void Job::signal_rank(int rank, int signal) const {
   const pid_t process = rank_process(rank);
   if (process <= 0) throw std::runtime_error("rank " + std::to_string(rank) + " is not running");
   kill(process, signal);
+}
+
+void Job::limit_files(int rank, std::size_t bytes) const {
+  const rlimit limit{bytes, bytes};
+  if (prlimit(rank_process(rank), RLIMIT_FSIZE, &limit, nullptr) != 0) fail_errno("prlimit");
+}
+
+bool Job::signal_rank_if_there(int rank, int signal) const {
+  const pid_t process = rank_process(rank);
+  return process > 0 && kill(process, signal) == 0;
 }
 
 pid_t Job::rank_process(int rank) const {

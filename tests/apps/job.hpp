@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ struct Outcome {
 class Job {
  public:
   Job(int ranks, const Flags& flags, const Environment& environment = {});
+  /// The same by way of another command, whose last arguments mpirun and its own are.
+  Job(const std::vector<std::string>& through, int ranks, const Flags& flags, const Environment& environment = {});
   /// One entry per rank, which then differ.
   explicit Job(const std::vector<Flags>& flags_by_rank, const Environment& environment = {});
   ~Job();
@@ -46,6 +49,10 @@ class Job {
 
   void signal_launcher(int signal) const;
   void signal_rank(int rank, int signal) const;
+  /// Its files may not grow beyond so many bytes any more, as on a disk that is full.
+  void limit_files(int rank, std::size_t bytes) const;
+  /// Whether the process was there to get it.
+  bool signal_rank_if_there(int rank, int signal) const;
 
  private:
   void start(const std::vector<std::string>& command, const Environment& environment);

@@ -1,12 +1,16 @@
 #include "apps/train/files/output_files.hpp"
 
-#include "apps/train/files/saved_weights.hpp"
+#include "apps/train/files/disk_wait.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -96,6 +100,16 @@ TEST_CASE_FIXTURE(Fixture, "an output in a folder of data is refused, as the nex
   check_outputs(options);
 }
 
+TEST_CASE_FIXTURE(Fixture, "checkpoints in a folder of data, or where another output goes, are refused") {
+  options.data.data = folder.path().string();
+  options.checkpoint.folder = file("checkpoints");
+  check_refused({"--checkpoint " + file("checkpoints") + " would lie in --data " + options.data.data});
+  options.data.data = file("text.txt");
+  check_outputs(options);
+  options.run.metrics = file("checkpoints");
+  check_refused({"--metrics " + file("checkpoints"), "--checkpoint", "a path of its own"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "weights replace those that they began with only where somebody says so") {
   fs::create_directory(file("model"));
   folder.write("model/model.safetensors", "");
@@ -141,33 +155,24 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(says(error, "make room for"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a line between them, or begin anew") {
-  options.run.metrics = file("metrics.jsonl");
-  options.run.init_from = "a \"model\"";
-  apps::open_metrics(options)->write("{\"step\":1}\n");
-  CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
-  apps::open_metrics(options)->write("{\"step\":1}\n");
-  const std::string text = folder.read("metrics.jsonl");
-  CHECK(text.starts_with("{\"step\":1}\n{\"run\":{\"began\":\"20"));
-  CHECK(text.ends_with("\"init_from\":\"a \\\"model\\\"\"}}\n{\"step\":1}\n"));
-  options.run.overwrite = true;
-  apps::open_metrics(options)->write("{\"step\":1}\n");
-  CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
-  options.run.overwrite = false;
-  options.run.metrics = folder.write("model.bin", "something else").string();
-  const Error error = error_of([&] { static_cast<void>(apps::open_metrics(options)); });
-  CHECK(says(error, "model.bin: it is there and has no metrics"));
-  CHECK(folder.read("model.bin") == "something else");
+TEST_CASE_FIXTURE(Fixture, "a save waits for a folder that is gone, makes it, and gives up after its time") {
+  using namespace std::chrono_literals;
+  apps::DiskWait patient(30s, 1 << 20);
+  CHECK(patient(file("gone/model"), ENOENT));
+  CHECK(fs::is_directory(file("gone")));
+  apps::DiskWait hasty(0s, 1 << 20);
+  CHECK_FALSE(hasty(file("gone/model"), ENOSPC));
 }
 
-TEST_CASE_FIXTURE(Fixture, "saved weights wait for a folder that is gone") {
-  const std::string save = file("gone/model");
-  apps::SavedWeights weights(save, {{"w", runtime::DType::f32, {2}}}, {{"config.json", "{}"}},
-                             std::chrono::seconds(30));
-  const models::UnitSpec unit{.name = "unit", .parameters = {{.name = "w", .shape = {2}}}};
-  const float values[] = {1, 2};
-  weights.put(unit, 0, values);
-  weights.commit();
-  CHECK(fs::exists(save + "/model.safetensors"));
-  CHECK(folder.read("gone/model/config.json") == "{}");
+TEST_CASE_FIXTURE(Fixture, "weights of many ranks need a folder of many files, no device") {
+  options.run.save = file("pipe.safetensors");
+  REQUIRE(::mkfifo(options.run.save.c_str(), 0600) == 0);
+  CHECK(says(error_of([&] { apps::check_outputs(options); }), "pipe.safetensors is no place for weights"));
+  options.run.save = file("weights.safetensors");
+  options.run.save_every = 10;
+  CHECK(says(error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
+  options.run.save = file("model");
+  apps::check_outputs(options);
+  options.run.save.clear();
+  CHECK(says(error_of([&] { apps::check_outputs(options); }), "--save-every 10 needs a folder"));
 }

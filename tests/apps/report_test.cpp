@@ -14,14 +14,14 @@ namespace {
 std::string start(int bucket_elements, actors::TierKind states, const char* sharding) {
   apps::TrainOptions options;
   options.ranks = 2;
-  options.model.gpt = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
+  options.model.gpt() = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
   actors::TrainerOptions& trainer = options.trainer;
   trainer.batch_size = 2;
   trainer.grid = {1, 2};
   trainer.sharding = collectives::parse_sharding(sharding);
   trainer.tiers.bucket_elements = static_cast<std::size_t>(bucket_elements);
   trainer.tiers.optimizer = states;
-  const auto architecture = models::make_gpt(options.model.gpt);
+  const auto architecture = models::make_gpt(options.model.gpt());
   std::vector<actors::RankPlan> stages;
   stages.push_back(actors::plan_rank(architecture, {8 * 4, 8 * 4}, trainer, 0));
   return apps::start_table(options, architecture, stages);

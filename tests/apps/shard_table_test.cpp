@@ -27,7 +27,7 @@ struct Table {
   explicit Table(std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), {"ranvier-train", "--dry-run"});
     options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
-    architecture = models::make_gpt(options.model.gpt);
+    architecture = models::make_gpt(options.model.gpt());
     actors::TrainerOptions trainer = options.trainer;
     trainer.node_of = nodes_of(options, {});
     text = shard_table(architecture, trainer, plan_stages(architecture, {}, trainer), options.shard.links);

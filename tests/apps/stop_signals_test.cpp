@@ -23,27 +23,36 @@ namespace {
 /// One rank whose loop runs on a thread, with signals that are taken but end nothing.
 class Rank {
  public:
-  explicit Rank(runtime::Duration same_request = 0s)
-      : signals_(loop_, simulation_.transport(0),
-                 {.request_stop = [this] { ++stops; },
-                  .expected = [] { return "the run ends soon"; },
-                  .waits_for = [] { return "waits for a test"; },
-                  .describe = [](int rank) { return "rank " + std::to_string(rank); },
-                  .same_request = same_request,
-                  .loop_answers_within = 300ms,
-                  .say =
-                      [this](const std::string& text) {
-                        const std::lock_guard lock(mutex_);
-                        said_ += text;
-                      },
-                  .end = [this](int value) { status = value; }}),
-        thread_([this] { loop_.run(); }) {}
+  explicit Rank(runtime::Duration same_request = 0s, bool trains = true)
+      : signals_(0, {.describe = [](int rank) { return "rank " + std::to_string(rank); },
+                     .same_request = same_request,
+                     .loop_answers_within = 300ms,
+                     .say =
+                         [this](const std::string& text) {
+                           const std::lock_guard lock(mutex_);
+                           said_ += text;
+                         },
+                     .end = [this](int value) { status = value; }}) {
+    if (trains) train();
+  }
   ~Rank() {
+    if (!thread_.joinable()) return;
     loop_.stop();
     thread_.join();
+    signals_.detach();
   }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
+
+  void train() {
+    signals_.attach({.loop = &loop_,
+                     .transport = &simulation_.transport(0),
+                     .request_stop = [this] { ++stops; },
+                     .expected = [] { return "the run ends soon"; },
+                     .waits_for = [] { return "waits for a test"; }});
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  [[nodiscard]] const apps::StopSignals& signals() const { return signals_; }
 
   /// The loop goes on when the promise is kept.
   void block(std::promise<void>& until) {
@@ -81,7 +90,7 @@ class Rank {
 }  // namespace
 
 TEST_CASE("the first signal is acknowledged and asks for a stop, the second ends the process") {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     Rank rank;
     std::raise(signal);
     CHECK(rank.says("at rank 0: the run ends soon; another signal ends it at once"));
@@ -119,14 +128,40 @@ TEST_CASE("signals are heard while the loop stands still") {
   go_on.set_value();
 }
 
+TEST_CASE("a signal that comes before the run trains is kept") {
+  Rank rank(0s, false);
+  CHECK(!rank.signals().asked());
+  std::raise(SIGUSR2);
+  CHECK(rank.says("rank 0 does not train now\n"));
+  CHECK(!rank.signals().asked());
+  std::raise(SIGUSR1);
+  CHECK(rank.says("SIGUSR1 at rank 0: the run ends before its next step; another signal ends it at once"));
+  CHECK(rank.signals().asked());
+  rank.train();
+  CHECK(rank.stops == 1);
+  std::raise(SIGUSR1);
+  CHECK(rank.says("rank 0 waits for a test\n"));
+}
+
+TEST_CASE("a second signal ends a run that does not train yet") {
+  Rank rank(0s, false);
+  std::raise(SIGTERM);
+  CHECK(rank.says("SIGTERM at rank 0"));
+  std::raise(SIGTERM);
+  CHECK(rank.says("ended by a second SIGTERM, without what was not saved yet: rank 0 does not train now\n"));
+  CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
+}
+
 TEST_CASE("what a step will still take follows from those before it") {
   apps::StepClock clock;
   const auto zero = apps::StepClock::Clock::now();
-  clock.start(zero);
+  clock.start(0, zero);
   CHECK(to_string(clock.expectation(zero + 3s)) == "the first, which has taken 3 s");
   for (int step = 1; step <= 3; ++step) clock.done(step, zero + step * 10s);
   CHECK(clock.expectation(zero + 32s).step == 4);
   CHECK(to_string(clock.expectation(zero + 32s)) == "in about 8 s");
   CHECK(to_string(clock.expectation(zero + 40s)) == "within about a second");
   CHECK(to_string(clock.expectation(zero + 90s)) == "which has taken 60 s where others took 10 s");
+  clock.start(40, zero);
+  CHECK(clock.expectation(zero).step == 41);
 }

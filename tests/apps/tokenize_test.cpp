@@ -1,6 +1,7 @@
 // ranvier-tokenize as a user starts it, and its options.
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
+#include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
@@ -54,7 +55,7 @@ struct Fixture {
   void refused(const std::string& arguments, const std::string& words) const {
     const Outcome outcome = tokenize(arguments);
     INFO(outcome.output);
-    CHECK(outcome.status != 0);
+    CHECK(WEXITSTATUS(outcome.status) >= 64);
     CHECK(outcome.output.starts_with("ranvier-tokenize: error: "));
     CHECK(outcome.output.find(words) != std::string::npos);
   }
@@ -88,7 +89,7 @@ struct Fixture {
   [[nodiscard]] Tokens tokens_of(const std::string& name) const {
     const models::TokenFile file({folder.path() / name, models::TokenFormat::llmc});
     Tokens tokens(static_cast<std::size_t>(file.tokens()));
-    file.read(0, file.tokens(), tokens.data());
+    file.read(0, file.tokens(), 1 << 16, tokens.data());
     return tokens;
   }
   [[nodiscard]] Tokens expected(const std::vector<std::string>& parts) const {
@@ -207,7 +208,7 @@ TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or 
 
 TEST_CASE_FIXTURE(Fixture,
                   "a run that was killed leaves no file, and goes on to the same bytes when started again") {
-  folder.write("text.txt", long_text(400'000));
+  folder.write("text.txt", long_text(static_cast<std::size_t>(ranvier::tests::effort(400'000, 400'000, 100'000))));
   for (const std::string format : {"llmc", "megatron"}) {
     succeeds("text.txt --output whole --output-format " + format);
     interrupt({"text.txt", "--output", "out", "--output-format", format});
@@ -229,7 +230,7 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be tokenized is refused by one message t
   refused("--output out" + with, "name files or folders of text");
   refused("a.txt --output out", "--tokenizer is missing");
   refused("a.txt" + with, "--output is missing");
-  refused("a.txt --output out --tokenizer bytes", "give gpt2:PATH");
+  refused("a.txt --output out --tokenizer bytes", "PATH of a tokenizer");
   refused("a.txt --output out --tokenizer gpt2:nowhere", "nowhere: there is no such folder or file");
   refused("a.txt none.txt --output out" + with, "none.txt: cannot be read: No such file");
   refused("empty.txt --output out" + with, "there is no text in it");

@@ -1,5 +1,6 @@
 #include "apps/train/options/train_options.hpp"
 
+#include "actors/rank/rank_plan.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
@@ -8,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,8 +47,8 @@ std::map<std::string, std::string> resolved_map(const TrainOptions& options) {
 TEST_CASE("a data file alone makes a run: a small model of bytes, one row per rank") {
   const auto options = parse({"--data", "text.txt"});
   CHECK(options.run.request == Request::train);
-  CHECK(options.model.gpt.layers == 6);
-  CHECK(options.model.gpt.vocab_size == 256);
+  CHECK(options.model.gpt().layers == 6);
+  CHECK(options.model.gpt().vocab_size == 256);
   CHECK(options.trainer.grid.g_inter == 1);
   CHECK(options.trainer.grid.g_data == 4);
   CHECK(options.trainer.batch_size == 16);
@@ -97,20 +100,20 @@ TEST_CASE("a name places all states, flags override it wherever they stand, and 
 TEST_CASE("a preset sets all sizes, and flags override it wherever they stand") {
   const auto options = parse({"--layers", "3", "--model", "gpt2-medium", "--data", "a.bin"});
   CHECK(options.model.name == "gpt2-medium");
-  CHECK(options.model.gpt.layers == 3);
-  CHECK(options.model.gpt.hidden == 1024);
-  CHECK(options.model.gpt.vocab_size == 50257);
-  CHECK(options.model.gpt.sequence_length == 1024);
+  CHECK(options.model.gpt().layers == 3);
+  CHECK(options.model.gpt().hidden == 1024);
+  CHECK(options.model.gpt().vocab_size == 50257);
+  CHECK(options.model.gpt().sequence_length == 1024);
 }
 
 TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
   const auto by_name = parse({"--data", "train.bin"});
   CHECK(by_name.data.tokenizer == Tokenizer::none);
-  CHECK(by_name.model.gpt.vocab_size == 50257);
+  CHECK(by_name.model.gpt().vocab_size == 50257);
   const auto by_format = parse({"--data", "train", "--token-format", "uint16", "--vocab-size", "512"});
   CHECK(by_format.data.tokenizer == Tokenizer::none);
-  CHECK(by_format.model.gpt.vocab_size == 512);
-  CHECK(parse({"--data", "a.bin", "--token-format", "text"}).model.gpt.vocab_size == 256);
+  CHECK(by_format.model.gpt().vocab_size == 512);
+  CHECK(parse({"--data", "a.bin", "--token-format", "text"}).model.gpt().vocab_size == 256);
   refused({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
 }
 
@@ -283,11 +286,11 @@ TEST_CASE("rates outside their ranges are refused") {
   refused({"--timeout", "0"}, "--timeout 0");
   refused({"--validation-split", "1"}, "--validation-split: '1'");
   refused({"--min-learning-rate", "1", "--learning-rate", "0.1"}, "is above --learning-rate 0.1");
-  CHECK(parse({"--hidden", "64"}).model.gpt.heads == 1);
-  CHECK(parse({"--hidden", "200"}).model.gpt.heads == 2);
-  CHECK(parse({"--data", "a"}).model.gpt.tile == 1);
-  CHECK(parse({"--data", "a", "--tile", "8"}).model.gpt.tile == 8);
-  CHECK(parse({"--data", "a.bin", "--model", "gpt2-small", "--tile", "3"}).model.gpt.tile == 3);
+  CHECK(parse({"--hidden", "64"}).model.gpt().heads == 1);
+  CHECK(parse({"--hidden", "200"}).model.gpt().heads == 2);
+  CHECK(parse({"--data", "a"}).model.gpt().tile == 1);
+  CHECK(parse({"--data", "a", "--tile", "8"}).model.gpt().tile == 8);
+  CHECK(parse({"--data", "a.bin", "--model", "gpt2-small", "--tile", "3"}).model.gpt().tile == 3);
   refused({"--tile", "7"}, "--tile 7 does not divide --hidden 384: choose a divisor such as 6");
   refused({"--tile", "0"}, "--tile");
   refused({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
@@ -297,10 +300,24 @@ TEST_CASE("precision, gradients and loss scale fit together") {
   CHECK(parse({"--data", "a", "--precision", "fp16"}).trainer.loss_scale.scale == 65536);
   const auto half = parse({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});
   CHECK(half.trainer.precision.gradient == DType::bf16);
-  CHECK(half.model.gpt.precision.compute == DType::bf16);
+  CHECK(half.model.gpt().precision.compute == DType::bf16);
   CHECK(parse({"--data", "a", "--precision", "bf16"}).trainer.precision.gradient == DType::f32);
   refused({"--gradient-dtype", "half"}, "--precision bf16 or fp16");
   refused({"--loss-scale", "8"}, "no use in fp32");
+}
+
+TEST_CASE("bad steps end the job unless they are to be skipped or rolled back") {
+  using Action = ranvier::actors::BadStepOptions::Action;
+  CHECK(parse({"--data", "a"}).trainer.bad_steps.action == Action::stop);
+  const auto bad = parse({"--data", "a", "--bad-steps", "rollback", "--bad-steps-limit", "3", "--spike-factor",
+                          "2.5", "--checkpoint", "c"});
+  CHECK(bad.trainer.bad_steps.action == Action::rollback);
+  CHECK(bad.trainer.bad_steps.limit == 3);
+  CHECK(bad.trainer.bad_steps.spike_factor == 2.5);
+  CHECK(parse({"--data", "a", "--check-every", "50"}).trainer.check_every == 50);
+  refused({"--spike-factor", "0.9"}, "a number above 1, or 0");
+  refused({"--bad-steps", "ignore"}, "stop, skip, rollback");
+  refused({"--bad-steps", "rollback"}, "give --checkpoint DIR");
 }
 
 TEST_CASE("validation has both a share of the data and a time") {
@@ -328,6 +345,33 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
   CHECK(parse({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"})
             .trainer.eval_every == 9);
   refused({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
+}
+
+TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it can be known from what") {
+  const auto plain = parse({"--data", "a"});
+  CHECK(plain.checkpoint.folder.empty());
+  CHECK(plain.trainer.checkpoint_staging == 0);
+  const auto by_time = parse({"--data", "a", "--checkpoint", "c"});
+  CHECK(by_time.checkpoint.every_time == std::chrono::minutes(30));
+  CHECK(by_time.trainer.checkpoint_staging > 0);
+  const auto by_steps =
+      parse({"--data", "a", "--checkpoint", "c", "--checkpoint-every", "500", "--resume", "auto", "--resume-with",
+             "--steps,clip", "--checkpoint-rate", "200MiB", "--time-limit", "1h"});
+  CHECK(by_steps.checkpoint.every_steps == 500);
+  CHECK_FALSE(by_steps.checkpoint.every_time);
+  CHECK(by_steps.checkpoint.resume_with == std::vector<std::string>{"steps", "clip"});
+  CHECK(by_steps.checkpoint.stop_before == std::chrono::minutes(5));
+  CHECK(parse({"--data", "a", "--time-limit", "20m"}).checkpoint.stop_before == std::chrono::minutes(2));
+  refused({"--checkpoint", "c", "--checkpoint-every", "often"}, "a number of steps, such as 500, or a time");
+  refused({"--resume", "auto"}, "--resume auto looks for checkpoints in the folder of --checkpoint");
+  refused({"--checkpoint", "c", "--resume", "auto", "--resume-with", "lerning-rate"},
+          "did you mean learning-rate?");
+  refused({"--time-limit", "3m", "--stop-before", "3m"}, "--stop-before 3m leaves nothing of --time-limit 3m");
+  refused({"--eval-only", "--init-from", "w", "--checkpoint", "c"}, "--checkpoint c with --eval-only");
+  const auto notes = parse({"--data", "a", "--checkpoint-keep", "5", "--stop-before", "3m"}).notes;
+  CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+    return note.find("--checkpoint-keep 5 has no effect without --checkpoint") != std::string::npos;
+  }));
 }
 
 TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
@@ -366,7 +410,7 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   const auto gpt2 = parse({"--data", "corpus.txt", "--tokenizer", "gpt2:some/dir"});
   CHECK(gpt2.data.tokenizer == Tokenizer::gpt2);
   CHECK(gpt2.data.gpt2 == "some/dir");
-  CHECK(gpt2.model.gpt.vocab_size == 50257);
+  CHECK(gpt2.model.gpt().vocab_size == 50257);
   CHECK(parse({"--data", "a.idx"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--data", "a.bin:0.7,b.bin:0.3"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--data", "a.bin:0.7,b.txt:0.3"}).data.tokenizer == Tokenizer::bytes);
@@ -397,4 +441,13 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
   CHECK(notes({"--prefetch", "1"}).size() == 1);
   CHECK(notes({"--prefetch", "1", "--parameter-tier", "host"}).empty());
   CHECK(notes({"--cuda-graphs", "off", "--p2p", "staged"}).size() == 2);
+  CHECK(notes({"--bad-steps-limit", "3"}) ==
+        std::vector<std::string>{
+            "note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the job at the first one"});
+  CHECK(notes({"--check-every", "3"}, 1) ==
+        std::vector<std::string>{"note: --check-every 3 has no effect with one rank, whose states have no copies"});
+  // Whether a step counts is known late then, also without clipping.
+  CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip"}).size() == 1);
+  CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip", "--bad-steps", "skip"})
+            .empty());
 }

@@ -44,11 +44,10 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
     const char* path;
     bool has_ranks;
   };
-  const Program programs[] = {{"ranvier-train", RANVIER_TRAIN, true},
-                              {"ranvier-generate", RANVIER_GENERATE, false},
-                              {"ranvier-tokenize", RANVIER_TOKENIZE, false},
-                              {"ranvier-bench", RANVIER_BENCH, true},
-                              {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
+  const Program programs[] = {
+      {"ranvier-train", RANVIER_TRAIN, true},        {"ranvier-generate", RANVIER_GENERATE, false},
+      {"ranvier-tokenize", RANVIER_TOKENIZE, false}, {"ranvier-checkpoint", RANVIER_CHECKPOINT, false},
+      {"ranvier-bench", RANVIER_BENCH, true},        {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
   for (const auto& [name, path, has_ranks] : programs) {
     CAPTURE(name);
     const Answer answer = ask(path);
@@ -66,7 +65,8 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
       CHECK_MESSAGE(std::regex_match(library, std::regex(" ?[A-Za-z0-9 ]+ v?[0-9]+(\\.[0-9a-z]+)+")), library);
       known += library.substr(0, library.rfind(' ')) + ";";
     }
-    for (const char* expected : {"Boost;", "fmt;", "oneDNN;", "liburing;", "PCRE2;", "zstd;", "zlib;"})
+    for (const char* expected :
+         {"Boost;", "fmt;", "oneDNN;", "liburing;", "PCRE2;", "utf8proc;", "zstd;", "xxHash;", "zlib;"})
       CHECK(known.find(expected) != std::string::npos);
     CHECK((known.find("MPI") != std::string::npos) == has_ranks);
   }

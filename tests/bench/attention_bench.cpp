@@ -15,12 +15,19 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
 namespace {
+
+struct Case {
+  AttentionShape shape;
+  float dropout = 0;
+  int document = 0;  ///< positions of each; 0: all of a sample
+};
 
 /// Seconds of the quickest call within about 0.5 s.
 double quickest(const std::function<void()>& work) {
@@ -68,39 +75,58 @@ int main(int argc, char** argv) {
                            operand.data(), nullptr);
           });
         });
-    for (const auto& [shape, rate] : {std::pair<AttentionShape, float>{{16, 256, 6, 64}, 0.0f},
-                                      {{16, 256, 6, 64}, 0.1f},
-                                      {{1, 256, 6, 64}, 0.0f},
-                                      {{4, 256, 12, 64}, 0.0f},
-                                      {{2, 1024, 12, 64}, 0.0f},
-                                      {{4, 256, 8, 80}, 0.0f},
-                                      {{4, 256, 8, 128}, 0.0f}}) {
+    const AttentionShape longer{2, 1024, 12, 64};
+    AttentionShape grouped = longer, window = longer, of_all = longer;
+    grouped.key_heads = 4;
+    window.window = 128;
+    of_all.causal = false;
+    for (const auto& [shape, rate, document] : {Case{{16, 256, 6, 64}},
+                                                {{16, 256, 6, 64}, 0.1f},
+                                                {{1, 256, 6, 64}},
+                                                {{4, 256, 12, 64}},
+                                                {longer},
+                                                {{4, 256, 8, 80}},
+                                                {{4, 256, 8, 128}},
+                                                {grouped},
+                                                {window},
+                                                {longer, 0, 128},
+                                                {of_all},
+                                                {of_all, 0, 128}}) {
       const std::size_t positions = static_cast<std::size_t>(shape.samples * shape.positions);
       const std::size_t n = positions * static_cast<std::size_t>(shape.heads * shape.channels);
-      const std::size_t size = runtime::size_of(dtype);
-      const auto qkv = memory(3 * n * size), out = memory(n * size), d_qkv = memory(3 * n * size),
+      const std::size_t size = runtime::size_of(dtype), n_qkv = positions * shape.row_channels();
+      std::vector<std::int32_t> first_key, end_key;
+      for (int i = 0; document > 0 && i < static_cast<int>(positions); ++i) {
+        first_key.push_back(i % shape.positions / document * document);
+        end_key.push_back(std::min(first_key.back() + document, shape.positions));
+      }
+      const AttentionBounds bounds =
+          document > 0 ? AttentionBounds{first_key.data(), end_key.data()} : AttentionBounds{};
+      const auto qkv = memory(n_qkv * size), out = memory(n * size), d_qkv = memory(n_qkv * size),
                  d_out = memory(n * size), lse = memory(positions * static_cast<std::size_t>(shape.heads) * 4),
                  workspace = memory(attention_workspace_bytes(shape, dtype, threads));
-      fill(qkv.data(), dtype, 3 * n);
+      fill(qkv.data(), dtype, n_qkv);
       fill(d_out.data(), dtype, n);
       auto* logsumexp = reinterpret_cast<float*>(lse.data());
       const Dropout dropout{.rate = rate};
       const double forward = quickest([&] {
-        attention_forward_cpu(pool, shape, dtype, out.data(), logsumexp, qkv.data(), dropout, workspace.data());
+        attention_forward_cpu(pool, shape, dtype, out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
+                              bounds);
       });
       const double backward = quickest([&] {
         attention_backward_cpu(pool, shape, dtype, d_qkv.data(), d_out.data(), qkv.data(), out.data(), logsumexp,
-                               dropout, workspace.data());
+                               dropout, workspace.data(), bounds);
       });
       const double dense = 4.0 * static_cast<double>(n) * shape.positions / ceiling;
       fmt::print(
           R"({{"bench": "attention", "dtype": "{}", "threads": {}, "samples": {}, "positions": {}, "heads": {}, )"
-          R"("channels": {}, "dropout": {}, "forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
+          R"("channels": {}, "dropout": {}, "key_heads": {}, "causal": {}, "window": {}, "documents_of": {}, )"
+          R"("forward_ms": {:.3f}, "backward_ms": {:.3f}, )"
           R"("forward_of_dense": {:.2f}, "backward_of_dense": {:.2f}, "of_dense": {:.2f}}})"
           "\n",
           to_string(dtype), threads, shape.samples, shape.positions, shape.heads, shape.channels, rate,
-          forward * 1e3, backward * 1e3, forward / dense, backward / (2 * dense),
-          (forward + backward) / (3 * dense));
+          shape.stored_key_heads(), shape.causal, shape.window, document, forward * 1e3, backward * 1e3,
+          forward / dense, backward / (2 * dense), (forward + backward) / (3 * dense));
       std::fflush(stdout);
     }
   }

@@ -52,8 +52,8 @@ class Phase {
         arena_(device, plan_.memory),
         tiers_(loop, device, plan_.tiers, options.tiers.files, arena_, transport.rank()),
         executor_(loop, transport, *reduce_),
-        context_{loop,      transport, device,   trace_,   arena_, tiers_,
-                 executor_, *compute_, *reduce_, *gather_, *load_} {
+        context_{loop,   transport, device,    device,   trace_,   arena_,
+                 tiers_, executor_, *compute_, *reduce_, *gather_, *load_} {
     plan_.stage->bind(arena_);
     plan_.states->bind(arena_);
     parameters_ = std::make_unique<ParameterStore>(context_, plan_, plan_.parameters, nullptr);

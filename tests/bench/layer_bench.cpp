@@ -1,9 +1,10 @@
-// Time of GPT's layers beside that of their matrix products and attention alone, and of each other operation:
-// what is lost to passes over memory. One JSON line per case.
+// Time of GPT's layers, and of LLaMA's block, beside that of their matrix products and attention alone, and of each
+// other operation: what is lost to passes over memory. One JSON line per case.
 //
 //   layer_bench [threads] [operations]     the second word leaves out the layers and their products
 #include "models/gpt.hpp"
 #include "models/gpt_layers.hpp"
+#include "models/llama_layers.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
@@ -68,6 +69,25 @@ class Bench {
                "\n",
                model_.name, to_string(dtype_), device_.threads(), total_ * 1e3, total_products_ * 1e3,
                total_products_ / total_, flops / total_ * 1e-9, static_cast<double>(N) / total_);
+  }
+
+  /// LLaMA's block of the same width, which is no part of the model that is summed up.
+  void time_llama_block() {
+    LlamaOptions options;
+    options.hidden = model_.options.hidden;
+    options.heads = model_.options.heads;
+    options.inner = (8 * options.hidden / 3 + 63) / 64 * 64;
+    options.sequence_length = model_.options.sequence_length;
+    options.precision = model_.options.precision;
+    const auto F = static_cast<std::size_t>(options.inner);
+    Passes products = attention();
+    for (const auto& [in, out] : {std::pair{C, 3 * C}, std::pair{C, C}, std::pair{C, 2 * F}, std::pair{F, C}}) {
+      products.forward += product({.m = N, .n = out, .k = in, .transpose_b = true}, false);
+      products.backward_input += product({.m = N, .n = in, .k = out}, false);
+      products.backward_weight += product({.m = out, .n = in, .k = N, .transpose_a = true}, true);
+    }
+    const auto block = make_llama_block(options, 0);
+    time_layer(*block, "llama block", 0, products.forward, products.backward_input, products.backward_weight);
   }
 
   /// `elements`: read or written once.
@@ -304,7 +324,10 @@ int main(int argc, char** argv) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const auto device = runtime::make_cpu_device({.threads = threads});
       Bench bench(*device, model, dtype);
-      if (argc < 3 || argv[2] != std::string("operations")) bench.time_layers();
+      if (argc < 3 || argv[2] != std::string("operations")) {
+        bench.time_layers();
+        bench.time_llama_block();
+      }
       bench.time_operations();
       std::fflush(stdout);
     }

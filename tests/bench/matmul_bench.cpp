@@ -3,7 +3,7 @@
 //
 //   matmul_bench [threads] [hidden] [tokens] [vocabulary]
 #include "models/ops/library_matmul.hpp"
-#include "models/ops/matmul_cpu.hpp"
+#include "models/ops/matmul.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 

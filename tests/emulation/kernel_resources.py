@@ -22,12 +22,19 @@ SPILLS = [
     # Rows of more than 8192 channels, which 512 threads keep in registers: five arrays of 32 floats each.
     ("layer_norm_cuda", r"backward_kernel<float, 8, 4>", 1280),
     ("layer_norm_cuda", r"backward_kernel<\w+, 4, 8>", 384),
+    ("rms_norm_cuda", r"backward_kernel<float, 8, 4>", 200),
+    ("rms_norm_cuda", r"backward_kernel<\w+, 4, 8>", 104),
+    ("rms_norm_cuda", r"backward_kernel<\w+, 8, 1>", 8),
+    # Eight sines and cosines, and the channels of two halves of a head that turn by them.
+    ("rotary_cuda", r"rotary_kernel<8, \w+>", 8),
     # Two blocks a multiprocessor are worth more than registers for all of a tile: a few accesses beside 96 to 256
     # products of a warp. Dropout's numbers come on top.
-    ("tensor_attention_cuda", r"forward_kernel<\w+, 128, (true|false)>", 208),
-    ("tensor_attention_cuda", r"forward_kernel<\w+, 64, true>", 96),
-    ("tensor_attention_cuda", r"query_gradient_kernel<\w+, 64, (true|false)>", 128),
-    ("plain_attention_cuda", r"forward_kernel<4, \w+>", 8),
+    ("tensor_attention_cuda", r"forward_kernel<\w+, 128, \w+, \w+>", 208),
+    ("tensor_attention_cuda", r"forward_kernel<\w+, 64, true, \w+>", 96),
+    ("tensor_attention_cuda", r"query_gradient_kernel<\w+, 64, \w+, \w+>", 128),
+    ("plain_attention_cuda", r"forward_kernel<4, \w+, \w+>", 8),
+    ("plain_attention_cuda", r"query_gradient_kernel<[24], \w+, \w+>", 16),
+    ("plain_attention_cuda", r"key_gradient_kernel<8, false, \w+>", 96),  # halves in heads of more than 128 channels
 ]
 
 

@@ -3,6 +3,7 @@
 
 #include "models/text/bpe_encoder.hpp"
 #include "models/text/bpe_files.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "tests/fuzz/input.hpp"
 
 #include <cstdint>
@@ -31,6 +32,22 @@ inline void read_tokenizer(const std::filesystem::path& path, const InputFolder&
     const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(path);
     models::BpeEncoder encoder(vocabulary, models::SpelledSpecials::token);
     round_trip(vocabulary, encoder, "the world's aaaaaaaa 1234  in\xff\xe4\xb8\xad<|endoftext|>");
+  });
+}
+
+/// The same of any kind, of which some make other text of what they read.
+inline void read_any_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
+  accepts_or_refuses(folder.path().string(), [&] {
+    const models::Tokenizer tokenizer = models::read_tokenizer(path);
+    for (const auto specials : {models::SpelledSpecials::text, models::SpelledSpecials::token}) {
+      static_cast<void>(tokenizer.cuts(specials));
+      std::vector<std::int32_t> tokens;
+      tokenizer.encoder(specials)->encode(
+          "The  world's aaaaaaaa 1234\t in\xff\xe4\xb8\xad \u00e9e\u0301\n<|endoftext|> <s>", true, tokens);
+      for (const std::int32_t token : tokens)
+        require(token >= 0 && token < tokenizer.size(), "a token is of the vocabulary");
+      static_cast<void>(tokenizer.decode(tokens));
+    }
   });
 }
 

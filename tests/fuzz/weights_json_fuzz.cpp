@@ -2,6 +2,7 @@
 #include "collectives/links.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/weights/gpt_config.hpp"
+#include "models/weights/llama_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -11,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::InputFolder folder;
   static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   std::string_view input = fuzz::view(data, size);
-  switch (fuzz::take_byte(input) % 4) {
+  switch (fuzz::take_byte(input) % 5) {
     case 0: {
       const auto path = folder.write("config.json", input);
       fuzz::accepts_or_refuses(path.string(), [&] {
@@ -29,6 +30,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::accepts_or_refuses(folder.path().string(), [&] { const models::Safetensors file(path); });
       break;
     }
+    case 4:
+      fuzz::accepts_or_refuses("config.json", [&] {
+        const std::string written =
+            models::llama_config_json(models::read_llama_config({input, "config.json"}), std::string(input));
+        fuzz::require(
+            models::llama_config_json(models::read_llama_config({written, "config.json"}), written) == written,
+            "a config is what was written of it");
+      });
+      break;
     case 3:
       fuzz::accepts_or_refuses("products.json", [&] {
         const auto choices = models::parse_kernel_choices(input, "products.json");

@@ -4,7 +4,10 @@
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/text/token_formats.hpp"
 #include "models/weights/gpt_config.hpp"
+#include "models/weights/llama_config.hpp"
+#include "offload/checkpoint/manifest.hpp"
 #include "tests/models/small_choices.hpp"
+#include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 #include <cstdint>
@@ -48,6 +51,19 @@ std::string safetensors(const std::string& header, std::size_t data_bytes) {
   return bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
 }
 
+/// Without the checksum at its end.
+std::string manifest() {
+  offload::Manifest manifest;
+  manifest.step = 500;
+  manifest.arrays = {{"h.0", "weights", runtime::DType::f32, 3000}, {"h.0", "m", runtime::DType::bf16, 7}};
+  manifest.files = {{"rank-0000.data", 12288}, {"rank-0001.data", 4096}};
+  manifest.pieces = {{0, 0, 0, 2000, 0, 1}, {0, 1, 2000, 1000, 0, 2}, {1, 0, 0, 7, 8192, 3}};
+  manifest.training = {{"applied_steps", 499}, {"loss_scale", "0x1p+16"}};
+  manifest.about = {{"options", {{"layers", "12"}}}, {"loss", 2.5}};
+  const std::string text = offload::to_json(manifest);
+  return text.substr(0, text.rfind("\"xxh3\""));
+}
+
 std::map<std::string, std::vector<std::string>> corpora() {
   const tests::SmallTokenizer small;
   std::map<std::string, std::vector<std::string>> all;
@@ -72,6 +88,10 @@ std::map<std::string, std::vector<std::string>> corpora() {
     all["megatron_index"].push_back(megatron_index(code, width));
   all["choices"] = {"\xff" +
                     tests::choice_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
+  const std::string empty =
+      "{\"format\":\"ranvier checkpoint\",\"version\":1,\"step\":0,\"training\":{},\"about\":{},"
+      "\"arrays\":[],\"files\":[],\"pieces\":[],";
+  all["manifest"] = {"\1" + manifest(), "\1" + empty, "\2" + offload::to_json({})};
   all["safetensors"] = {
       safetensors(R"({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})", 24),
       safetensors(R"({"__metadata__": {"format": "pt"}, "wte.weight": )"
@@ -86,8 +106,36 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\2"
       R"({"intra_node": {"latency_seconds": 2e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 12e9}})",
       "\3" + models::to_json({{{{"a GPU", 130200}, {models::ProductChoice{}}}},
-                              {{{"a GPU", 91900}, {models::AttentionChoice{.by_library = true}}}}})};
-  all["tokenizer_json"] = {small.tokenizer_json(), small.tokenizer_json(true)};
+                              {{{"a GPU", 91900}, {models::AttentionChoice{.by_library = true}}}}}),
+      "\4" + models::llama_config_json(
+                 {.rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}, {})};
+  all["tokenizer_json"] = {
+      small.tokenizer_json(), small.tokenizer_json(true),
+      R"({"added_tokens": [{"id": 5, "content": "<s>", "special": true, "lstrip": true, "rstrip": true}, )"
+      R"({"id": 0, "content": "<u>", "single_word": true}], "normalizer": {"type": "Sequence", "normalizers": [)"
+      R"({"type": "NFKC"}, {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Strip"}, {"type": "Prepend", )"
+      R"("prepend": "\u2581"}, {"type": "Replace", "pattern": {"Regex": " |a+"}, "content": "\u2581"}]}, )"
+      R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": false}, )"
+      R"("decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": )"
+      R"(" "}, {"type": "ByteFallback"}, {"type": "Fuse"}, )"
+      R"({"type": "Strip", "content": " ", "start": 1, "stop": 0}]}, )"
+      R"("model": {"type": "BPE", "unk_token": "<u>", "fuse_unk": true, "byte_fallback": true, "vocab": {"<u>": 0, )"
+      R"("\u2581": 1, "e": 2, "\u2581e": 3, "<0xFF>": 4}, "merges": ["\u2581 e"]}})",
+      R"({"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [)"
+      R"({"type": "BertPreTokenizer"}, {"type": "Digits", "individual_digits": true}, {"type": "Split", "pattern": )"
+      R"({"Regex": "(?i:'s)|\\s+(?!\\S)|[^\\w]"}, "behavior": "MergedWithNext"}, )"
+      R"({"type": "Punctuation"}]}, "decoder": )"
+      R"({"type": "WordPiece", "prefix": "##", "cleanup": true}, "model": {"type": "WordPiece", "unk_token": "[UNK]", )"
+      R"("max_input_chars_per_word": 9, "vocab": {"[UNK]": 0, "wor": 1, "##ld": 2, "a": 3, "##aa": 4}}})"};
+  all["sentencepiece"] = {tests::SentencePieceWriter()
+                              .add("<unk>", 0, 2)
+                              .add("<s>", 0, 3)
+                              .add("\u2581", -3)
+                              .add("a", -4)
+                              .add("aa", -1)
+                              .add("<0xFF>", 0, 6)
+                              .add("ld", 0, 4)
+                              .model()};
   all["tokenizer_merges"] = {small.encoder_json() + '\0' + small.vocab_bpe()};
   all["tokenizer_ranks"] = {"dGhl 256\nIHQ= 257\n", "aGU= 256\n\nIHRoZQ== 257\r\nIHQ= 258\n"};
   all["options"] = {"count = 7\nshare=0.25\ncolour = blue  # as ever\nname = a name\n",

@@ -20,8 +20,8 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
 boost=$(dpkg-query -W -f '${Package}\n' 'libboost-program-options1*' | sed -n 's/^libboost-program-options\(1\.[0-9]*\)\.[0-9]*$/\1/p' | tail -1)
-packages=(doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libzstd-dev openmpi-bin openmpi-common
-          zlib1g-dev "libboost$boost-dev" "libboost-context$boost-dev" "libboost-program-options$boost-dev")
+packages=(doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev
+          libxxhash-dev libzstd-dev openmpi-bin openmpi-common zlib1g-dev "libboost$boost-dev" "libboost-context$boost-dev" "libboost-program-options$boost-dev")
 # Where their libraries are, beside their headers.
 mapfile -t depends < <(dpkg-query -W -f '${Depends}, ' "${packages[@]}" | tr ',|' '\n\n' | awk 'NF { print $1 }' | sort -u |
   grep '^lib' | grep -vE '^lib(c6|gcc|stdc\+\+)')

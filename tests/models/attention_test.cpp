@@ -3,6 +3,8 @@
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_math.hpp"
 #include "runtime/device.hpp"
+#include "runtime/error.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
@@ -13,6 +15,8 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -25,17 +29,41 @@ constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
 using Doubles = std::vector<double>;
 
+/// AttentionBounds on the host; empty: null.
+struct Bounds {
+  std::vector<std::int32_t> first_key, end_key;
+
+  [[nodiscard]] AttentionBounds at(DeviceCopies& copies) const {
+    return {first_key.empty() ? nullptr : copies(first_key), end_key.empty() ? nullptr : copies(end_key)};
+  }
+  [[nodiscard]] AttentionBounds view() const {
+    return {first_key.empty() ? nullptr : first_key.data(), end_key.empty() ? nullptr : end_key.data()};
+  }
+};
+
 /// Attention by its definition, in double.
 struct PlainAttention {
   AttentionShape shape;
   Dropout dropout;
+  Bounds bounds = {};
   std::size_t T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
-              D = static_cast<std::size_t>(shape.channels), C = H * D;
+              K = static_cast<std::size_t>(shape.stored_key_heads()), D = static_cast<std::size_t>(shape.channels),
+              C = H * D, row = shape.row_channels();
 
+  bool sees(std::size_t b, std::size_t i, std::size_t j) const {
+    if (shape.causal && j > i) return false;
+    if (shape.window > 0 && j + static_cast<std::size_t>(shape.window) <= i) return false;
+    const auto key = static_cast<std::int32_t>(j);
+    if (!bounds.first_key.empty() && key < bounds.first_key[b * T + i]) return false;
+    return bounds.end_key.empty() || key < bounds.end_key[b * T + i];
+  }
+
+  /// Zero of what it does not see.
   Doubles weights_of(const Doubles& qkv, std::size_t b, std::size_t h, std::size_t i, double* logsumexp) const {
-    Doubles weights(i + 1);
+    Doubles weights(T);
     double total = 0;
-    for (std::size_t j = 0; j <= i; ++j) {
+    for (std::size_t j = 0; j < T; ++j) {
+      if (!sees(b, i, j)) continue;
       double score = 0;
       for (std::size_t d = 0; d < D; ++d) score += at(qkv, b, i, 0, h, d) * at(qkv, b, j, 1, h, d);
       weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
@@ -50,8 +78,10 @@ struct PlainAttention {
             std::size_t d) const {
     return qkv[place(b, t, which, h, d)];
   }
+  /// Of query h, or the key or value that it reads.
   std::size_t place(std::size_t b, std::size_t t, std::size_t which, std::size_t h, std::size_t d) const {
-    return (b * T + t) * 3 * C + which * C + h * D + d;
+    const std::size_t head = which == 0 ? h : H + (which - 1) * K + h * K / H;
+    return (b * T + t) * row + head * D + d;
   }
 
   double kept(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
@@ -69,13 +99,15 @@ struct PlainAttention {
   }
 
   void forward(const Doubles& qkv, Doubles& out, Doubles& logsumexp) const {
-    out.assign(qkv.size() / 3, 0);
+    out.assign(qkv.size() / row * C, 0);
     logsumexp.assign(static_cast<std::size_t>(shape.samples) * H * T, 0);
     for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
       const Doubles weights = weights_of(qkv, b, h, i, &logsumexp[(b * H + h) * T + i]);
-      for (std::size_t j = 0; j <= i; ++j)
-        for (std::size_t d = 0; d < D; ++d)
-          out[(b * T + i) * C + h * D + d] += weights[j] * kept(b, h, i, j) * at(qkv, b, j, 2, h, d);
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
+        const double weight = weights[j] * kept(b, h, i, j);
+        for (std::size_t d = 0; d < D; ++d) out[(b * T + i) * C + h * D + d] += weight * at(qkv, b, j, 2, h, d);
+      }
     });
   }
 
@@ -84,20 +116,26 @@ struct PlainAttention {
     const double scale = 1 / std::sqrt(static_cast<double>(D));
     for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
       const Doubles weights = weights_of(qkv, b, h, i, nullptr);
-      Doubles gradients(i + 1);
+      Doubles gradients(T);
       double mean = 0;
-      for (std::size_t j = 0; j <= i; ++j) {
+      Doubles kept_weights(T);
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
+        const double factor = kept(b, h, i, j);
         for (std::size_t d = 0; d < D; ++d)
-          gradients[j] += d_out[(b * T + i) * C + h * D + d] * at(qkv, b, j, 2, h, d) * kept(b, h, i, j);
+          gradients[j] += d_out[(b * T + i) * C + h * D + d] * at(qkv, b, j, 2, h, d) * factor;
         mean += weights[j] * gradients[j];
+        kept_weights[j] = weights[j] * factor;
       }
-      for (std::size_t j = 0; j <= i; ++j)
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
         for (std::size_t d = 0; d < D; ++d) {
           const double gradient = weights[j] * (gradients[j] - mean) * scale;
           d_qkv[place(b, i, 0, h, d)] += gradient * at(qkv, b, j, 1, h, d);
           d_qkv[place(b, j, 1, h, d)] += gradient * at(qkv, b, i, 0, h, d);
-          d_qkv[place(b, j, 2, h, d)] += weights[j] * kept(b, h, i, j) * d_out[(b * T + i) * C + h * D + d];
+          d_qkv[place(b, j, 2, h, d)] += kept_weights[j] * d_out[(b * T + i) * C + h * D + d];
         }
+      }
     });
     return d_qkv;
   }
@@ -140,8 +178,9 @@ struct Results {
 };
 
 Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, const TypedArray& d_out,
-            const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest) {
-  Results results{TypedArray(dtype, qkv.size() / 3),
+            const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest,
+            const Bounds& bounds = {}) {
+  Results results{TypedArray(dtype, d_out.size()),
                   TypedArray(DType::f32, static_cast<std::size_t>(shape.samples * shape.heads * shape.positions)),
                   TypedArray(dtype, qkv.size())};
   // Whatever lies in the workspace must not matter.
@@ -150,9 +189,9 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
     on_one_device([&](runtime::StreamView stream) {
       DeviceCopies at(stream);
       attention_forward(stream, shape, dtype, at(results.out), at.floats(results.logsumexp), at(qkv), dropout,
-                        at(workspace));
+                        at(workspace), bounds.at(at));
       attention_backward(stream, shape, dtype, at(results.d_qkv), at(d_out), at(qkv), at(results.out),
-                         at.floats(results.logsumexp), dropout, at(workspace));
+                         at.floats(results.logsumexp), dropout, at(workspace), bounds.at(at));
       at.fetch();
     });
     return results;
@@ -160,17 +199,20 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
   runtime::ComputePool pool(threads);
   auto* logsumexp = reinterpret_cast<float*>(results.logsumexp.data());
   attention_forward_cpu(pool, shape, dtype, results.out.data(), logsumexp, qkv.data(), dropout, workspace.data(),
-                        arithmetic);
+                        bounds.view(), arithmetic);
   std::fill(workspace.begin(), workspace.end(), std::byte{0xff});
   attention_backward_cpu(pool, shape, dtype, results.d_qkv.data(), d_out.data(), qkv.data(), results.out.data(),
-                         logsumexp, dropout, workspace.data(), arithmetic);
+                         logsumexp, dropout, workspace.data(), bounds.view(), arithmetic);
   return results;
 }
 
 struct Inputs {
   Inputs(const AttentionShape& shape, DType dtype, std::uint64_t seed)
-      : qkv(dtype, 3 * elements(shape), seed), d_out(dtype, elements(shape), seed + 1) {}
+      : qkv(dtype, rows(shape) * shape.row_channels(), seed), d_out(dtype, elements(shape), seed + 1) {}
 
+  static std::size_t rows(const AttentionShape& shape) {
+    return static_cast<std::size_t>(shape.samples * shape.positions);
+  }
   static std::size_t elements(const AttentionShape& shape) {
     return static_cast<std::size_t>(shape.samples * shape.positions * shape.heads * shape.channels);
   }
@@ -182,20 +224,48 @@ Dropout some_dropout(float rate) {
   return {.rate = rate, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout), .first_sample = 3};
 }
 
-void check_against_plain(const AttentionShape& shape, DType dtype, float rate, AttentionArithmetic arithmetic) {
+/// Documents of `length` positions, of other lengths in other samples, as AttentionBounds describe them.
+Bounds documents(const AttentionShape& shape, int length, bool with_ends) {
+  Bounds bounds;
+  for (int b = 0; b < shape.samples; ++b)
+    for (int i = 0; i < shape.positions; ++i) {
+      const int of_sample = length + 3 * b, first = i / of_sample * of_sample;
+      bounds.first_key.push_back(first);
+      if (with_ends) bounds.end_key.push_back(std::min(first + of_sample, shape.positions));
+    }
+  return bounds;
+}
+
+/// The last `padding` positions of a sample see themselves alone, and nobody else sees them.
+Bounds padded(const AttentionShape& shape, int padding) {
+  Bounds bounds;
+  for (int b = 0; b < shape.samples; ++b)
+    for (int i = 0; i < shape.positions; ++i) {
+      const int end = shape.positions - padding;
+      bounds.first_key.push_back(i < end ? 0 : i);
+      bounds.end_key.push_back(i < end ? end : i + 1);
+    }
+  return bounds;
+}
+
+void check_against_plain(const AttentionShape& shape, DType dtype, float rate, AttentionArithmetic arithmetic,
+                         const Bounds& bounds = {}) {
   CAPTURE(to_string(dtype));
   CAPTURE(shape.positions);
   CAPTURE(shape.heads);
   CAPTURE(shape.channels);
+  CAPTURE(shape.key_heads);
+  CAPTURE(shape.causal);
+  CAPTURE(shape.window);
   CAPTURE(rate);
   const Inputs inputs(shape, dtype, 1);
   const Dropout dropout = some_dropout(rate);
-  const PlainAttention plain{shape, dropout};
+  const PlainAttention plain{shape, dropout, bounds};
   Doubles out, logsumexp;
   plain.forward(doubles(inputs.qkv), out, logsumexp);
   const Doubles d_qkv = plain.backward(doubles(inputs.qkv), doubles(inputs.d_out));
 
-  const Results results = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, arithmetic);
+  const Results results = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, arithmetic, bounds);
   const double tolerance = dtype == DType::f32 ? (on_gpu_here() ? 2e-6 : 1e-6) : 1.5 * half_unit(dtype);
   CHECK(relative_error(results.out, out) < tolerance);
   CHECK(worst_error(results.out, out) < 10 * tolerance);
@@ -207,9 +277,15 @@ void check_against_plain(const AttentionShape& shape, DType dtype, float rate, A
 }  // namespace
 
 TEST_CASE("the plain attention's gradients are those of finite differences") {
-  const AttentionShape shape{.samples = 2, .positions = 5, .heads = 2, .channels = 3};
-  for (const float rate : {0.0f, 0.3f}) {
-    const PlainAttention plain{shape, some_dropout(rate)};
+  const AttentionShape causal{.samples = 2, .positions = 5, .heads = 2, .channels = 3};
+  AttentionShape grouped = causal, of_all = causal;
+  grouped.key_heads = 1, grouped.window = 3;
+  of_all.causal = false;
+  for (const PlainAttention& plain : {PlainAttention{causal, some_dropout(0)},
+                                      {causal, some_dropout(0.3f)},
+                                      {grouped, some_dropout(0)},
+                                      {of_all, some_dropout(0), padded(of_all, 2)}}) {
+    const AttentionShape& shape = plain.shape;
     const Inputs inputs(shape, DType::f32, 7);
     const Doubles d_out = doubles(inputs.d_out);
     Doubles qkv = doubles(inputs.qkv), out, logsumexp;
@@ -233,28 +309,115 @@ TEST_CASE("the plain attention's gradients are those of finite differences") {
 }
 
 TEST_CASE("attention equals its definition for any length and width") {
+  ranvier::tests::Share share(1, 3);
   for (const DType dtype : all_dtypes)
     for (const auto arithmetic : arithmetics()) {
-      for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257})
+      for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257}) {
+        if (!share.takes()) continue;
         check_against_plain({.samples = 1, .positions = positions, .heads = 2, .channels = 16}, dtype, 0,
                             arithmetic);
-      for (const int channels : {1, 3, 8, 20, 64, 80, 128})
+      }
+      for (const int channels : {1, 3, 8, 20, 64, 80, 128}) {
+        if (!share.takes()) continue;
         check_against_plain({.samples = 2, .positions = 70, .heads = 2, .channels = channels}, dtype, 0,
                             arithmetic);
+      }
     }
 }
 
 TEST_CASE("attention drops the weights that the counters name") {
+  ranvier::tests::Share share(1, 2);
   for (const DType dtype : all_dtypes)
-    for (const int positions : {1, 7, 64, 70, 129})
+    for (const int positions : {1, 7, 64, 70, 129}) {
+      if (!share.takes()) continue;
       check_against_plain({.samples = 2, .positions = positions, .heads = 3, .channels = 8}, dtype, 0.25f,
                           AttentionArithmetic::quickest);
+    }
+}
+
+TEST_CASE("attention equals its definition where heads share keys, and windows, documents and padding mask") {
+  ranvier::tests::Share share(on_gpu_here() ? 9 : 3, 12);
+  for (const DType dtype : all_dtypes)
+    for (const auto arithmetic : arithmetics())
+      for (const auto& [heads, key_heads, positions, channels] :
+           {std::tuple{4, 2, 150, 8}, {3, 1, 67, 5}, {2, 2, 131, 20}, {2, 1, 70, 72}}) {
+        AttentionShape shape{
+            .samples = 2, .positions = positions, .heads = heads, .channels = channels, .key_heads = key_heads};
+        const auto check = [&](const AttentionShape& of, const Bounds& bounds, float rate = 0) {
+          if (share.takes()) check_against_plain(of, dtype, rate, arithmetic, bounds);
+        };
+        check(shape, {});
+        check(shape, documents(shape, 21, false));
+        check(shape, documents(shape, 70, false), 0.25f);
+        for (const int window : {1, 30, 64, 100}) {
+          shape.window = window;
+          check(shape, {});
+        }
+        check(shape, documents(shape, 80, true));
+        shape.window = 0;
+        shape.causal = false;
+        check(shape, {});
+        check(shape, {}, 0.25f);
+        check(shape, documents(shape, 37, true));
+        check(shape, padded(shape, 19));
+      }
+}
+
+TEST_CASE("attention with bounds and windows that hide nothing has the bits of attention without") {
+  const int positions = on_gpu_here() ? 70 : 150;
+  AttentionShape shape{.samples = 1, .positions = positions, .heads = 2, .channels = 16};
+  for (const DType dtype : all_dtypes) {
+    const Inputs inputs(shape, dtype, 23);
+    for (const bool causal : {true, false}) {
+      shape.causal = causal;
+      const auto of = [&](int window, const Bounds& bounds) {
+        AttentionShape same = shape;
+        same.window = window;
+        return run(same, dtype, inputs.qkv, inputs.d_out, {}, 2, AttentionArithmetic::quickest, bounds);
+      };
+      const auto check = [&](const Results& a, const Results& b) {
+        CHECK(same_bits(a.out, b.out));
+        CHECK(same_bits(a.logsumexp, b.logsumexp));
+        CHECK(same_bits(a.d_qkv, b.d_qkv));
+      };
+      const Results without = of(0, {});
+      check(of(0, documents(shape, positions, true)), without);
+      if (causal) check(of(positions, {}), without);
+    }
+  }
+}
+
+TEST_CASE("attention refuses heads that do not divide, windows that look ahead, and on a CPU bounds out of order") {
+  on_one_device([](runtime::StreamView stream) {
+    float memory[64] = {};
+    const auto refuses = [&](const AttentionShape& shape, const AttentionBounds& bounds = {}) {
+      CHECK_THROWS_AS(attention_forward(stream, shape, DType::f32, memory, memory, memory, {}, nullptr, bounds),
+                      Error);
+    };
+    refuses({.positions = 2, .heads = 3, .key_heads = 2});
+    refuses({.positions = 2, .heads = 2, .key_heads = 4});
+    refuses({.positions = 2, .causal = false, .window = 1});
+  });
+  runtime::ComputePool pool(1);
+  float memory[64] = {};
+  for (const auto& [first, end] :
+       {std::pair{std::vector<std::int32_t>{0, 2, 2}, std::vector<std::int32_t>{3, 3, 3}},
+        {{0, 1, 0}, {3, 3, 3}},
+        {{-1, 0, 0}, {3, 3, 3}},
+        {{0, 0, 0}, {3, 2, 3}},
+        {{0, 0, 0}, {3, 3, 4}},
+        {{0, 0, 0}, {1, 2, 2}}}) {
+    CHECK_THROWS_AS(attention_forward_cpu(pool, {.positions = 3}, DType::f32, memory, memory, memory, {}, nullptr,
+                                          {first.data(), end.data()}),
+                    Error);
+  }
 }
 
 TEST_CASE("attention has the same bits for any number of threads") {
-  const AttentionShape shape{.samples = 2, .positions = 150, .heads = 3, .channels = 16};
+  AttentionShape shape{.samples = 2, .positions = 150, .heads = 3, .channels = 16};
   for (const DType dtype : all_dtypes)
     for (const float rate : {0.0f, 0.1f}) {
+      shape.key_heads = rate == 0 ? 1 : 3;
       const Inputs inputs(shape, dtype, 11);
       const Results one = run(shape, dtype, inputs.qkv, inputs.d_out, some_dropout(rate), 1);
       for (const int threads : {2, 3}) {
@@ -268,25 +431,37 @@ TEST_CASE("attention has the same bits for any number of threads") {
 
 TEST_CASE("attention treats a sample alike, alone and among others") {
   // With 16 samples no head is shared among the threads, with one they all are.
-  const AttentionShape shape{.samples = 16, .positions = 90, .heads = 2, .channels = 20};
-  const AttentionShape alone{.samples = 1, .positions = 90, .heads = 2, .channels = 20};
-  for (const DType dtype : all_dtypes) {
-    const Inputs inputs(shape, dtype, 13);
-    const Dropout dropout = some_dropout(0.1f);
-    const Results all = run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2);
-    for (const std::size_t b : {0, 9}) {
-      const std::size_t n = Inputs::elements(alone), rows = 2 * 90;
-      TypedArray qkv(dtype, 3 * n), d_out(dtype, n);
-      std::copy_n(inputs.qkv.data(3 * n * b), 3 * n * size_of(dtype), qkv.data());
-      std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());
-      Dropout its_own = dropout;
-      its_own.first_sample += static_cast<std::int64_t>(b);
-      const Results one = run(alone, dtype, qkv, d_out, its_own, 2);
-      CHECK(same_bits(one.out, 0, all.out, b * n, n));
-      CHECK(same_bits(one.logsumexp, 0, all.logsumexp, b * rows, rows));
-      CHECK(same_bits(one.d_qkv, 0, all.d_qkv, 3 * b * n, 3 * n));
+  const AttentionShape plain{.samples = on_gpu_here() ? 10 : 16, .positions = 90, .heads = 2, .channels = 20};
+  AttentionShape grouped = plain;
+  grouped.key_heads = 1;
+  for (const DType dtype : all_dtypes)
+    for (const auto& [shape, bounds] : {std::pair{plain, Bounds{}}, {grouped, documents(grouped, 25, true)}}) {
+      const Inputs inputs(shape, dtype, 13);
+      const Dropout dropout = some_dropout(0.1f);
+      const Results all =
+          run(shape, dtype, inputs.qkv, inputs.d_out, dropout, 2, AttentionArithmetic::quickest, bounds);
+      AttentionShape alone = shape;
+      alone.samples = 1;
+      for (const std::size_t b : {0, 9}) {
+        const std::size_t n = Inputs::elements(alone), n_qkv = 90 * alone.row_channels(), rows = 2 * 90;
+        TypedArray qkv(dtype, n_qkv), d_out(dtype, n);
+        std::copy_n(inputs.qkv.data(n_qkv * b), n_qkv * size_of(dtype), qkv.data());
+        std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());
+        Dropout its_own = dropout;
+        its_own.first_sample += static_cast<std::int64_t>(b);
+        Bounds its_bounds;
+        if (!bounds.first_key.empty()) {
+          const auto of_sample = static_cast<std::ptrdiff_t>(90 * b);
+          its_bounds.first_key.assign(bounds.first_key.begin() + of_sample,
+                                      bounds.first_key.begin() + of_sample + 90);
+          its_bounds.end_key.assign(bounds.end_key.begin() + of_sample, bounds.end_key.begin() + of_sample + 90);
+        }
+        const Results one = run(alone, dtype, qkv, d_out, its_own, 2, AttentionArithmetic::quickest, its_bounds);
+        CHECK(same_bits(one.out, 0, all.out, b * n, n));
+        CHECK(same_bits(one.logsumexp, 0, all.logsumexp, b * rows, rows));
+        CHECK(same_bits(one.d_qkv, 0, all.d_qkv, b * n_qkv, n_qkv));
+      }
     }
-  }
 }
 
 TEST_CASE("attention survives large scores and hands on values that are no numbers") {

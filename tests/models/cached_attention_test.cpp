@@ -19,38 +19,41 @@ using runtime::DType;
 
 namespace {
 
-/// out[n, C] of attention by its definition, in double, from qkv[n, 3C].
-std::vector<double> plain(const TypedArray& qkv, std::size_t n, std::size_t H, std::size_t D) {
-  const std::size_t C = H * D;
+/// out[n, C] of attention by its definition, in double, from n rows of qkv.
+std::vector<double> plain(const TypedArray& qkv, std::size_t n, const CachedAttentionShape& shape) {
+  const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads()),
+             D = static_cast<std::size_t>(shape.channels), window = static_cast<std::size_t>(shape.window);
+  const std::size_t C = H * D, row = shape.row_channels();
   std::vector<double> out(n * C);
   for (std::size_t h = 0; h < H; ++h) {
+    const std::size_t key = C + h * K / H * D, value = key + K * D;
     for (std::size_t i = 0; i < n; ++i) {
       std::vector<double> weights(i + 1);
       double total = 0;
       for (std::size_t j = 0; j <= i; ++j) {
+        if (window > 0 && i - j >= window) continue;
         double score = 0;
-        for (std::size_t d = 0; d < D; ++d) score += qkv[i * 3 * C + h * D + d] * qkv[j * 3 * C + C + h * D + d];
+        for (std::size_t d = 0; d < D; ++d) score += qkv[i * row + h * D + d] * qkv[j * row + key + d];
         weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
         total += weights[j];
       }
       for (std::size_t j = 0; j <= i; ++j)
-        for (std::size_t d = 0; d < D; ++d)
-          out[i * C + h * D + d] += weights[j] / total * qkv[j * 3 * C + 2 * C + h * D + d];
+        for (std::size_t d = 0; d < D; ++d) out[i * C + h * D + d] += weights[j] / total * qkv[j * row + value + d];
     }
   }
   return out;
 }
 
-/// The same through a cache with room for `capacity` positions, so many positions in each call, which is told of those
-/// before it, or finds their number in the device's memory.
-TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacity, int heads, int channels,
+/// The same through a cache, so many positions in each call, which is told of those before it, or finds their number
+/// in the device's memory.
+TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAttentionShape shape,
                   const std::vector<int>& calls, bool finds_past = false) {
-  const auto C = static_cast<std::size_t>(heads * channels), T = static_cast<std::size_t>(capacity);
+  const auto C = static_cast<std::size_t>(shape.heads * shape.channels);
+  const std::size_t row = shape.row_channels(), kept = static_cast<std::size_t>(shape.capacity) * (row - C) / 2;
   const DType dtype = qkv.dtype();
-  TypedArray keys(dtype, T * C), values(dtype, T * C), out(dtype, qkv.size() / 3);
+  TypedArray keys(dtype, kept), values(dtype, kept), out(dtype, qkv.size() / row * C);
   std::memset(keys.data(), 0xff, keys.size() * size_of(dtype));
   std::memset(values.data(), 0xff, values.size() * size_of(dtype));
-  CachedAttentionShape shape{.queries = 0, .past = 0, .capacity = capacity, .heads = heads, .channels = channels};
   std::vector<std::byte> workspace(cached_attention_workspace_bytes(shape, stream.device().threads()),
                                    std::byte{0xff});
   std::vector<std::int32_t> pasts(calls.size());
@@ -62,9 +65,10 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacit
     shape.queries = calls[call];
     shape.past = finds_past ? 0 : pasts[call];
     shape.past_place = finds_past ? places + call : nullptr;
-    const std::size_t first = static_cast<std::size_t>(pasts[call]) * C;
-    append_to_cache(stream, shape, dtype, at(keys), at(values), at(qkv, 3 * first));
-    cached_attention(stream, shape, dtype, at(out, first), at(keys), at(values), at(qkv, 3 * first), at(workspace));
+    const auto first = static_cast<std::size_t>(pasts[call]);
+    append_to_cache(stream, shape, dtype, at(keys), at(values), at(qkv, first * row));
+    cached_attention(stream, shape, dtype, at(out, first * C), at(keys), at(values), at(qkv, first * row),
+                     at(workspace));
   }
   at.fetch();
   return out;
@@ -73,24 +77,34 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, int capacit
 }  // namespace
 
 TEST_CASE("attention to a cache is attention to all positions, however many come in a call") {
-  for (const auto& [heads, channels, n] :
-       {std::tuple{1, 1, 21}, {3, 5, 21}, {2, 16, 80}, {2, 64, 21}, {1, 80, 21}}) {
+  for (const auto& [heads, channels, n, key_heads, window] : {std::tuple{1, 1, 21, 0, 0},
+                                                              {3, 5, 21, 0, 0},
+                                                              {2, 16, 80, 0, 0},
+                                                              {2, 64, 21, 0, 0},
+                                                              {1, 80, 21, 0, 0},
+                                                              {4, 16, 21, 2, 0},
+                                                              {3, 5, 40, 1, 7},
+                                                              {2, 64, 70, 2, 33}}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const auto C = static_cast<std::size_t>(heads * channels);
-      const TypedArray qkv(dtype, static_cast<std::size_t>(n) * 3 * C, 5);
-      const auto expected = plain(qkv, n, static_cast<std::size_t>(heads), static_cast<std::size_t>(channels));
+      const CachedAttentionShape shape{
+          .capacity = n, .heads = heads, .channels = channels, .key_heads = key_heads, .window = window};
+      CachedAttentionShape roomy = shape;
+      roomy.capacity += 7;
+      const TypedArray qkv(dtype, static_cast<std::size_t>(n) * shape.row_channels(), 5);
+      const auto expected = plain(qkv, n, shape);
       on_every_device([&](runtime::StreamView stream) {
-        const TypedArray at_once = cached(stream, qkv, n, heads, channels, {n});
+        const TypedArray at_once = cached(stream, qkv, shape, {n});
         double error = 0;
         for (std::size_t i = 0; i < expected.size(); ++i)
           error =
               worse(error, std::abs(at_once[i] - expected[i]) / (4e-6 + half_unit(dtype) * std::abs(expected[i])));
         CAPTURE(heads);
         CAPTURE(channels);
+        CAPTURE(window);
         CHECK(error <= 1.01);
-        CHECK(same_bits(cached(stream, qkv, n + 7, heads, channels, std::vector<int>(n, 1)), at_once));
-        CHECK(same_bits(cached(stream, qkv, n, heads, channels, {5, 1, 12, n - 18}), at_once));
-        CHECK(same_bits(cached(stream, qkv, n, heads, channels, {5, 1, 12, n - 18}, true), at_once));
+        CHECK(same_bits(cached(stream, qkv, roomy, std::vector<int>(n, 1)), at_once));
+        CHECK(same_bits(cached(stream, qkv, shape, {5, 1, 12, n - 18}), at_once));
+        CHECK(same_bits(cached(stream, qkv, shape, {5, 1, 12, n - 18}, true), at_once));
       });
     }
   }
@@ -99,18 +113,24 @@ TEST_CASE("attention to a cache is attention to all positions, however many come
 TEST_CASE("attention to a cache survives scores that no exponential holds") {
   TypedArray qkv(DType::f32, 3 * 3 * 16, 9, 1e3);
   on_every_device([&](runtime::StreamView stream) {
-    const TypedArray out = cached(stream, qkv, 3, 1, 16, {1, 1, 1});
+    const TypedArray out = cached(stream, qkv, {.capacity = 3, .heads = 1, .channels = 16}, {1, 1, 1});
     bool finite = true;
     for (std::size_t i = 0; i < out.size(); ++i) finite = finite && std::isfinite(out[i]);
     CHECK(finite);
   });
 }
 
-TEST_CASE("a cache refuses positions that it has no room for") {
+TEST_CASE("a cache refuses positions that it has no room for, and heads that do not divide") {
   const auto device = runtime::make_inline_device({.threads = 1});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   float memory[3] = {};
   CHECK_THROWS_AS(append_to_cache(*stream, {.queries = 1, .past = 4, .capacity = 4, .heads = 1, .channels = 1},
                                   DType::f32, memory, memory, memory),
                   Error);
+  CHECK_THROWS_AS(append_to_cache(*stream, {.capacity = 4, .heads = 3, .channels = 1, .key_heads = 2}, DType::f32,
+                                  memory, memory, memory),
+                  Error);
+  CHECK_THROWS_AS(
+      append_to_cache(*stream, {.capacity = 4, .heads = 0, .channels = 1}, DType::f32, memory, memory, memory),
+      Error);
 }

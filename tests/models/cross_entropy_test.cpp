@@ -10,6 +10,8 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -86,6 +88,56 @@ TEST_CASE("cross entropy and its gradient are those of the formula, whatever lie
       }
       CHECK(wrong == 0);
     }
+  }
+}
+
+TEST_CASE("rows without a target have no loss, a gradient of zero, and leave the others as they are") {
+  const std::size_t rows = 7, V = 100, stride = 128;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    TypedArray logits(dtype, rows * stride, 53, 4.0);
+    logits.set(2 * stride + 5, NAN);  // of a row without
+    logits.set(2 * stride + 120, NAN);
+    const std::vector<std::int32_t> targets{3, no_target, no_target, 99, 0, no_target, 42};
+    on_every_device([&](runtime::StreamView stream) {
+      double loss = -1;
+      std::vector<double> row_losses(rows), losses_of_few(4);
+      std::vector<float> exponentials(static_cast<std::size_t>(stream.device().threads()) * stride);
+      TypedArray d = logits, few(dtype, 4 * stride);
+      std::vector<std::int32_t> targets_of_few;
+      for (std::size_t row = 0; row < rows; ++row) {
+        if (targets[row] == no_target) continue;
+        std::copy_n(logits.data(row * stride), stride * size_of(dtype), few.data(targets_of_few.size() * stride));
+        targets_of_few.push_back(targets[row]);
+      }
+      double loss_of_few = -2;
+      DeviceCopies at(stream);
+      CrossEntropyArrays arrays{.logits = at(d),
+                                .targets = at(targets),
+                                .loss = at(&loss, 1),
+                                .loss_factor = 0.25,
+                                .gradient = true,
+                                .gradient_factor = 0.25f,
+                                .row_losses = at(row_losses),
+                                .exponentials = at(exponentials)};
+      cross_entropy(stream, {rows, V, stride}, dtype, arrays);
+      arrays.logits = at(few);
+      arrays.targets = at(std::as_const(targets_of_few));
+      arrays.loss = at(&loss_of_few, 1);
+      arrays.row_losses = at(losses_of_few);
+      cross_entropy(stream, {4, V, stride}, dtype, arrays);
+      at.fetch();
+      CHECK(loss == doctest::Approx(loss_of_few).epsilon(1e-14));
+      for (std::size_t row = 0, next = 0; row < rows; ++row) {
+        CAPTURE(row);
+        if (targets[row] != no_target) {
+          CHECK(same_bits(d, row * stride, few, next * stride, stride));
+          CHECK(row_losses[row] == losses_of_few[next++]);
+        } else {
+          CHECK(same_bits(d, row * stride, TypedArray(dtype, stride), 0, stride));
+          CHECK(row_losses[row] == 0);
+        }
+      }
+    });
   }
 }
 

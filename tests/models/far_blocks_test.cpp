@@ -6,7 +6,7 @@
 #include "models/ops/embedding.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
-#include "models/ops/matmul_cuda.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"

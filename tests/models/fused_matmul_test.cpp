@@ -79,9 +79,14 @@ TEST_CASE("a product with GELU is both of them, in every dtype") {
         arrays.c = at(c);
         matmul_gelu(stream, shape, arrays, at(y));
         gelu_forward(stream, dtype, at(again), at(c), m * n);
+        TypedArray c_of_erf(dtype, m * n), y_of_erf(dtype, m * n), again_of_erf(dtype, m * n);
+        arrays.c = at(c_of_erf);
+        matmul_gelu(stream, shape, arrays, at(y_of_erf), GeluForm::erf);
+        gelu_forward(stream, dtype, at(again_of_erf), at(c_of_erf), m * n, GeluForm::erf);
         at.fetch();
         CHECK(worst(c, expected) <= (on_gpu_here() ? 2 : 1));
         if (!at_once) CHECK(same_bits(y, again));
+        CHECK(same_bits(y_of_erf, again_of_erf));
         double most = 0;
         for (std::size_t i = 0; i < m * n; ++i) {
           const double value = gelu(expected.value[i]);

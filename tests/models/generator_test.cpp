@@ -1,5 +1,6 @@
 #include "models/generation/generator.hpp"
 
+#include "models/generation/gpt_decoder.hpp"
 #include "models/initialize.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 #include "models/weights/gpt_config.hpp"
 
-#include "models/weights/safetensors_writer.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -18,6 +18,7 @@
 using namespace ranvier;
 using namespace ranvier::models;
 using ranvier::tests::error_of;
+using ranvier::tests::SafetensorsWriter;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 

@@ -2,6 +2,7 @@
 #include "runtime/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/gradient_check.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_gpt.hpp"
 
@@ -39,57 +40,6 @@ GptOptions small_options(float dropout = 0, Precision precision = {}) {
           .precision = precision};
 }
 
-/// Where the program is for a GPU, that.
-std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
-  if (on_gpu_here()) return tests::make_device();
-  return at_once ? runtime::make_inline_device({.threads = threads})
-                 : runtime::make_cpu_device({.threads = threads});
-}
-
-/// Threads and kind make no other device where the program is for a GPU; two runs show whether bits stay.
-bool repeats(int threads, bool at_once) { return on_gpu_here() && (!at_once || threads > 2); }
-
-/// Sums of products have other orders for other shapes on a GPU.
-double allowed(double error) { return on_gpu_here() ? 4 * error : error; }
-
-double norm(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-/// Gradients of the mean loss by central differences of the reference, for every `stride`th element.
-ReferenceParameters differences(const GptOptions& options, ReferenceParameters parameters,
-                                const ReferenceSamples& samples, double factor, std::size_t stride) {
-  const ReferenceGpt reference(options, parameters);
-  ReferenceParameters slopes;
-  for (auto& [name, values] : parameters) {
-    for (std::size_t i = 0; i < values.size(); i += stride) {
-      const double keep = values[i], step = 1e-5;
-      values[i] = keep + step;
-      const double above = reference.loss(samples);
-      values[i] = keep - step;
-      const double below = reference.loss(samples);
-      values[i] = keep;
-      slopes[name].push_back((above - below) / (2 * step) * factor);
-    }
-  }
-  return slopes;
-}
-
-/// Whether gaps of a unit's gradient are as they were before: nobody writes them.
-bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
-  std::vector<bool> owned(gradient.size());
-  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-    const std::size_t stored = std::max(unit.parameters[p].elements(), unit.parameters[p].stored_elements);
-    for (std::size_t i = 0; i < stored; ++i) owned[unit.offset(p) + i] = true;
-  }
-  for (std::size_t i = 0; i < gradient.size(); ++i) {
-    if (!owned[i] && !std::isnan(gradient[i])) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("a GPT's loss, activations and gradients are those of the reference in double precision, tiled or not") {
@@ -123,7 +73,7 @@ TEST_CASE("a GPT's loss, activations and gradients are those of the reference in
 
       const std::size_t stride = test::sanitized ? 151 : tile > 1 ? 7 : at_once ? 1 : 5;
       const auto gradients = run.gradients_by_name();
-      for (const auto& [name, slopes] : differences(options, parameters, samples, factor, stride)) {
+      for (const auto& [name, slopes] : differences<ReferenceGpt>(options, parameters, samples, factor, stride)) {
         CAPTURE(name);
         const double scale = norm(gradients.at(name)) / std::sqrt(static_cast<double>(gradients.at(name).size()));
         CHECK(scale > 5e-6);
@@ -219,6 +169,7 @@ TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with h
 }
 
 TEST_CASE("neither the number of threads nor the kind of device changes a bit") {
+  ranvier::tests::Share share(1, 3);
   for (const auto& [precision, tile] : {std::pair{Precision{}, 1},
                                         {Precision{}, 4},
                                         {Precision{DType::bf16, DType::f32}, 1},
@@ -239,7 +190,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit") 
     std::vector<TypedArray> first;
     for (const bool at_once : {true, false}) {
       for (const int threads : {1, 2, 3}) {
-        if (repeats(threads, at_once)) continue;
+        if (repeats(threads, at_once) || (loss && !share.takes())) continue;
         CAPTURE(at_once);
         CAPTURE(threads);
         ModelRun run(device_of(threads, at_once), options, 3);

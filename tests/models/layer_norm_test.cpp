@@ -1,4 +1,5 @@
 #include "models/ops/layer_norm.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
@@ -54,7 +55,7 @@ TEST_CASE("layer norm is that of the formula, forward and backward, with and wit
         CAPTURE(to_string(dtype));
         CAPTURE(channels);
         CAPTURE(with_branch);
-        const std::size_t rows = 71;
+        const std::size_t rows = static_cast<std::size_t>(tests::effort(71, 71, 23));
         TypedArray x(dtype, rows * channels, 31, 1.5);
         for (std::size_t i = 0; i < x.size(); ++i) x.set(i, x[i] + 0.7);
         const TypedArray branch(dtype, rows * channels, 32), dy(dtype, rows * channels, 33),

@@ -1,5 +1,6 @@
 // What matmul.hpp says, on any device. matmul_test.cpp looks closer at how the CPU cuts products.
 #include "models/ops/matmul.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_matmul.hpp"
@@ -70,21 +71,26 @@ void check(runtime::StreamView stream, const MatmulShape& shape, DType dtype, DT
 }  // namespace
 
 TEST_CASE("a device's matrix product equals the plain sum in every layout and dtype") {
-  on_one_device([](runtime::StreamView stream) {
+  ranvier::tests::Share share(1, 3);
+  on_one_device([&](runtime::StreamView stream) {
     for (const DType dtype : all_dtypes)
       for (const bool half_result : {false, true})
         for (const auto& [m, n, k] : all_sizes)
-          for (const int layout : {0, 1, 2, 3})
+          for (const int layout : {0, 1, 2, 3}) {
+            if (!share.takes()) continue;
             check(stream, {m, n, k, (layout & 1) != 0, (layout & 2) != 0}, dtype, half_result ? dtype : DType::f32);
+          }
   });
 }
 
 TEST_CASE("a device multiplies columns of wider arrays, wherever they begin") {
-  on_one_device([](runtime::StreamView stream) {
+  ranvier::tests::Share share(1, 3);
+  on_one_device([&](runtime::StreamView stream) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes)
         for (const int layout : {0, 1, 2, 3})
           for (const std::size_t gap : {3, 8}) {
+            if (!share.takes()) continue;
             MatmulShape shape{m, n, k, (layout & 1) != 0, (layout & 2) != 0};
             shape.a_stride = (shape.transpose_a ? m : k) + gap;
             shape.b_stride = (shape.transpose_b ? k : n) + gap;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -15,18 +16,19 @@ using runtime::DType;
 
 namespace {
 
-TypedArray run(runtime::StreamView stream, std::size_t n, std::size_t k, DType dtype, DType y_dtype,
-               bool has_bias) {
+/// `bias`: or null.
+TypedArray run(runtime::StreamView stream, const TypedArray& a, const TypedArray& x, const TypedArray* bias,
+               DType y_dtype) {
+  const std::size_t k = x.size(), n = a.size() / k;
   TypedArray y(y_dtype, n);
-  const TypedArray a(dtype, n * k, 1), x(dtype, k, 2), bias(dtype, n, 3);
   DeviceCopies at(stream);
   matrix_vector(stream, {n, k},
                 {.y = at(y),
                  .y_dtype = y_dtype,
                  .a = at(a),
                  .x = at(x),
-                 .dtype = dtype,
-                 .bias = has_bias ? at(bias) : nullptr});
+                 .dtype = a.dtype(),
+                 .bias = bias != nullptr ? at(*bias) : nullptr});
   at.fetch();
   return y;
 }
@@ -38,17 +40,21 @@ TEST_CASE("the product of a matrix and a vector is that of the definition") {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const bool has_bias : {false, true}) {
         const TypedArray a(dtype, n * k, 1), x(dtype, k, 2), bias(dtype, n, 3);
+        std::vector<double> sums(n), sizes(n, 1);
+        for (std::size_t i = 0; i < n; ++i) {
+          sums[i] = has_bias ? bias[i] : 0;
+          for (std::size_t j = 0; j < k; ++j) {
+            sums[i] += a[i * k + j] * x[j];
+            sizes[i] += std::abs(a[i * k + j] * x[j]);
+          }
+        }
         for (const DType y_dtype : {DType::f32, dtype}) {
           on_every_device([&](runtime::StreamView stream) {
-            const TypedArray y = run(stream, n, k, dtype, y_dtype, has_bias);
+            const TypedArray y = run(stream, a, x, has_bias ? &bias : nullptr, y_dtype);
             double error = 0;
             for (std::size_t i = 0; i < n; ++i) {
-              double sum = has_bias ? bias[i] : 0, size = 1;
-              for (std::size_t j = 0; j < k; ++j) {
-                sum += a[i * k + j] * x[j];
-                size += std::abs(a[i * k + j] * x[j]);
-              }
-              error = worse(error, std::abs(y[i] - sum) / (size * 1e-6 + std::abs(sum) * half_unit(y_dtype)));
+              error = worse(error,
+                            std::abs(y[i] - sums[i]) / (sizes[i] * 1e-6 + std::abs(sums[i]) * half_unit(y_dtype)));
             }
             CAPTURE(n);
             CAPTURE(k);
@@ -61,12 +67,13 @@ TEST_CASE("the product of a matrix and a vector is that of the definition") {
 }
 
 TEST_CASE("the product of a matrix and a vector has the same bits on any number of threads") {
+  const TypedArray a(DType::f32, 300 * 131, 1), x(DType::f32, 131, 2), bias(DType::f32, 300, 3);
   std::optional<TypedArray> one;
   on_every_device([&](runtime::StreamView stream) {
-    const TypedArray y = run(stream, 300, 131, DType::f32, DType::f32, true);
+    const TypedArray y = run(stream, a, x, &bias, DType::f32);
     if (!one) one = y;
     CHECK(same_bits(y, *one));
-    CHECK(same_bits(run(stream, 300, 131, DType::f32, DType::f32, true), *one));
+    CHECK(same_bits(run(stream, a, x, &bias, DType::f32), *one));
   });
 }
 

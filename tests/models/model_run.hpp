@@ -5,6 +5,7 @@
 
 #include "models/architecture.hpp"
 #include "models/gpt.hpp"
+#include "models/llama.hpp"
 #include "models/tensor_runs.hpp"
 #include "runtime/device.hpp"
 #include "tests/models/device_copies.hpp"
@@ -22,8 +23,9 @@
 
 namespace ranvier::models {
 
-/// Samples first … first + count - 1 of an endless made-up text.
-inline ReferenceSamples made_up_samples(const GptOptions& options, std::int64_t first, int count) {
+/// Samples first … first + count - 1 of an endless made-up text, for a model with such options.
+template <typename Options>
+ReferenceSamples made_up_samples(const Options& options, std::int64_t first, int count) {
   ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = first}};
   const auto key = runtime::philox_key(1234, runtime::RandomPurpose::test);
   const auto draw = [&](std::int64_t sample, int position) {
@@ -62,27 +64,30 @@ class ModelRun {
   /// Owns the device: its one wide stream is the run's. `samples`: of the largest microbatch. Parameters are drawn
   /// wide enough for every gradient to matter.
   ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples)
+      : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples)
+      : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples) {}
+
+  /// `whole`: the same model without tiles, by which parameters are drawn.
+  ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples)
       : device_(std::move(device)),
-        options_(options),
-        dtype_(options.precision.compute),
-        gradient_dtype_(options.precision.gradient),
-        gpt_(make_gpt(options)),
-        shape_{samples, options.sequence_length, device_->threads()},
+        dtype_(model.precision.compute),
+        gradient_dtype_(model.precision.gradient),
+        model_(std::move(model)),
+        shape_{samples, model_.positions, device_->threads()},
         stream_(device_->make_stream("model", runtime::StreamWidth::whole)) {
-    GptOptions whole = options;
-    whole.tile = 1;
     ReferenceParameters drawn;
     std::uint64_t seed = 100;
-    for (const UnitSpec& unit : make_gpt(whole).units()) {
+    for (const UnitSpec& unit : whole.units()) {
       for (const ParameterSpec& parameter : unit.parameters) {
         const TypedArray values(dtype_, parameter.elements(), ++seed, 0.3);
         const double centre = parameter.initializer.kind == Initializer::Kind::ones ? 1 : 0;
         for (std::size_t i = 0; i < values.size(); ++i) drawn[parameter.name].push_back(centre + values[i]);
       }
     }
-    for (const UnitSpec& unit : gpt_.units()) parameters_.emplace(unit.name, TypedArray(dtype_, unit.elements()));
+    for (const UnitSpec& unit : model_.units()) parameters_.emplace(unit.name, TypedArray(dtype_, unit.elements()));
     set_parameters(drawn);
-    for (const auto& layer : gpt_.layers) {
+    for (const auto& layer : model_.layers) {
       const LayerMemory memory = layer->memory(shape_);
       saved_.emplace_back(memory.saved);
       deferred_.emplace_back(memory.deferred);
@@ -102,7 +107,7 @@ class ModelRun {
 
   /// By tensor, whatever its tiles; rounded to the run's type.
   void set_parameters(const ReferenceParameters& values) {
-    for (const UnitSpec& unit : gpt_.units()) {
+    for (const UnitSpec& unit : model_.units()) {
       TypedArray& to = parameters_.at(unit.name);
       for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
         to.set(in_unit, values.at(parameter.name)[in_tensor]);
@@ -113,7 +118,7 @@ class ModelRun {
   /// What the reference is to compute with, by tensor.
   [[nodiscard]] ReferenceParameters reference_parameters() const {
     ReferenceParameters all;
-    for (const UnitSpec& unit : gpt_.units()) {
+    for (const UnitSpec& unit : model_.units()) {
       for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
         tensor_of(all, parameter)[in_tensor] = parameters_.at(unit.name)[in_unit];
       });
@@ -126,13 +131,13 @@ class ModelRun {
     samples_ = samples;
     loss_factor_ = loss_factor;
     loss_scale_ = loss_scale;
-    for (std::size_t i = 0; i < gpt_.layers.size(); ++i) {
+    for (std::size_t i = 0; i < model_.layers.size(); ++i) {
       poison(saved_[i]);
       poison(outputs_[i]);
       poison(workspace_[i]);
-      for_each_part(i, gpt_.layers[i]->parts().forward, [&](LayerCall& call, DeviceCopies& at) {
+      for_each_part(i, model_.layers[i]->parts().forward, [&](LayerCall& call, DeviceCopies& at) {
         call.training = training;
-        gpt_.layers[i]->forward(call, input(i, at), seen(outputs_[i], at));
+        model_.layers[i]->forward(call, input(i, at), seen(outputs_[i], at));
       });
     }
     return loss_;
@@ -140,30 +145,30 @@ class ModelRun {
 
   /// Of the microbatch whose forward was the last.
   void backward(bool accumulate) {
-    for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
+    for (std::size_t i = model_.layers.size(); i-- > 0;) {
       poison(deferred_[i]);
       poison(workspace_[i]);
       if (i > 0) poison(output_gradients_[i - 1]);
-      for_each_part(i, gpt_.layers[i]->parts().backward_input, [&](LayerCall& call, DeviceCopies& at) {
-        gpt_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
-                                       i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
+      for_each_part(i, model_.layers[i]->parts().backward_input, [&](LayerCall& call, DeviceCopies& at) {
+        model_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
+                                         i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
       });
       // backward_weight may come late: by then these are others'.
       poison(workspace_[i]);
       poison(output_gradients_[i]);
     }
-    for (std::size_t i = gpt_.layers.size(); i-- > 0;) {
-      for_each_part(i, gpt_.layers[i]->parts().backward_weight, [&](LayerCall& call, DeviceCopies& at) {
+    for (std::size_t i = model_.layers.size(); i-- > 0;) {
+      for_each_part(i, model_.layers[i]->parts().backward_weight, [&](LayerCall& call, DeviceCopies& at) {
         call.accumulate = accumulate;
-        gpt_.layers[i]->backward_weight(call, input(i, at));
+        model_.layers[i]->backward_weight(call, input(i, at));
       });
     }
   }
 
   /// The output of a layer but the last.
   [[nodiscard]] TypedArray output(std::size_t layer) const {
-    TypedArray values(
-        dtype_, static_cast<std::size_t>(samples_.samples) * gpt_.layers[layer]->output_elements(shape_.positions));
+    TypedArray values(dtype_, static_cast<std::size_t>(samples_.samples) *
+                                  model_.layers[layer]->output_elements(shape_.positions));
     std::memcpy(values.data(), outputs_[layer].data(), values.size() * size_of(dtype_));
     return values;
   }
@@ -185,6 +190,12 @@ class ModelRun {
   }
 
  private:
+  template <typename Options>
+  static Options whole(Options options) {
+    options.tile = 1;
+    return options;
+  }
+
   static void poison(HeapMemory& buffer) {
     if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
   }
@@ -228,11 +239,11 @@ class ModelRun {
   }
 
   LayerCall call_of(std::size_t layer, const std::vector<std::size_t>& part, DeviceCopies& at) {
-    const auto units = gpt_.layers[layer]->units();
+    const auto units = model_.layers[layer]->units();
     pointers_.assign(units.size(), nullptr);
     gradient_pointers_.assign(units.size(), nullptr);
     std::size_t first = 0;
-    for (std::size_t i = 0; i < layer; ++i) first += gpt_.layers[i]->units().size();
+    for (std::size_t i = 0; i < layer; ++i) first += model_.layers[i]->units().size();
     for (const std::size_t unit : part) {
       pointers_[unit] = at(std::as_const(parameters_.at(units[unit].name)));
       gradient_pointers_[unit] = at(gradients_[first + unit].second);
@@ -252,9 +263,8 @@ class ModelRun {
   }
 
   std::unique_ptr<runtime::Device> device_;
-  GptOptions options_;
   runtime::DType dtype_, gradient_dtype_;
-  Architecture gpt_;
+  Architecture model_;
   MicrobatchShape shape_;
   std::unique_ptr<runtime::Stream> stream_;
   std::map<std::string, TypedArray> parameters_;

@@ -109,7 +109,7 @@ struct SmallTokenizer {
           bits = bits << 8 | (k < here ? static_cast<std::uint8_t>(bytes[i + k]) : 0);
         for (std::size_t k = 0; k < 4; ++k) text += k <= here ? digits[bits >> (18 - 6 * k) & 63] : '=';
       }
-      text += " " + std::to_string(id) + "\n";
+      text += fmt::format(" {}\n", id);
     }
     return text;
   }
@@ -163,37 +163,41 @@ struct SmallTokenizer {
     return found;
   }
 
-  [[nodiscard]] std::vector<std::int32_t> merged(const std::string& word) const {
+  [[nodiscard]] std::vector<std::int32_t> encoded(const std::string& text,
+                                                  const std::map<char32_t, char>& kinds = {}) const {
+    std::map<std::string, std::int32_t> numbers;
+    const auto list = tokens();
+    for (std::size_t id = 0; id + 1 < list.size(); ++id) numbers[list[id]] = static_cast<std::int32_t>(id);
+    std::map<std::string, std::vector<std::int32_t>> known;  // texts repeat their words
+    std::vector<std::int32_t> result;
+    for (const auto& word : words(text, kinds)) {
+      const auto [entry, is_new] = known.try_emplace(word);
+      if (is_new) {
+        for (const auto& part : merged(word)) entry->second.push_back(numbers.at(part));
+      }
+      result.insert(result.end(), entry->second.begin(), entry->second.end());
+    }
+    return result;
+  }
+
+ private:
+  /// A word in as few parts as merges leave: the first of them that joins any joins all that it can, again and again.
+  [[nodiscard]] std::vector<std::string> merged(const std::string& word) const {
     std::vector<std::string> parts;
     for (const char byte : word) parts.emplace_back(1, byte);
     for (bool joined = true; joined;) {
       joined = false;
       for (const auto& [left, right] : merges) {
-        std::vector<std::string> next;
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-          const bool joins = i + 1 < parts.size() && parts[i] == left && parts[i + 1] == right;
-          next.push_back(joins ? left + right : parts[i]);
-          i += joins;
+        for (std::size_t at = 0; at + 1 < parts.size(); ++at) {
+          if (parts[at] != left || parts[at + 1] != right) continue;
+          parts[at] += parts[at + 1];
+          parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+          joined = true;
         }
-        joined = next.size() < parts.size();
-        parts = next;
         if (joined) break;
       }
     }
-    std::map<std::string, std::int32_t> ids;
-    const auto list = tokens();
-    for (std::size_t id = 0; id + 1 < list.size(); ++id) ids[list[id]] = static_cast<std::int32_t>(id);
-    std::vector<std::int32_t> result;
-    for (const auto& part : parts) result.push_back(ids.at(part));
-    return result;
-  }
-
-  [[nodiscard]] std::vector<std::int32_t> encoded(const std::string& text,
-                                                  const std::map<char32_t, char>& kinds = {}) const {
-    std::vector<std::int32_t> result;
-    for (const auto& word : words(text, kinds))
-      for (const std::int32_t token : merged(word)) result.push_back(token);
-    return result;
+    return parts;
   }
 };
 

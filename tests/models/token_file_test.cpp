@@ -61,10 +61,7 @@ struct Index {
 template <typename Tokens>
 std::vector<std::int32_t> read(const Tokens& tokens, std::int64_t first, std::int64_t count) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(count));
-  if constexpr (std::is_same_v<Tokens, TokenFile>)
-    tokens.read(first, count, out.data());
-  else
-    tokens.read(first, count, 1 << 16, out.data());
+  tokens.read(first, count, 1 << 30, out.data());
   return out;
 }
 
@@ -218,6 +215,12 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions told apar
   overwrite(path, 4, 7);
   const TokenFile large = open_file(path);
   CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
+  // As an int32 it would be the token that nothing is to follow.
+  const TokenFile largest = open_file(folder.write("c.bin", wide_llmc_file({1, 4294967295})));
+  const auto error = error_of([&] { read(largest, 0, 2); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "token 4294967295 at offset 1028"));
+  CHECK(says(error, "no vocabulary has it: the data are damaged"));
 }
 
 TEST_CASE("Megatron's tokens of every integer type are read in the order of its index") {

@@ -64,7 +64,7 @@ TEST_CASE_FIXTURE(Fixture, "an llm.c file is there when it is whole, and nothing
   const TokenFile file(recognise(folder.path() / "out.bin", {}));
   CHECK(file.format() == TokenFormat::llmc);
   Tokens tokens(4);
-  file.read(0, file.tokens(), tokens.data());
+  file.read(0, file.tokens(), 300, tokens.data());
   CHECK(tokens == Tokens{1, 2, 3, 299});
 }
 

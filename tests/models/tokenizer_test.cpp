@@ -1,5 +1,8 @@
 #include "models/text/bpe_encoder.hpp"
 #include "models/text/bpe_files.hpp"
+#include "models/text/text_encoder.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/seeds.hpp"
 #include "tests/errors.hpp"
@@ -11,6 +14,7 @@
 
 using namespace ranvier;
 using namespace ranvier::models;
+using ranvier::tests::effort;
 using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::SmallTokenizer;
@@ -118,7 +122,7 @@ TEST_CASE_FIXTURE(Fixture,
   const BpeVocabulary vocabulary = openai();
   CHECK(vocabulary.size() == small.end_of_text() + 1);
   BpeEncoder encoder(vocabulary);
-  for (int i = 0; i < (test::sanitized ? 25 : 200); ++i) {
+  for (int i = 0; i < effort(200, 200, 25); ++i) {
     const std::string text = random_text(random, 1 + random() % 100);
     Tokens tokens;
     encoder.encode(text, tokens);
@@ -137,7 +141,8 @@ TEST_CASE_FIXTURE(Fixture, "words of any length are merged alike, and long ones 
       CHECK(encode(vocabulary, word) == small.encoded(word, kinds));
     }
   }
-  const std::string endless(2'000'000, 'a');  // with a look at all parts for each merge: hours
+  // With a look at all parts for each merge: hours.
+  const std::string endless(static_cast<std::size_t>(effort(2'000'000, 2'000'000, 200'000)), 'a');
   const Tokens tokens = encode(vocabulary, endless);
   CHECK(tokens == Tokens(endless.size() / 4, encode(vocabulary, "aaaa").front()));
 }
@@ -176,13 +181,15 @@ TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const BpeVocabulary vocabulary = openai();
-  std::string text = random_text(random, 60'000);
-  text += std::string(200'000, 'a') + " " + std::string(200'000, ' ') + "b";  // no place to cut for long
-  text += random_text(random, 20'000);
+  const Tokenizer tokenizer(vocabulary);
+  const auto much = static_cast<std::size_t>(effort(200'000, 200'000, 70'000));  // longer than a piece
+  std::string text = random_text(random, much * 3 / 10);
+  text += std::string(much, 'a') + " " + std::string(much, ' ') + "b";  // no place to cut for long
+  text += random_text(random, much / 10);
   for (const auto specials : {SpelledSpecials::text, SpelledSpecials::token}) {
     const Tokens expected = encode(vocabulary, text, specials);
     for (const int threads : {1, 2, 3}) {
-      TextEncoder encoder(vocabulary, threads, specials);
+      TextEncoder encoder(tokenizer, threads, specials);
       Tokens tokens;
       for (int again = 0; again < 2; ++again) {
         tokens.clear();
@@ -286,11 +293,11 @@ TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of 
   folder.write("gpt2/tokenizer_config.json", "{}");
   folder.write("gpt2/model.safetensors", "");
   const auto gpt2 = folder.path() / "gpt2";
-  CHECK(bpe_vocabulary_files(gpt2) == Files{{"encoder.json", gpt2 / "encoder.json"},
-                                            {"tokenizer_config.json", gpt2 / "tokenizer_config.json"},
-                                            {"vocab.bpe", gpt2 / "vocab.bpe"}});
-  CHECK(bpe_vocabulary_files("of/mine.json") == Files{{"tokenizer.json", "of/mine.json"}});
-  CHECK(bpe_vocabulary_files("of/r50k.tiktoken") == Files{{"r50k.tiktoken", "of/r50k.tiktoken"}});
+  CHECK(tokenizer_files(gpt2) == Files{{"encoder.json", gpt2 / "encoder.json"},
+                                       {"tokenizer_config.json", gpt2 / "tokenizer_config.json"},
+                                       {"vocab.bpe", gpt2 / "vocab.bpe"}});
+  CHECK(tokenizer_files("of/mine.json") == Files{{"tokenizer.json", "of/mine.json"}});
+  CHECK(tokenizer_files("of/r50k.tiktoken") == Files{{"r50k.tiktoken", "of/r50k.tiktoken"}});
 }
 
 TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or leaves whole lines") {

@@ -1,7 +1,9 @@
 #include "models/weights/unit_weights.hpp"
 
+#include "models/weights/partial_weights.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -15,6 +17,7 @@
 using namespace ranvier;
 using namespace ranvier::models;
 using ranvier::tests::error_of;
+using ranvier::tests::SafetensorsWriter;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 using runtime::DType;
@@ -39,6 +42,24 @@ std::vector<float> flattened(const UnitSpec& unit) {
   return values;
 }
 
+/// Writes a file in pieces of `piece` elements of a unit.
+template <typename ValuesOf>
+void save(const std::filesystem::path& path, const std::vector<UnitSpec>& units, std::size_t piece,
+          const ValuesOf& values_of) {
+  const WeightLayout layout(units);
+  PartialWeights partial(path, PartialWeights::Kind::file, partial_path(path.parent_path(), "model", random_job()),
+                         layout);
+  WeightWriter writer(layout, partial.path());
+  for (const UnitSpec& unit : units) {
+    const std::vector<float> values = values_of(unit);
+    for (std::size_t begin = 0; begin < values.size(); begin += piece)
+      writer.put(unit, begin, std::span(values).subspan(begin, std::min(piece, values.size() - begin)));
+  }
+  CHECK(writer.elements() == layout.elements());
+  writer.close();
+  partial.commit();
+}
+
 }  // namespace
 
 TEST_CASE("a unit saved in parts of any size is read back in parts of any size, without gaps and padding") {
@@ -47,16 +68,11 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
   const std::vector<UnitSpec> units = {padded_unit(), other_unit};
   for (const std::size_t piece : {1u, 7u, 32u, 1000u}) {
     CAPTURE(piece);
-    SafetensorsWriter writer(path, tensors_of(units, DType::f32));
-    for (const auto& unit : units) {
+    save(path, units, piece, [](const UnitSpec& unit) {
       auto values = flattened(unit);
       for (auto& value : values) value = value == 0 ? -1 : value;  // what lies in gaps must not matter
-      for (std::size_t begin = 0; begin < values.size(); begin += piece) {
-        const std::size_t end = std::min(values.size(), begin + piece);
-        write_unit(writer, unit, begin, end, values.data() + begin);
-      }
-    }
-    writer.commit();
+      return values;
+    });
 
     const Safetensors file(path);
     CHECK(file.find("wte.weight")->shape == std::vector<std::size_t>{3, 7});
@@ -99,16 +115,11 @@ TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back
     for (const std::size_t piece : {1u, 7u, 64u}) {
       CAPTURE(saved.size());
       CAPTURE(piece);
-      SafetensorsWriter writer(path, tensors_of(saved, DType::f32));
-      for (const UnitSpec& unit : saved) {
+      save(path, saved, piece, [&](const UnitSpec& unit) {
         std::vector<float> values(unit.elements(), -1);
         for (std::size_t i = 0; i < unit.parameters[0].elements(); ++i) values[i] = value_of(unit, i);
-        for (std::size_t begin = 0; begin < values.size(); begin += piece) {
-          const std::size_t end = std::min(values.size(), begin + piece);
-          write_unit(writer, unit, begin, end, values.data() + begin);
-        }
-      }
-      writer.commit();
+        return values;
+      });
       const Safetensors file(path);
       REQUIRE(file.tensors().size() == 1);
       CHECK(file.find("w.weight")->shape == std::vector<std::size_t>{6, 10});
@@ -124,20 +135,6 @@ TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back
         }
       }
     }
-}
-
-TEST_CASE("a file with a tile missing, or one twice, is not committed") {
-  const TemporaryFolder folder;
-  const auto half = [](std::size_t row) {
-    return UnitSpec{"w", {{.name = "w.weight", .shape = {2, 8}, .tile = Tile{{4, 8}, row, 0}}}};
-  };
-  const std::vector<UnitSpec> units = {half(0), half(2)};
-  const std::vector<float> values(32);
-  SafetensorsWriter writer(folder.path() / "model.safetensors", tensors_of(units, DType::f32));
-  write_unit(writer, units[0], 0, 32, values.data());
-  CHECK(says(error_of([&] { writer.commit(); }), "16 of 32 values of tensor 'w.weight' are missing"));
-  write_unit(writer, units[1], 0, 32, values.data());
-  CHECK(error_of([&] { write_unit(writer, units[1], 0, 32, values.data()); }).code() == ErrorCode::internal);
 }
 
 namespace {

@@ -37,7 +37,7 @@ Tiers::Runs scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt
 }  // namespace
 
 TEST_CASE("tiers keep what was stored from scattered runs of memory, in host memory and in files") {
-  for (const std::uint64_t seed : test::seeds(3)) {
+  for (const std::uint64_t seed : test::seeds(test::sanitized ? 1 : 3)) {
     for (const bool at_once : {true, false}) {
       CAPTURE(seed);
       std::mt19937_64 random(seed);

@@ -1,20 +1,24 @@
 """Tokens of ranvier-tokenize, beside those of OpenAI's encoder for GPT-2 (encoder.py), said again in Python, on more
-than a megabyte of English, code, Chinese, emoji, blanks of all kinds and bytes that are no UTF-8.
+than a megabyte of English, code, Chinese, emoji, blanks of all kinds and bytes that are no UTF-8. Then tokens and the
+text that they are decoded to, of tokenizers of every kind that is read, beside the tokenizers package.
 
-usage: compare_tokenizer.py TOKENIZE FOLDER [VOCABULARY]
+usage: compare_tokenizer.py TOKENIZE THROUGH_TOKENS FOLDER [VOCABULARY]
 
 FOLDER is emptied and filled. VOCABULARY is a folder with GPT-2's encoder.json and vocab.bpe; without it, one is learned
-from a part of the text. Where tokenizers can be imported, and with VOCABULARY tiktoken, they have to say the same of
-what is UTF-8.
+from a part of the text. Where tiktoken can be imported, with VOCABULARY, it has to say the same of what is UTF-8. The
+tokenizers package learns vocabularies of its own from a part of the text; it reads an eighth of it with each, or with
+RANVIER_LONG=1 all.
 """
 
 import collections
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
 import time
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -149,20 +153,116 @@ def check(name, ours, theirs):
     print(f"{name}: {len(ours)} tokens are the same")
 
 
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def kinds(hf, texts):
+    """(name, tokenizer) of every kind, with vocabularies learned from the texts."""
+    norms, cuts, decoders, Split = hf.normalizers, hf.pre_tokenizers, hf.decoders, hf.pre_tokenizers.Split
+    size, pieces = 1500, [text[i:i + 200] for text in texts for i in range(0, len(text), 200)]
+
+    def of_bytes(*steps, normalizer=None, added=()):
+        made = hf.Tokenizer(hf.models.BPE())
+        made.pre_tokenizer, made.decoder = cuts.Sequence([*steps]), decoders.ByteLevel()
+        if normalizer:
+            made.normalizer = normalizer
+        made.train_from_iterator(pieces, hf.trainers.BpeTrainer(
+            vocab_size=size, initial_alphabet=cuts.ByteLevel.alphabet(), special_tokens=[END], show_progress=False))
+        made.add_tokens([*added])
+        return made
+
+    def split(pattern, **options):
+        return Split(hf.Regex(pattern), options.pop("behavior", "isolated"), **options)
+
+    plain = cuts.ByteLevel(add_prefix_space=False, use_regex=False)
+    yield "LLaMA 3", of_bytes(split(LLAMA3), plain)
+    yield "Qwen2", of_bytes(split(LLAMA3.replace("{1,3}", "")), plain, normalizer=norms.NFC(), added=["<extra>"])
+    yield "o200k", of_bytes(split(O200K, behavior="removed", invert=True), plain, normalizer=norms.NFKC())
+    yield "digits, with a prefix", of_bytes(
+        cuts.Digits(True), cuts.Punctuation("merged_with_next"), cuts.ByteLevel(add_prefix_space=True),
+        normalizer=norms.Sequence([norms.NFKD(), norms.Lowercase(), norms.StripAccents()]))
+
+    def of_characters(byte_fallback, fuses, pre_tokenizer=None):
+        special = ["<unk>", "<s>", "</s>"] + ([f"<0x{i:02X}>" for i in range(256)] if byte_fallback else [])
+        made = hf.Tokenizer(hf.models.BPE(unk_token="<unk>"))
+        made.normalizer = norms.Sequence([norms.Prepend("\u2581"), norms.Replace(" ", "\u2581")])
+        made.pre_tokenizer = Split("\u2581", "merged_with_next")
+        made.train_from_iterator(pieces, hf.trainers.BpeTrainer(vocab_size=size, limit_alphabet=300,
+                                                                special_tokens=special, show_progress=False))
+        parts = json.loads(made.to_str())
+        parts["added_tokens"] = [token for token in parts["added_tokens"] if token["id"] < 3]
+        parts["model"].update(byte_fallback=byte_fallback, fuse_unk=fuses)
+        parts["pre_tokenizer"] = None
+        if pre_tokenizer:
+            parts["normalizer"] = None
+        made = hf.Tokenizer.from_str(json.dumps(parts))
+        if pre_tokenizer:
+            made.pre_tokenizer = pre_tokenizer
+        made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                          decoders.Strip(" ", 1, 0)])
+        return made
+
+    yield "LLaMA 2", of_characters(True, True)
+    yield "metaspace, unknown", of_characters(False, False, cuts.Metaspace())
+
+    def word_pieces(normalizer, pre_tokenizer):
+        made = hf.Tokenizer(hf.models.WordPiece(unk_token="[UNK]"))
+        made.normalizer, made.pre_tokenizer, made.decoder = normalizer, pre_tokenizer, decoders.WordPiece()
+        made.train_from_iterator(pieces, hf.trainers.WordPieceTrainer(
+            vocab_size=size, limit_alphabet=400, special_tokens=["[PAD]", "[UNK]", "[SEP]"], show_progress=False))
+        return made
+
+    yield "BERT", word_pieces(norms.BertNormalizer(), cuts.BertPreTokenizer())
+    yield "BERT with case", word_pieces(norms.BertNormalizer(lowercase=False), cuts.BertPreTokenizer())
+
+
+def compare_kinds(through_tokens, folder, clean):
+    try:
+        import tokenizers as hf
+    except ImportError:
+        print("not beside tokenizers")
+        return
+    begin = time.time()
+    # Characters as old as the package's tables of them; and what spells tokens.
+    known = "".join(c for c in clean if unicodedata.ucd_3_2_0.category(c) != "Cn")
+    part = known if os.environ.get("RANVIER_LONG") == "1" else known[::len(known) // 16] + "".join(
+        known[i:i + len(known) // 64] for i in range(0, len(known), len(known) // 8))
+    spelled = ["<|endoftext|>", "[SEP]", " </s>", "<extra>", "don't", " . ,",
+               "\u2581", "\u0120", "##a", "e\u0301", "\ufb01"]
+    text = part + " ".join(spelled * 50) + "a"
+    (folder / "part.txt").write_bytes(text.encode())
+    for name, made in kinds(hf, [known[i:i + 3000] for i in range(0, len(known), 40_000)]):
+        file = folder / f"{name}.json"
+        file.write_text(made.to_str())
+        subprocess.run([through_tokens, file, "token", folder / "part.txt", folder / "part.bin", folder / "back.txt"],
+                       check=True, timeout=120)
+        theirs = made.encode(text, add_special_tokens=False).ids
+        check(f"tokenizers: {name}", np.fromfile(folder / "part.bin", dtype="<i4"), np.array(theirs))
+        ours, decoded = (folder / "back.txt").read_bytes().decode("utf-8", "replace"), made.decode(theirs)
+        if ours != decoded:
+            at = next((i for i, (a, b) in enumerate(zip(ours, decoded)) if a != b), min(len(ours), len(decoded)))
+            sys.exit(f"{name}: decoded, {ours[at - 20:at + 20]!r}, beside {decoded[at - 20:at + 20]!r}, from {at} on")
+    print(f"{len(text.encode()) / 1e6:.2f} MB of each kind in {time.time() - begin:.1f} s")
+
+
 def main():
-    tokenize, folder = sys.argv[1], Path(sys.argv[2])
+    tokenize, through_tokens, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     clean, mixed = mixed_text(Path(__file__).resolve().parent, random.Random(7))
-    vocabulary = Path(sys.argv[3]) if len(sys.argv) > 3 else folder / "vocabulary"
-    if len(sys.argv) <= 3:
+    vocabulary = Path(sys.argv[4]) if len(sys.argv) > 4 else folder / "vocabulary"
+    if len(sys.argv) <= 4:
         learned(clean[::8] + clean[:100_000], vocabulary)  # every kind of character, and words
     encoder = Encoder(vocabulary)
 
     def ours(name, content):
         text, tokens = folder / f"{name}.txt", folder / f"{name}.bin"
         text.write_bytes(content)
-        subprocess.run([tokenize, text, "--tokenizer", f"gpt2:{vocabulary}", "--output", tokens], check=True,
+        subprocess.run([tokenize, text, "--tokenizer", vocabulary, "--output", tokens], check=True,
                        timeout=120, stdout=subprocess.DEVNULL)
         return np.fromfile(tokens, dtype="<u2", offset=1024).astype(np.int64)
 
@@ -174,7 +274,7 @@ def main():
     clean_tokens = ours("clean", clean.encode())
     bytes_of = {spelling: byte for byte, spelling in SPELLING.items()}
     try:
-        if len(sys.argv) <= 3:  # it joins whatever is a token together, which is the same for GPT-2's vocabulary only
+        if len(sys.argv) <= 4:  # it joins whatever is a token together, which is the same for GPT-2's vocabulary only
             raise ImportError
         import tiktoken
         ranks = {bytes(bytes_of[c] for c in token): i for token, i in encoder.ids.items() if token != END}
@@ -190,6 +290,7 @@ def main():
         check("tokenizers", clean_tokens, np.array(hugging.encode(clean).ids))
     except ImportError:
         print("not beside tokenizers")
+    compare_kinds(through_tokens, folder, clean)
 
 
 main()

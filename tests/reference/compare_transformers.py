@@ -3,7 +3,8 @@
 usage: compare_transformers.py TRAINER GENERATOR FOLDER      FOLDER is emptied and filled; exit code 77: no transformers
 
 What ranvier-train saves must open with GPT2LMHeadModel without a tensor missing or left over, and must have there the
-validation loss that ranvier-train said and the greedy text that ranvier-generate writes. What save_pretrained() writes, in
+validation loss that ranvier-train said and the greedy text that ranvier-generate writes; in several files (--save-file-size)
+it must open alike. What save_pretrained() writes, in
 fp32, bf16 and fp16, in one file and in several with an index, must have the same loss and text in Ranvier.
 """
 
@@ -20,7 +21,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", USE_TF="0", USE_
 try:
     import torch
     import transformers
-    from transformers import GPT2LMHeadModel
+    from transformers import AutoModel, AutoModelForCausalLM, GPT2LMHeadModel
 except ImportError as missing:
     print(f"Skipped: {missing}")
     sys.exit(77)
@@ -97,6 +98,21 @@ def main():
         sys.exit(f"transformers opens what was saved with {wrong}")
     model.eval()
     check("saved by Ranvier", loss, generate(saved), model.double(), data)
+
+    sharded = folder / "sharded"
+    run(trainer, "--data", data, "--init-from", saved, "--steps", 1, "--batch-size", BATCH, "--learning-rate", 0,
+        "--threads", 1, "--save", sharded, "--save-file-size", "100KiB")
+    files = sorted(path.name for path in sharded.glob("*.safetensors"))
+    if len(files) < 2 or not (sharded / "model.safetensors.index.json").exists():
+        sys.exit(f"--save-file-size: there are {files}")
+    for auto in AutoModel, AutoModelForCausalLM:
+        opened, report = auto.from_pretrained(sharded, output_loading_info=True)
+        wrong = {key: value for key, value in report.items() if value}
+        whole = auto.from_pretrained(saved).state_dict()
+        differ = [name for name, tensor in opened.state_dict().items() if not torch.equal(tensor, whole[name])]
+        if wrong or differ:
+            sys.exit(f"{auto.__name__} opens {len(files)} files with {wrong}, and has other {differ}")
+    print(f"opened by transformers from {len(files)} files")
 
     for dtype in torch.float32, torch.bfloat16, torch.float16:
         for size in "10GB", "100KB":

@@ -29,18 +29,6 @@ TEST_CASE("a file appears when it is committed, whole") {
   CHECK(folder.read("f") == "after");
 }
 
-TEST_CASE("a file is written anywhere, whatever was appended") {
-  const TemporaryFolder folder;
-  AtomicFile file(folder.path() / "f");
-  file.append("head", 4);
-  file.write_at(8, "cd", 2);
-  file.write_at(4, "xxab", 4);
-  file.write_at(4, "yy", 2);
-  file.write_at(8, "CD", 2);
-  file.commit();
-  CHECK(folder.read("f") == "headyyabCD");
-}
-
 TEST_CASE("a file that is given up leaves nothing behind") {
   const TemporaryFolder folder;
   {

@@ -170,6 +170,31 @@ TEST_CASE("sizes are read and written with binary units") {
   CHECK(bytes_text(1536) == "1536B");
 }
 
+TEST_CASE("times are read and written in days, hours, minutes and seconds") {
+  using namespace std::chrono_literals;
+  for (const auto& [text, time] : {std::pair{"90s", 90s},
+                                   {"30m", 1800s},
+                                   {"4h", 14400s},
+                                   {"1h30m", 5400s},
+                                   {"2d3s", 172803s},
+                                   {"1d2h3m4s", 93784s},
+                                   {"0s", 0s},
+                                   {"0m", 0s}}) {
+    CAPTURE(text);
+    const auto read = runtime::parse_duration(text);
+    REQUIRE(read);
+    CHECK(*read == time);
+    CHECK(runtime::parse_duration(runtime::duration_text(time)) == time);
+  }
+  CHECK(runtime::duration_text(5400s) == "1h30m");
+  CHECK(runtime::duration_text(90s) == "1m30s");
+  for (const auto* text : {"", "4", "h", "4 h", "4hours", "-4h", "30m1h", "1h1h", "1.5h", "1h30",
+                           "99999999999999999999s", "9223372036854775807d"}) {
+    CAPTURE(text);
+    CHECK_FALSE(runtime::parse_duration(text));
+  }
+}
+
 TEST_CASE("the nearest name is the one with the fewest edits, if near at all") {
   const std::vector<std::string> names = {"heads", "hidden", "layers"};
   CHECK(nearest_name("head", names) == "heads");

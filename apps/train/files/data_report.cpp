@@ -41,7 +41,7 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
   };
 
   std::string report = fmt::format("data: {}; ", content_of(all));
-  const std::string of_length = fmt::format("of {}", options.model.gpt.sequence_length);
+  const std::string of_length = fmt::format("of {}", options.model.size(models::Size::sequence_length));
   if (options.data.eval_only) {
     report += fmt::format("{} {} to evaluate", counted(data.validation->samples(), "sample"), of_length);
   } else {

@@ -1,11 +1,10 @@
 #include "apps/train/files/file_agreement.hpp"
 
 #include "apps/program/agreement.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "offload/block_sums.hpp"
 #include "offload/tier.hpp"
-#include "runtime/json_text.hpp"
-#include "runtime/memory_map.hpp"
 
 #include <fmt/ranges.h>
 
@@ -134,42 +133,35 @@ std::string listed(const std::vector<int>& ranks) {
              ? ""
              : fmt::format("; {} files here, {} on rank 0", files.size(), counts[0]));
   });
-  throw FailedTogether{};
+  throw FailedTogether{ErrorCode::data, {}};
 }
 
 }  // namespace
 
+std::vector<fs::path> tokenizer_files(const TrainOptions& options) {
+  const fs::path tokenizer = options.data.gpt2;
+  std::error_code ignored;
+  if (tokenizer.empty()) return {};
+  if (!fs::is_directory(tokenizer, ignored)) return {tokenizer};
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(tokenizer, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (models::is_tokenizer_file(name)) found.push_back(entry->path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job) {
   std::vector<fs::path> files = job.files;
   if (!options.data.hellaswag.empty()) files.emplace_back(options.data.hellaswag);
-  if (const fs::path tokenizer = options.data.gpt2; !tokenizer.empty()) {
-    std::error_code ignored;
-    if (!fs::is_directory(tokenizer, ignored)) files.push_back(tokenizer);
-    constexpr std::array names{"encoder.json", "vocab.bpe", "vocab.json", "merges.txt", "tokenizer.json"};
-    std::vector<fs::path> found;
-    for (fs::directory_iterator entry(tokenizer, ignored), end; !ignored && entry != end;
-         entry.increment(ignored)) {
-      const std::string name = entry->path().filename().string();
-      if (name.ends_with(".tiktoken") || std::find(names.begin(), names.end(), name) != names.end())
-        found.push_back(entry->path());
-    }
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
-  }
+  const std::vector<fs::path> tokenizer = tokenizer_files(options);
+  files.insert(files.end(), tokenizer.begin(), tokenizer.end());
   if (options.run.init_from.empty()) return files;
   const fs::path weights = models::find_weights(options.run.init_from, "--init-from");
   files.push_back(weights);
   if (weights.extension() != ".json") return files;
-  // An index: which tensor is in which file beside it.
-  const runtime::MemoryMap map(weights);
-  const auto index = runtime::parse_json({reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()},
-                                         weights.string());
-  std::set<fs::path> parts;
-  if (const auto* const object = index.if_object())
-    if (const auto* const tensors = object->if_contains("weight_map"); tensors != nullptr && tensors->is_object())
-      for (const auto& [tensor, file] : tensors->get_object())
-        if (file.is_string()) parts.insert(weights.parent_path() / std::string(file.get_string()));
-  files.insert(files.end(), parts.begin(), parts.end());
+  for (const auto& [name, tensors] : models::files_of_index(weights)) files.push_back(weights.parent_path() / name);
   return files;
 }
 

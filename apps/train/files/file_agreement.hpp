@@ -18,6 +18,9 @@ namespace ranvier::apps {
 /// as models::find_weights() does. Any thread.
 [[nodiscard]] std::vector<std::filesystem::path> deciding_files(const TrainOptions& options, const Job& job);
 
+/// Those of --tokenizer, in a fixed order; none: it needs no files. Any thread.
+[[nodiscard]] std::vector<std::filesystem::path> tokenizer_files(const TrainOptions& options);
+
 /// One number for the size of a file and what is in it: in its first `whole_bytes`, its last 4096, and 64 blocks of
 /// 4096 spread evenly between them. Headers of safetensors and Megatron's indices are read whole. Not against
 /// malice. Throws ErrorCode::io. Any thread.

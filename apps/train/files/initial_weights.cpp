@@ -1,7 +1,7 @@
 #include "apps/train/files/initial_weights.hpp"
 
-#include "models/text/bpe_files.hpp"
-#include "models/weights/gpt_config.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "models/weights/model_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/error.hpp"
 #include "runtime/memory_map.hpp"
@@ -11,17 +11,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace ranvier::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using models::GptOptions;
 using runtime::OptionTable;
 
 constexpr int bytes_vocabulary = 256;
+constexpr int usual_length = 2048;  // of samples for models that positions cost no parameters
 
 /// Of the weights; never empty.
 fs::path folder_of(const std::string& init_from) {
@@ -30,40 +32,83 @@ fs::path folder_of(const std::string& init_from) {
 }
 
 /// "--layers 3", or of a preset "--model gpt2-small, with --layers 12,".
-std::string asked_for(const ModelOptions& model, const OptionTable& table, const char* flag, int value) {
+std::string asked_for(const ModelOptions& model, const OptionTable& table, std::string_view flag, int value) {
   return table.given(flag) ? fmt::format("--{} {}", flag, value)
                            : fmt::format("--model {}, with --{} {},", model.name, flag, value);
 }
 
-void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::Safetensors& weights,
-                 const models::StoredGpt& stored) {
+/// Another family than GPT only where no flag names one.
+void adopt_family(TrainOptions& options, const OptionTable& table, const models::ModelSizes& stored) {
   ModelOptions& model = options.model;
-  const bool is_preset = model.name != "gpt";
-  for (const auto& [flag, field] : {std::pair{"layers", &GptOptions::layers},
-                                    {"hidden", &GptOptions::hidden},
-                                    {"heads", &GptOptions::heads},
-                                    {"vocab-size", &GptOptions::vocab_size}}) {
-    int& asked = model.gpt.*field;
-    const int there = stored.sizes.*field;
-    if (asked != there && (is_preset || table.given(flag)))
-      fail(ErrorCode::usage, "{} is not the model of --init-from {}, which has {}: leave the flag out",
-           asked_for(model, table, flag, asked), options.run.init_from, there);
-    asked = there;
+  const std::string_view family = models::family_name(stored);
+  // A Mistral without a window is a LLaMA, and windows are compared as sizes.
+  const auto kind = [](std::string_view name) { return name == "mistral" ? std::string_view("llama") : name; };
+  if (table.given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
+    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}: leave the flag out",
+         model.name, options.run.init_from, family);
+  models::ModelSizes sizes = stored;
+  if (const float rate = models::dropout_of(model.sizes);
+      rate != 0 && table.given("dropout") && models::find_dropout(sizes) == nullptr)
+    fail(ErrorCode::usage,
+         "--dropout {}: the model of --init-from {} is a {}, which drops nothing: leave the flag out", rate,
+         options.run.init_from, family);
+  if (!model.is_preset() && family != "gpt2") model.name = family;
+  if (model.sizes.index() == stored.index()) return;
+  // What flags gave stays, for adopt_sizes() to compare.
+  const models::ModelSizes asked = std::exchange(model.sizes, stored);
+  for (const auto& [size, flag] : models::named_sizes()) {
+    int* const field = models::find_size(model.sizes, size);
+    if (field != nullptr && table.given(flag)) *field = models::value_of(asked, size);
   }
-  int& length = model.gpt.sequence_length;
-  const int positions = stored.sizes.sequence_length;
-  if (!is_preset && !table.given("sequence-length")) length = positions;
-  if (length > positions)
-    fail(ErrorCode::usage, "{} is more than the {} positions that --init-from {} has learned: give at most {}",
-         asked_for(model, table, "sequence-length", length), positions, options.run.init_from, positions);
-  if (length < positions)
-    options.notes.push_back(
-        fmt::format("positions: the first {} of the {} in {}", length, positions, weights.path().string()));
 }
 
-void adopt_dropout(TrainOptions& options, const OptionTable& table, const models::GptConfig& config,
+void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::Safetensors& weights,
+                 const models::ModelSizes& stored) {
+  ModelOptions& model = options.model;
+  const bool is_preset = model.is_preset();
+  models::ModelSizes asked_sizes = model.sizes;
+  for (const auto& [size, flag] : models::named_sizes()) {
+    int* const field = models::find_size(asked_sizes, size);
+    const bool is_asked = is_preset || table.given(flag) || size == models::Size::tile;
+    if (field != nullptr && !is_asked) *field = models::value_of(stored, size);
+  }
+  asked_sizes = models::with_all_sizes(asked_sizes);
+  model.sizes = models::with_all_sizes(stored);
+  for (const auto& [size, flag] : models::named_sizes()) {
+    int* const there = models::find_size(model.sizes, size);
+    const int asked = models::value_of(asked_sizes, size);
+    if (there == nullptr || size == models::Size::sequence_length) continue;
+    if (size == models::Size::tile) {
+      *there = asked;
+    } else if (asked != *there && (is_preset || table.given(flag))) {
+      fail(ErrorCode::usage, "{} is not the model of --init-from {}, which has {}: leave the flag out",
+           asked_for(model, table, flag, asked), options.run.init_from, *there);
+    }
+  }
+  if (float* const dropout = models::find_dropout(model.sizes); dropout != nullptr)
+    *dropout = models::dropout_of(asked_sizes);
+  int& length = *models::find_size(model.sizes, models::Size::sequence_length);
+  const int positions = length, asked = models::value_of(asked_sizes, models::Size::sequence_length);
+  const bool learned = std::holds_alternative<models::GptOptions>(model.sizes);
+  if (is_preset || table.given("sequence-length")) {
+    length = asked;
+  } else if (!learned) {
+    length = std::min(positions, usual_length);
+  }
+  if (length > positions)
+    fail(ErrorCode::usage, "{} is more than the {} positions that --init-from {} {}: give at most {}",
+         asked_for(model, table, "sequence-length", length), positions, options.run.init_from,
+         learned ? "has learned" : "is for", positions);
+  if (length < positions)
+    options.notes.push_back(
+        learned
+            ? fmt::format("positions: the first {} of the {} in {}", length, positions, weights.path().string())
+            : fmt::format("positions: {} of the {} that {} is for", length, positions, weights.path().string()));
+}
+
+void adopt_dropout(TrainOptions& options, const OptionTable& table, const models::ModelConfig& config,
                    const std::string& file) {
-  if (table.given("dropout")) return;
+  if (table.given("dropout") || config.dropout.empty()) return;
   const float rate = config.dropout.begin()->second;
   std::vector<std::string> rates;
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
@@ -71,7 +116,7 @@ void adopt_dropout(TrainOptions& options, const OptionTable& table, const models
                   [&](const auto& one) { return one.second != rate; }))
     fail(ErrorCode::usage, "{}: {}: models have one rate for all of them here: give --dropout", file,
          fmt::join(rates, ", "));
-  options.model.gpt.dropout = rate;
+  *models::find_dropout(options.model.sizes) = rate;
   options.notes.push_back(fmt::format("dropout: {}, as {} says", rate, file));
 }
 
@@ -96,34 +141,32 @@ void adopt_initial_weights(TrainOptions& options, const OptionTable& table) {
                                         weights.ignored().size(), weights.ignored().size() > 1 ? "s" : "",
                                         weights.path().string(), weights.ignored().front()));
   const fs::path config = folder_of(run.init_from) / "config.json";
-  if (weights.find("wte.weight") == nullptr) {
-    static_cast<void>(models::read_gpt_config(config.parent_path()));  // says which kind of model it is instead
-    return;
-  }
-  const bool heads_known = table.given("heads") || (options.model.name != "gpt" && !fs::exists(config));
-  const models::StoredGpt stored =
-      stored_gpt(weights, heads_known ? std::optional(options.model.gpt.heads) : std::nullopt);
-  adopt_sizes(options, table, weights, stored);
-  if (stored.config) adopt_dropout(options, table, *stored.config, config.string());
+  const bool heads_known = table.given("heads") || (options.model.is_preset() && !fs::exists(config));
+  const int heads = options.model.size(models::Size::heads);
+  const auto stored = models::stored_model(weights, heads_known ? std::optional(heads) : std::nullopt);
+  if (!stored) return;
+  adopt_family(options, table, stored->sizes);
+  adopt_sizes(options, table, weights, stored->sizes);
+  if (stored->config) adopt_dropout(options, table, *stored->config, config.string());
 }
 
 void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
-  const int vocabulary = options.model.gpt.vocab_size;
+  const int vocabulary = options.model.size(models::Size::vocab_size);
   const bool guessed = data.tokenizer == Tokenizer::bytes && !table.given("tokenizer") && !data.data.empty();
   if (!guessed || vocabulary <= bytes_vocabulary) return;
   constexpr const char* remedy =
-      "give --tokenizer gpt2:DIR with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
+      "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
   if (!options.run.init_from.empty()) {
     const fs::path folder = folder_of(options.run.init_from);
-    if (!models::has_bpe_vocabulary(folder))
+    if (!models::has_tokenizer(folder))
       fail(ErrorCode::usage,
            "--data {} is text, the model of --init-from {} knows {} tokens, and no tokenizer is beside it: {}",
            data.data, options.run.init_from, vocabulary, remedy);
     data.tokenizer = Tokenizer::gpt2;
     data.gpt2 = folder.string();
-    options.notes.push_back(fmt::format("tokenizer: that beside the weights, gpt2:{}", data.gpt2));
-  } else if (options.model.name != "gpt") {
+    options.notes.push_back(fmt::format("tokenizer: that beside the weights, {}", data.gpt2));
+  } else if (options.model.is_preset()) {
     fail(ErrorCode::usage, "--data {} is text, and --model {} knows {} tokens: {}", data.data, options.model.name,
          vocabulary, remedy);
   } else {
@@ -136,10 +179,10 @@ std::map<std::string, std::string> files_beside_weights(const TrainOptions& opti
   const RunOptions& run = options.run;
   if (run.save.empty()) return {};
   std::map<std::string, fs::path> paths;
-  if (!options.data.gpt2.empty()) paths = models::bpe_vocabulary_files(options.data.gpt2);
+  if (!options.data.gpt2.empty()) paths = models::tokenizer_files(options.data.gpt2);
   if (!run.init_from.empty()) {
     const fs::path folder = folder_of(run.init_from);
-    if (options.data.tokenizer == Tokenizer::none) paths = models::bpe_vocabulary_files(folder);
+    if (options.data.tokenizer == Tokenizer::none) paths = models::tokenizer_files(folder);
     if (const fs::path generation = folder / "generation_config.json"; fs::exists(generation))
       paths[generation.filename()] = generation;
   }

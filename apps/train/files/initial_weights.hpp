@@ -11,9 +11,9 @@
 
 namespace ranvier::apps {
 
-/// Sizes and dropout that no flag gives, from the tensors and the config.json beside them. Weights that are no
-/// GPT's are left to the program that knows them. Throws ErrorCode::usage, naming flag and remedy, for a flag that
-/// asks for another model than theirs, ErrorCode::data for weights that contradict themselves.
+/// Family, sizes and dropout that no flag gives, from the tensors and the config.json beside them. Weights of no model
+/// that is known here are left to the program that knows them. Throws ErrorCode::usage, naming flag and remedy, for a
+/// flag that asks for another model than theirs, ErrorCode::data for weights that contradict themselves.
 void adopt_initial_weights(TrainOptions& options, const runtime::OptionTable& table);
 
 /// Where text is to be read and no flag says by which tokenizer: the one beside the weights, unless bytes are all

@@ -1,16 +1,12 @@
 #include "apps/train/files/output_files.hpp"
 
 #include "models/text/mixed_source.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "models/weights/partial_weights.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
 
-#include <boost/json/serialize.hpp>
-#include <boost/json/string_view.hpp>
-#include <fmt/chrono.h>
-
 #include <algorithm>
-#include <ctime>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 #include <vector>
@@ -48,16 +44,15 @@ std::vector<Named> outputs_of(const RunOptions& run) {
   std::vector<Named> outputs;
   if (!run.save.empty()) {
     outputs.push_back({"--save " + run.save, weights_path(run.save)});
-    if (const auto config = config_path(run.save)) outputs.push_back({"--save " + run.save, *config});
+    if (const auto config = config_path(run.save)) {
+      outputs.push_back({"--save " + run.save, *config});
+      outputs.push_back({"--save " + run.save, config->parent_path() / models::WeightLayout::index_name});
+    }
   }
   if (!run.metrics.empty()) outputs.push_back({"--metrics " + run.metrics, run.metrics});
   if (!run.trace.empty()) outputs.push_back({"--trace " + run.trace, run.trace});
   return outputs;
 }
-
-/// Files of a tokenizer, of which its folder has some.
-constexpr const char* tokenizer_files[] = {"encoder.json", "vocab.bpe", "vocab.json", "merges.txt",
-                                           "tokenizer.json"};
 
 std::vector<Named> inputs_of(const TrainOptions& options) {
   std::vector<Named> inputs;
@@ -70,9 +65,9 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
     }
   }
   if (const std::string& tokenizer = options.data.gpt2; !tokenizer.empty()) {
-    if (!fs::is_directory(tokenizer, unknown)) inputs.push_back({"--tokenizer gpt2:" + tokenizer, tokenizer});
-    for (const char* file : tokenizer_files)
-      inputs.push_back({"--tokenizer gpt2:" + tokenizer, fs::path(tokenizer) / file});
+    if (!fs::is_directory(tokenizer, unknown)) inputs.push_back({"--tokenizer " + tokenizer, tokenizer});
+    for (const auto& [name, file] : models::tokenizer_files(tokenizer))
+      inputs.push_back({"--tokenizer " + tokenizer, file});
   }
   for (const auto& [flag, path] : {std::pair{"--hellaswag", &options.data.hellaswag},
                                    {"--links", &options.shard.links},
@@ -89,10 +84,8 @@ bool reads_weights(const std::string& init_from, const fs::path& output) {
   if (init_from.empty()) return false;
   if (!fs::is_directory(init_from, unknown)) return same_file(init_from, output);
   const fs::path name = place_of(output).filename();
-  const bool of_tokenizer = std::any_of(std::begin(tokenizer_files), std::end(tokenizer_files),
-                                        [&](const char* file) { return name == file; });
-  const bool belongs = of_tokenizer || name.extension() == ".safetensors" || name == "config.json" ||
-                       name == "model.safetensors.index.json";
+  const bool belongs = models::is_tokenizer_file(name) || name.extension() == ".safetensors" ||
+                       name == "config.json" || name == "model.safetensors.index.json";
   return belongs && fs::exists(output, unknown) && lies_in(output, init_from);
 }
 
@@ -117,26 +110,24 @@ void check_against_inputs(const TrainOptions& options, const Named& output) {
   }
 }
 
-void check_save(const std::string& save) {
+void check_save(const RunOptions& run) {
+  const std::string& save = run.save;
+  if (run.save_every > 0 && (save.empty() || !config_path(save)))
+    fail(ErrorCode::usage, "--save-every {} needs a folder for the weights of each time: give --save FOLDER",
+         run.save_every);
   if (save.empty()) return;
   const fs::path place = place_of(save), file = weights_path(save);
   if (place == place.root_path())
     fail(ErrorCode::usage, "--save {} is the root of the file system: give a folder of the model's own", save);
+  if (runtime::is_device(file))
+    fail(ErrorCode::usage,
+         "--save {} is no place for weights, which all ranks write at once: give a folder or a file", save);
   std::error_code unknown;
   if (file != fs::path(save) && fs::exists(save, unknown) && !fs::is_directory(save, unknown))
     fail(ErrorCode::usage,
          "--save {} is no folder, and a path without an extension means one: give a folder, or a file such as "
          "{}.safetensors",
          save, save);
-}
-
-/// What tells a later run's steps from those before them.
-std::string run_line(const TrainOptions& options) {
-  std::string line = fmt::format(R"({{"run":{{"began":"{:%Y-%m-%dT%H:%M:%SZ}","steps":{},"seed":{})",
-                                 fmt::gmtime(std::time(nullptr)), options.trainer.steps, options.trainer.seed);
-  if (!options.run.init_from.empty())
-    line += ",\"init_from\":" + boost::json::serialize(boost::json::string_view(options.run.init_from));
-  return line + "}}\n";
 }
 
 }  // namespace
@@ -152,8 +143,32 @@ std::optional<fs::path> config_path(const std::string& save) {
   return weights.parent_path() / "config.json";
 }
 
+namespace {
+
+void check_checkpoints(const TrainOptions& options) {
+  const std::string& folder = options.checkpoint.folder;
+  if (folder.empty()) return;
+  std::error_code unknown;
+  for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
+    if (fs::is_directory(data.path, unknown) && (same_file(folder, data.path) || lies_in(folder, data.path)))
+      fail(ErrorCode::usage,
+           "--checkpoint {} would lie in --data {}, and the next run would train on it: give a path "
+           "elsewhere",
+           folder, data.path);
+  }
+  for (const Named& output : outputs_of(options.run)) {
+    if (same_file(output.path, folder))
+      fail(ErrorCode::usage,
+           "{} and --checkpoint {} need one path as a file and as a folder: give each a path of its own",
+           output.flag, folder);
+  }
+}
+
+}  // namespace
+
 void check_outputs(const TrainOptions& options) {
-  check_save(options.run.save);
+  check_save(options.run);
+  check_checkpoints(options);
   const std::vector<Named> outputs = outputs_of(options.run);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Named& output = outputs[i];
@@ -179,6 +194,7 @@ void prepare_outputs(const TrainOptions& options) {
     const fs::path folder = weights_path(run.save).parent_path();
     std::error_code failed;
     if (!folder.empty()) fs::create_directories(folder, failed);
+    models::PartialWeights::remove_leftovers(folder.empty() ? "." : folder);
     if (failed) fail(ErrorCode::io, "--save {}: its folder cannot be made: {}", run.save, failed.message());
     runtime::check_writable(weights_path(run.save), "--save");
     if (const auto config = config_path(run.save)) runtime::check_writable(*config, "--save");
@@ -189,7 +205,6 @@ void prepare_outputs(const TrainOptions& options) {
 
 void check_space(const std::string& save, std::size_t bytes) {
   const fs::path path = weights_path(save);
-  if (runtime::is_device(path)) return;
   const std::size_t free = runtime::free_bytes_beside(path);
   if (bytes <= free) return;
   std::error_code unknown;
@@ -199,20 +214,6 @@ void check_space(const std::string& save, std::size_t bytes) {
        "another disk",
        save, runtime::format_bytes(bytes), beside, runtime::format_bytes(free),
        place_of(path).parent_path().string(), runtime::format_bytes(bytes - free));
-}
-
-std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options) {
-  const std::string& path = options.run.metrics;
-  if (path.empty()) return nullptr;
-  std::error_code unknown;
-  const bool there = fs::is_regular_file(path, unknown) && fs::file_size(path, unknown) > 0;
-  const bool goes_on = there && !options.run.overwrite;
-  if (goes_on && std::ifstream(path).get() != '{')
-    fail(ErrorCode::usage, "--metrics {}: it is there and has no metrics: give another path, or --overwrite", path);
-  using Start = runtime::LogFile::Start;
-  auto log = std::make_unique<runtime::LogFile>("--metrics " + path, path, goes_on ? Start::after : Start::anew);
-  if (goes_on) log->write(run_line(options));
-  return log;
 }
 
 }  // namespace ranvier::apps

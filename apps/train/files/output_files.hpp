@@ -3,11 +3,9 @@
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
-#include "runtime/log_file.hpp"
 
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -31,10 +29,5 @@ void prepare_outputs(const TrainOptions& options);
 
 /// Throws ErrorCode::io, with what is needed and what is free, unless `bytes` of weights fit beside what is there.
 void check_space(const std::string& save, std::size_t bytes);
-
-/// Opens --metrics: after the steps of earlier runs, which a line tells from those of this one, or anew with
-/// --overwrite. Throws ErrorCode::usage for a file of something else, ErrorCode::io for one that cannot be opened.
-/// Null where nobody asks for metrics.
-[[nodiscard]] std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options);
 
 }  // namespace ranvier::apps

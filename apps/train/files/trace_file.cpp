@@ -3,7 +3,18 @@
 #include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 namespace ranvier::apps {
+
+std::string trace_path(const std::string& path, std::int64_t step) {
+  std::error_code unknown;
+  if (step == 0 || !std::filesystem::is_regular_file(path, unknown)) return path;
+  std::filesystem::path beside(path);
+  const std::string extension = beside.extension().string();
+  return beside.replace_extension(fmt::format(".from-{}{}", step, extension)).string();
+}
 
 std::string write_trace(const std::string& path, std::span<const std::string> events) {
   std::string text = "{\"traceEvents\":[\n";

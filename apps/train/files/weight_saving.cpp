@@ -1,44 +1,175 @@
 #include "apps/train/files/weight_saving.hpp"
 
-#include "models/weights/unit_weights.hpp"
+#include "actors/exchange/gather.hpp"
+#include "apps/train/files/output_files.hpp"
+#include "runtime/arena.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace ranvier::apps {
 
-std::vector<models::TensorToStore> saved_tensors(const Job& job) {
-  return models::tensors_of(job.architecture.units(), runtime::DType::f32);
+namespace {
+
+using Kind = models::PartialWeights::Kind;
+
+constexpr runtime::Tag prepared_tag{runtime::Channel::weights, 0};
+constexpr std::size_t piece_elements = std::size_t{1} << 20;
+
+WeightTarget::Options final_weights(const RankRun& run, const std::string& job) {
+  const std::string& save = run.options.run.save;
+  const auto config = config_path(save);
+  std::filesystem::path place = config ? config->parent_path() : runtime::target_of(weights_path(save));
+  if (place.empty()) place = ".";
+  const std::filesystem::path partial =
+      config ? models::partial_path(place, "weights", job)
+             : models::partial_path(place.parent_path(), place.filename().string(), job);
+  WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
+                                .beside = config ? saved_beside(run.job) : models::FilesBeside(),
+                                .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
+                                .kind = config ? Kind::folder : Kind::file};
+  options.place = [place](std::int64_t) { return place; };
+  options.partial = [partial](std::int64_t) { return partial; };
+  return options;
 }
 
-SavedWeights::Beside saved_beside(const Job& job) {
-  SavedWeights::Beside beside = job.beside_weights;
+}  // namespace
+
+models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
+  const bool one = !config_path(options.run.save);
+  return models::WeightLayout(job.architecture.units(),
+                              one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes);
+}
+
+models::FilesBeside saved_beside(const Job& job) {
+  models::FilesBeside beside = job.beside_weights;
   if (!job.config.empty()) beside["config.json"] = job.config;
   return beside;
 }
 
-WeightSaving::WeightSaving(const RankRun& run, FileWriter& writer, actors::Rank& rank)
-    : run_(run), writer_(writer), rank_(rank) {}
-
-void WeightSaving::start(runtime::Handler done) {
-  collector_.emplace(run_.transport, rank_, run_.job.architecture, run_.options.trainer.grid);
-  if (!run_.speaks()) return collect(std::move(done));
-  writer_.write(
-      [this] {
-        weights_.emplace(run_.options.run.save, saved_tensors(run_.job), saved_beside(run_.job), run_.timeout());
-      },
-      [this, done = std::move(done)] { collect(done); });
+std::uint64_t saved_bytes(const TrainOptions& options, const Job& job) {
+  const models::FilesBeside beside = saved_beside(job);
+  return std::accumulate(beside.begin(), beside.end(), saved_layout(options, job).bytes(),
+                         [](std::uint64_t sum, const auto& file) { return sum + file.second.size(); });
 }
 
-void WeightSaving::collect(runtime::Handler done) {
-  collector_->run(
-      [this](const models::UnitSpec& unit, std::size_t begin, std::span<const float> values,
-             runtime::Handler stored) {
-        writer_.write([this, &unit, begin, values] { weights_->put(unit, begin, values); }, std::move(stored));
+std::filesystem::path saved_path(const TrainOptions& options, const Job& job) {
+  const std::filesystem::path single = weights_path(options.run.save);
+  return saved_layout(options, job).files().size() == 1 ? single
+                                                        : single.parent_path() / models::WeightLayout::index_name;
+}
+
+std::filesystem::path weights_folder(const std::string& save, std::int64_t step) {
+  return weights_path(save).parent_path() / fmt::format("weights-{:08}", step);
+}
+
+WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job) {
+  WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
+                                .beside = saved_beside(run.job),
+                                .retry = nullptr,
+                                .kind = Kind::folder};
+  options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
+  options.partial = [&run, job](std::int64_t step) {
+    const std::filesystem::path place = weights_folder(run.options.run.save, step);
+    return models::partial_path(place.parent_path(), place.filename().string(), job);
+  };
+  return options;
+}
+
+WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job)
+    : run_(run),
+      rank_(rank),
+      bytes_(saved_bytes(run.options, run.job)),
+      target_(run.loop, host, *rank.plan().states, final_weights(run, job)),
+      files_(run.loop, host),
+      values_(piece_elements) {
+  const actors::RankPlan& plan = rank.plan();
+  const auto stages_of = actors::stages_of_units(
+      *plan.architecture, actors::stage_layers(*plan.architecture, plan.options.grid.g_inter));
+  const auto& units = plan.states->all();
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (stages_of.at(units[u].spec->name).front() != plan.position.stage) continue;
+    // The finest piece, which every scope's range has in it: no two ranks write the same, whatever they hold.
+    const collectives::Range range = plan.column->layout.range(collectives::Scope::global, units[u].elements);
+    const std::size_t end = std::min(range.begin + range.count, units[u].spec->elements());
+    for (std::size_t begin = range.begin; begin < end; begin += piece_elements)
+      pieces_.push_back({u, begin, std::min(piece_elements, end - begin)});
+  }
+}
+
+void WeightSaving::start(runtime::Handler done) {
+  done_ = std::move(done);
+  if (!run_.speaks()) return run_.transport.receive(0, prepared_tag, {&prepared_, 1}, [this] { open(); });
+  on_thread([this] { target_.prepare(0); },
+            [this](const std::string& failure) {
+              if (!failure.empty()) lose(failure);
+              for (int rank = 1; rank < run_.session.ranks(); ++rank)
+                run_.transport.send(rank, prepared_tag, {&prepared_, 1}, [] {});
+              open();
+            });
+}
+
+void WeightSaving::on_thread(std::function<void()> work, std::function<void(const std::string&)> done) {
+  const auto failure = std::make_shared<std::string>();
+  files_.write(
+      [work = std::move(work), failure] {
+        try {
+          work();
+        } catch (const std::exception& error) {
+          *failure = error.what();
+        }
       },
-      [this, done = std::move(done)] {
-        if (!weights_) return done();
-        writer_.write([this] { weights_->commit(); }, done);
-      });
+      [failure, done = std::move(done)] { done(*failure); });
+}
+
+void WeightSaving::open() {
+  target_.open(0, [this] { next(); });
+}
+
+void WeightSaving::next() {
+  if (next_ == pieces_.size())
+    return target_.close([this](const actors::CheckpointShare& share) { closed(share); });
+  const Piece& piece = pieces_[next_++];
+  const std::span<float> values(values_.data(), piece.count);
+  rank_.read_weights(piece.unit, piece.begin, values, [this, &piece, values] {
+    target_.put({.unit = piece.unit, .array = 0, .begin = piece.begin, .count = piece.count}, next_ - 1,
+                std::as_bytes(values), 0, [this] { next(); });
+  });
+}
+
+void WeightSaving::closed(const actors::CheckpointShare& share) {
+  std::string block(reinterpret_cast<const char*>(&share.bytes), sizeof share.bytes);
+  actors::gather(run_.transport, block + share.failure, [this](const std::vector<std::string>& blocks) {
+    if (!run_.speaks()) return done_();
+    commit(blocks);
+  });
+}
+
+void WeightSaving::commit(const std::vector<std::string>& blocks) {
+  std::vector<actors::CheckpointShare> shares(blocks.size());
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    std::memcpy(&shares[rank].bytes, blocks[rank].data(), sizeof shares[rank].bytes);
+    if (const std::string failure = blocks[rank].substr(sizeof shares[rank].bytes); !failure.empty())
+      lose(fmt::format("{}: {}", describe_rank(run_.options, static_cast<int>(rank)), failure));
+  }
+  on_thread([this, shares = std::move(shares)] { std::ignore = target_.commit(0, {}, shares); },
+            [this](const std::string& failure) {
+              if (!failure.empty()) fail(ErrorCode::io, "{}", failure);
+              done_();
+            });
+}
+
+void WeightSaving::lose(const std::string& failure) const {
+  fail(ErrorCode::io,
+       "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a --timeout "
+       "that leaves time to make some",
+       failure, runtime::format_bytes(bytes_));
 }
 
 }  // namespace ranvier::apps

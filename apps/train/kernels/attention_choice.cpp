@@ -13,23 +13,26 @@ namespace {
 AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
   const bool on_gpu = options.device.device == DeviceChoice::cuda;
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
-  const models::GptOptions& gpt = options.model.gpt;
-  const int channels = gpt.hidden / gpt.heads;
-  const bool suits = models::library_attention_suits({.channels = channels, .kernels = AttentionKernels::cudnn},
-                                                     runtime::DType::bf16);
+  models::AttentionShape shape = models::attention_shape(options.model.sizes);
+  shape.kernels = AttentionKernels::cudnn;
+  const bool drops = models::dropout_of(options.model.sizes) != 0;
+  const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);
   if (options.device.attention == AttentionKernels::cudnn) {
     constexpr const char* rather = "or --attention auto";
     if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn is for GPUs: give --device cuda, {}", rather);
     if (!half)
       fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32: give --precision bf16, {}", rather);
-    if (gpt.dropout != 0)
+    if (drops)
       fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}",
            rather);
+    if (shape.stored_key_heads() != shape.heads || shape.window > 0)
+      fail(ErrorCode::usage, "--attention cudnn has no kernels for {}: give --attention ranvier, {}",
+           shape.window > 0 ? "windows (--window)" : "heads that share keys (--kv-heads)", rather);
     if (!suits)
       fail(ErrorCode::usage,
            "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple "
            "of 8, and 128 at most, {}",
-           channels, rather);
+           shape.channels, rather);
     if (!library_is_built)
       fail(ErrorCode::usage,
            "--attention cudnn, and this build has no cuDNN: install cuDNN 9 and cudnn-frontend and build again, {}",
@@ -37,8 +40,8 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
     return AttentionKernels::cudnn;
   }
   const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
-  return measures && on_gpu && half && gpt.dropout == 0 && suits && library_is_built ? AttentionKernels::measured
-                                                                                     : AttentionKernels::own;
+  return measures && on_gpu && half && !drops && suits && library_is_built ? AttentionKernels::measured
+                                                                           : AttentionKernels::own;
 }
 
 }  // namespace

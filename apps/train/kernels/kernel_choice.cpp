@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,15 +40,6 @@ std::string memory_text(std::size_t remembered, const std::vector<Choices>& here
                         text_of(here.front().of));
   }
   return text + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
-}
-
-/// Rank 0's to all, as text.
-std::string broadcast(runtime::MpiSession& session, const models::KernelChoices& choices) {
-  const std::string json = session.rank() == 0 ? models::to_json(choices) : "";
-  const auto bytes = std::as_bytes(std::span(json));
-  std::vector<std::byte> text(bytes.begin(), bytes.end());
-  session.broadcast(text);
-  return {reinterpret_cast<const char*>(text.data()), text.size()};
 }
 
 /// Whether this rank does attention as rank 0 chose. Throws where that was insisted on and cannot be.
@@ -106,7 +96,7 @@ void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, r
       fmt::print("products: {}\n\n", memory_text(chosen.remembered_products, chosen.choices.products,
                                                  chosen.instead.products, options.device.products_file));
     }
-    const std::string text = broadcast(session, chosen.choices);
+    const std::string text = broadcast_text(session, speaks ? models::to_json(chosen.choices) : std::string());
     models::KernelChoices choices;
     together(session, [&] {
       choices = models::parse_kernel_choices(text, "rank 0's choices");

@@ -1,7 +1,7 @@
 // Layers run before the first step, for what happens when a kernel is launched for the first time.
 #pragma once
 
-#include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "apps/train/rank_run.hpp"
 #include "runtime/device.hpp"
 

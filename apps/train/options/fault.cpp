@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,16 +21,29 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
     using Kind = actors::TrainerOptions::Fault::Kind;
     for (const auto& [name, value] : {std::pair{"throw", Kind::throws},
                                       {"fp16-overflow", Kind::overflow},
+                                      {"nan", Kind::nan},
+                                      {"loss-spike", Kind::spike},
+                                      {"flip-parameters", Kind::damage},
+                                      {"flip-weights", Kind::damage},
+                                      {"flip-m", Kind::damage},
+                                      {"flip-v", Kind::damage},
                                       {"hang", Kind::hangs},
                                       {"stream", Kind::stream},
                                       {"file", Kind::file}}) {
       if (kind != std::string_view(name)) continue;
       fault.kind = value;
+      using actors::UnitArray;
+      for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
+        if (std::string("flip-") + actors::to_string(array) == name) fault.array = array;
+      }
       return fault;
     }
   }
   fail(ErrorCode::usage,
-       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, hang, stream or file for WHAT", text);
+       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, nan, loss-spike, flip-parameters, "
+       "flip-weights, flip-m, flip-v, hang, stream or file "
+       "for WHAT",
+       text);
 }
 
 }  // namespace ranvier::apps

@@ -1,5 +1,6 @@
 #include "apps/train/options/train_options.hpp"
 
+#include "actors/checkpoint/snapshot.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
@@ -7,8 +8,8 @@
 #include "apps/train/options/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
-#include "models/gpt_sizes.hpp"
 #include "models/text/mixed_source.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "runtime/cuda_build.hpp"
 
 #include <fmt/ranges.h>
@@ -20,6 +21,7 @@ namespace ranvier::apps {
 namespace {
 
 using actors::Policy;
+using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
 using models::TokenFormat;
 using runtime::bytes;
@@ -36,6 +38,7 @@ constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr int imagined_node_size = 8;
+constexpr std::string_view no_size = "none";  // of a model whose family has no such size
 
 /// Fields that flags set and that become others once everything is known.
 struct Asked {
@@ -47,35 +50,53 @@ struct Asked {
   bool dry_run = false;
 };
 
-std::string preset_names() {
-  std::string names = "gpt";
-  for (const auto name : models::gpt_preset_names()) names += ", " + std::string(name);
-  return names;
-}
-
-models::GptOptions own_sizes() {
-  models::GptOptions gpt;
-  gpt.layers = 6;
-  gpt.hidden = 384;
-  gpt.heads = 6;
-  gpt.vocab_size = 256;
-  gpt.sequence_length = 256;
-  return gpt;
+std::string model_names(bool presets) {
+  std::vector<std::string_view> names;
+  for (const models::NamedModel& model : models::named_models())
+    if (model.is_preset == presets) names.push_back(model.name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 /// Sets all sizes, so it has to be read before those that override them.
 OptionBinding model(ModelOptions& field) {
   return {.read = [&field](const std::string& name) -> std::optional<std::string> {
-            if (name == "gpt") {
-              field = {name, own_sizes()};
-            } else if (const auto preset = models::gpt_preset(name)) {
-              field = {name, *preset};
-            } else {
-              return "one of " + preset_names();
-            }
+            const auto sizes = models::named_model(name);
+            if (!sizes) return fmt::format("one of {}, {}", model_names(false), model_names(true));
+            field = {name, *sizes};
             return {};
           },
           .write = [&field] { return field.name; }};
+}
+
+/// A size of the model that --model names.
+OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
+  return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
+            int* const field = models::find_size(model.sizes, which);
+            if (field == nullptr && given == no_size) return {};
+            if (field == nullptr)
+              return fmt::format("{}, as --model {} has no such size, or --model llama, mistral, qwen2 or qwen3",
+                                 no_size, model.name);
+            return whole(*field, least, most).read(given);
+          },
+          .write =
+              [&model, which] {
+                models::ModelSizes sizes = model.sizes;
+                const int* const field = models::find_size(sizes, which);
+                return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
+              }};
+}
+
+OptionBinding dropout(ModelOptions& model) {
+  return {.read = [&model](const std::string& given) -> std::optional<std::string> {
+            float rate = 0;
+            if (auto problem = real(rate, 0, 1, true).read(given)) return problem;
+            float* const field = models::find_dropout(model.sizes);
+            if (field != nullptr) *field = rate;
+            if (field == nullptr && rate != 0)
+              return fmt::format("0 or left out: --model {} drops nothing", model.name);
+            return {};
+          },
+          .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
 OptionBinding recompute(int& interval, bool& automatic) {
@@ -94,9 +115,20 @@ OptionBinding recompute(int& interval, bool& automatic) {
               }};
 }
 
+/// 0: auto.
+OptionBinding number_or_auto(int& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int number = 0;
+            if (given != "auto" && whole(number, 0, most).read(given)) return "a number, or auto";
+            field = number;
+            return {};
+          },
+          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); }};
+}
+
 OptionBinding tokenizer(DataOptions& data) {
   return {.read = [&data](const std::string& given) -> std::optional<std::string> {
-            data.gpt2 = gpt2_path(given);
+            data.gpt2 = tokenizer_path(given);
             if (given == "none") {
               data.tokenizer = Tokenizer::none;
             } else if (given == "bytes") {
@@ -104,13 +136,13 @@ OptionBinding tokenizer(DataOptions& data) {
             } else if (!data.gpt2.empty()) {
               data.tokenizer = Tokenizer::gpt2;
             } else {
-              return "one of bytes, none, gpt2:PATH";
+              return "bytes, none, or the PATH of a tokenizer's folder or file";
             }
             return {};
           },
           .write =
               [&data] {
-                if (data.tokenizer == Tokenizer::gpt2) return "gpt2:" + data.gpt2;
+                if (data.tokenizer == Tokenizer::gpt2) return data.gpt2;
                 return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
               }};
 }
@@ -127,6 +159,17 @@ std::string shard_names() {
   std::vector<std::string_view> names;
   for (const auto& named : collectives::named_shardings()) names.push_back(named.name);
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Below the median itself half of all losses are.
+OptionBinding spike_factor(double& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            double factor = 0;
+            if (real(factor, 0).read(given) || (factor != 0 && factor <= 1)) return "a number above 1, or 0";
+            field = factor;
+            return {};
+          },
+          .write = real(field, 0).write};
 }
 
 /// "auto" or one of the collective's algorithms.
@@ -158,27 +201,38 @@ OptionBinding prefetch(std::optional<int>& field) {
 }
 
 OptionTable declare(Asked& asked) {
-  auto& [ranks, model_options, trainer, offload, shard, data, device_options, run, notes] = asked.options;
-  auto& gpt = model_options.gpt;
+  auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, notes] =
+      asked.options;
   auto& adamw = trainer.adamw;
   auto& rate = trainer.learning_rate;
   OptionTable table;
 
   table.concern("Model");
-  table.add({"model", "NAME", "a preset (" + preset_names() + "); gpt: sizes as below", model(model_options)});
-  table.add({"layers", "L", "transformer blocks", whole(gpt.layers, 1, most)});
-  table.add({"hidden", "C", "channels", whole(gpt.hidden, 1, most)});
-  table.add({"heads", "H", "attention heads; divides --hidden", whole(gpt.heads, 1, most),
-             "of 64 channels or more, or the preset's"});
-  table.add({"vocab-size", "V", "tokens that the model knows", whole(gpt.vocab_size, 1, most),
+  using models::Size;
+  table.add({"model", "NAME",
+             "a family for sizes as below (" + model_names(false) + "), or a preset: " + model_names(true),
+             model(model_options), "gpt, or that of --init-from"});
+  table.add({"layers", "L", "transformer blocks", size(model_options, Size::layers)});
+  table.add({"hidden", "C", "channels", size(model_options, Size::hidden)});
+  table.add({"heads", "H", "attention heads; divides --hidden, unless --head-size is given",
+             size(model_options, Size::heads), "of 64 channels or more, or the preset's"});
+  table.add({"kv-heads", "K", "heads of keys and values, each for H / K of queries; 0: as many as --heads",
+             size(model_options, Size::kv_heads, 0), "0, or the preset's"});
+  table.add({"head-size", "D", "channels of a head; 0: --hidden / --heads", size(model_options, Size::head_size, 0),
+             "0, or the preset's"});
+  table.add({"ffn-size", "F", "inner channels of an MLP with a gate", size(model_options, Size::ffn_size),
+             "8/3 of --hidden, or the preset's"});
+  table.add({"window", "N", "earlier positions that one sees, itself included; 0: all",
+             size(model_options, Size::window, 0), "0, or the preset's"});
+  table.add({"vocab-size", "V", "tokens that the model knows", size(model_options, Size::vocab_size),
              "256 for bytes, 50257 for token files, or the preset's"});
-  table.add({"sequence-length", "T", "tokens of a sample", whole(gpt.sequence_length, 1, most)});
-  table.add({"dropout", "RATE", "share of values dropped in training", real(gpt.dropout, 0, 1, true)});
+  table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
+  table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
 
   table.concern("Grid");
   table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
-  table.add({"g-data", "N", "data-parallel rows; g-inter times g-data is the number of ranks",
-             whole(trainer.grid.g_data, 0, most), "ranks / g-inter"});
+  table.add({"g-data", "N", "data-parallel rows, or auto; g-inter times g-data is the number of ranks",
+             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
 
   using collectives::Collective;
   table.concern("Sharding");
@@ -228,11 +282,11 @@ OptionTable declare(Asked& asked) {
        "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
        "several: PATH:WEIGHT,PATH:WEIGHT",
        text(data.data)});
-  table.add(
-      {"tokenizer", "NAME",
-       "of text: bytes, or gpt2:PATH (a folder with encoder.json and vocab.bpe, a tokenizer.json or a .tiktoken "
-       "file); none: the data are tokens already",
-       tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
+  table.add({"tokenizer", "NAME",
+             "of text: bytes, or the PATH of a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
+             "encoder.json "
+             "and vocab.bpe, vocab.txt or .tiktoken); none: the data are tokens already",
+             tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
   table.add(
       {"token-format", "NAME",
        "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
@@ -277,6 +331,24 @@ OptionTable declare(Asked& asked) {
   table.add({"epsilon", "E", "AdamW", real(adamw.epsilon, 1e-30)});
   table.add({"weight-decay", "RATE", "of matrices and embeddings", real(adamw.weight_decay, 0)});
   table.add({"clip", "NORM", "largest norm of the whole gradient; 0: any", real(trainer.clip, 0)});
+  auto& bad = trainer.bad_steps;
+  table.add(
+      {"bad-steps", "ACTION",
+       "after a step whose loss or gradient is not finite, or whose loss is a spike: stop; skip: it does not "
+       "count; rollback: go on from the last checkpoint and leave its samples out",
+       choice<BadAction>(
+           bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
+  table.add({"bad-steps-limit", "N", "bad steps in a row that are skipped or rolled back before the job ends",
+             whole(bad.limit, 1)});
+  table.add({"spike-factor", "X",
+             fmt::format("a loss above X times the median of the last {} steps is a spike; 0: none is",
+                         actors::RecentMedian::window),
+             spike_factor(bad.spike_factor)});
+  table.add(
+      {"check-every", "STEPS",
+       "compare all copies that ranks have of the same state so often, at the end and before checkpoints, to find "
+       "damage; what differs does as --bad-steps rollback says, or ends the job; 0: never",
+       whole(trainer.check_every, 0)});
   table.add({"seed", "N", "of weights, dropout and sample order", whole(trainer.seed, 0)});
 
   table.concern("Precision");
@@ -341,7 +413,9 @@ OptionTable declare(Asked& asked) {
 
   declare_tiers(table, trainer.tiers, offload);
   table.add({"tile", "N", "tiles of each large matrix, gathered and released one after another; divides --hidden",
-             whole(gpt.tile, 1, most)});
+             size(model_options, models::Size::tile)});
+
+  declare_checkpoints(table, checkpoint);
 
   table.concern("Run");
   table.add({"init-from", "PATH",
@@ -353,6 +427,12 @@ OptionTable declare(Asked& asked) {
   table.add({"save", "PATH",
              "where to write the weights at the end; into a folder, with the model's config.json and tokenizer",
              text(run.save)});
+  table.add({"save-every", "STEPS",
+             "also write them so often while training goes on, into folders SAVE/weights-00000500; 0: never",
+             whole(run.save_every, 0)});
+  table.add({"save-file-size", "SIZE",
+             "of --save in a folder: larger weights become several files with an index, as transformers' do",
+             bytes(run.save_file_bytes)});
   table.add(
       {"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs", text(run.metrics)});
   table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
@@ -370,7 +450,7 @@ OptionTable declare(Asked& asked) {
 
 Asked defaults() {
   Asked asked;
-  asked.options.model.gpt = own_sizes();
+  asked.options.model.sizes = *models::named_model(asked.options.model.name);
   actors::TrainerOptions& trainer = asked.options.trainer;
   trainer.grid.g_data = 0;
   trainer.steps = 500;
@@ -415,21 +495,12 @@ void resolve_shard(TrainOptions& options, bool imagined) {
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
 }
 
-/// As many heads as divide the channels into 64 or more each.
-int default_heads(int hidden) { return models::divisor_near(std::max(1, hidden / 64), hidden); }
-
-void check_model(const models::GptOptions& gpt, const runtime::GridShape& grid) {
-  constexpr models::GptSizeNames flags{.layers = "--layers",
-                                       .hidden = "--hidden",
-                                       .heads = "--heads",
-                                       .vocab_size = "--vocab-size",
-                                       .sequence_length = "--sequence-length",
-                                       .tile = "--tile",
-                                       .dropout = "--dropout"};
-  if (const auto problem = models::size_problem(gpt, flags)) fail(ErrorCode::usage, "{}", *problem);
-  if (grid.g_inter > gpt.layers)
+void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
+  if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
+  const int layers = model.size(models::Size::layers);
+  if (grid.g_inter > layers)
     fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
-         grid.g_inter, gpt.layers);
+         grid.g_inter, layers);
 }
 
 void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
@@ -456,6 +527,11 @@ void check_eval_only(const TrainOptions& options) {
     fail(ErrorCode::usage,
          "--save {} with --eval-only would write the weights of --init-from {} again: leave it out", run.save,
          run.init_from);
+  for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
+                                    {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
+    if (!value.empty())
+      fail(ErrorCode::usage, "{} {} with --eval-only, which trains no steps: leave it out", flag, value);
+  }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
     fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", every);
 }
@@ -472,10 +548,14 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or gpt2:PATH",
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
-  const bool own = model.name == "gpt" && !table.given("vocab-size");
-  if (own && data.tokenizer != Tokenizer::bytes) model.gpt.vocab_size = 50257;
+  const bool own = !model.is_preset() && !table.given("vocab-size");
+  int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
+  if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
+  std::error_code ignored;
+  if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
+    vocab_size = models::read_tokenizer(data.gpt2).size();
 
   if (data.eval_only) return check_eval_only(options);
   const bool asks = !data.hellaswag.empty();
@@ -520,7 +600,7 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const OptionT
     fail(ErrorCode::usage, "--loss-scale {} has no use in {}: leave it out, or give --precision fp16",
          loss_scale.scale, to_string(precision.compute));
   loss_scale.dynamic = fp16;
-  options.model.gpt.precision = precision;
+  models::set_precision(options.model.sizes, precision);
 }
 
 /// A file that would not be used is a misunderstanding: somebody counts on the bits that it keeps.
@@ -557,17 +637,27 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_grid(trainer.grid, options.ranks, table);
   resolve_shard(options, asked.world > 0);
   check_collectives(options);
-  if (table.given("hidden") && !table.given("heads"))
-    options.model.gpt.heads = default_heads(options.model.gpt.hidden);
+  if (table.given("hidden"))
+    models::derive_sizes(options.model.sizes, table.given("heads"), table.given("ffn-size"));
   resolve_batch(trainer, table);
   resolve_data(options, table);
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
-  check_model(options.model.gpt, trainer.grid);
+  check_model(options.model, trainer.grid);
+  options.model.sizes =
+      models::with_all_sizes(options.model.sizes);  // what 0 stands for, for tables and checkpoints
   resolve_learning_rate(trainer.learning_rate, trainer.steps, table);
   resolve_precision(options, asked.half_gradients, table);
   check_products(options.device, trainer.precision);
   resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
+  resolve_checkpoints(options.checkpoint, table);
+  if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
+      !options.checkpoint.resumes())
+    fail(ErrorCode::usage,
+         "--bad-steps rollback goes back to a checkpoint, and none are taken: give --checkpoint DIR, or use "
+         "--bad-steps skip");
+  if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
+    trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
   for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
   return options;
 }

@@ -3,10 +3,12 @@
 // itself; ranks compare options_hash().
 #pragma once
 
-#include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "apps/program/device_flag.hpp"
-#include "models/gpt.hpp"
+#include "apps/train/options/checkpoint_flags.hpp"
+#include "models/model.hpp"
 #include "models/text/token_file.hpp"
+#include "models/weights/weight_layout.hpp"
 #include "runtime/options.hpp"
 
 #include <cstddef>
@@ -18,8 +20,14 @@
 namespace ranvier::apps {
 
 struct ModelOptions {
-  std::string name = "gpt";  ///< a preset, or "gpt" for sizes of one's own
-  models::GptOptions gpt;    ///< of the trainer's precision
+  std::string name = "gpt";  ///< models::named_models(): a preset, or a family for sizes of one's own
+  models::ModelSizes sizes;  ///< of the trainer's precision
+
+  [[nodiscard]] int size(models::Size which) const { return models::value_of(sizes, which); }
+  [[nodiscard]] bool is_preset() const { return models::is_preset(name); }
+  /// Of a program that knows GPT alone. Throws std::bad_variant_access for another family.
+  [[nodiscard]] models::GptOptions& gpt() { return std::get<models::GptOptions>(sizes); }
+  [[nodiscard]] const models::GptOptions& gpt() const { return std::get<models::GptOptions>(sizes); }
 };
 
 /// What decides how states are shared out, beside what actors read; see plan/sharding.hpp.
@@ -81,6 +89,8 @@ struct RunOptions {
   std::string init_from;        ///< paths; empty: none
   std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
   std::string save;
+  std::int64_t save_every = 0;                                             ///< steps; 0: at the end alone
+  std::size_t save_file_bytes = models::WeightLayout::default_file_bytes;  ///< that values take in a file at most
   std::string metrics;
   std::string trace;
   bool overwrite = false;  ///< metrics begin anew, and weights may replace those of init_from
@@ -96,6 +106,7 @@ struct TrainOptions {
   ShardOptions shard;
   DataOptions data;
   DeviceOptions device;
+  CheckpointOptions checkpoint;
   RunOptions run;
   /// For the start to say: what was taken from elsewhere than flags, and which of them change nothing.
   std::vector<std::string> notes;

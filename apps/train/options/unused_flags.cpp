@@ -1,5 +1,7 @@
 #include "apps/train/options/unused_flags.hpp"
 
+#include "actors/rank/rank_plan.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,6 +34,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
   const auto on_device = [](actors::TierKind kind) { return kind == actors::TierKind::device; };
   const bool all_on_device = on_device(tiers.parameters) && on_device(tiers.gradients) &&
                              on_device(tiers.optimizer) && on_device(tiers.activations);
+  const CheckpointOptions& checkpoint = options.checkpoint;
   const bool gpu = options.device.device == DeviceChoice::cuda;
   const Rule rules[] = {
       {trainer.learning_rate.decay == actors::LearningRateOptions::Decay::constant,
@@ -48,10 +51,18 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
        {"policy"},
        "with one stage, which computes in this order anyway"},
       {tiers.files.directories.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
-      {trainer.clip == 0 && trainer.precision.compute != runtime::DType::f16 &&
-           tiers.commit == actors::Commit::flip,
+      {actors::every_step_counts(trainer) && tiers.commit == actors::Commit::flip,
        {"optimizer-commit"},
        "with --clip 0, since no step waits for an answer of all ranks"},
+      {trainer.bad_steps.action == actors::BadStepOptions::Action::stop,
+       {"bad-steps-limit"},
+       "with --bad-steps stop, which ends the job at the first one"},
+      {options.ranks == 1, {"check-every"}, "with one rank, whose states have no copies"},
+      {checkpoint.folder.empty(),
+       {"checkpoint-every", "checkpoint-keep", "checkpoint-archive-every", "checkpoint-rate"},
+       "without --checkpoint"},
+      {!checkpoint.resumes(), {"resume-with"}, "without --resume"},
+      {!checkpoint.time_limit, {"stop-before"}, "without --time-limit"},
       {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "off a GPU (--device cuda)"},
       {gpu, {"threads"}, "on a GPU"},
   };

@@ -2,7 +2,7 @@
 // than it has, and later ends whoever uses it.
 #pragma once
 
-#include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/memory_limit.hpp"
 #include "runtime/mpi_transport.hpp"

@@ -96,4 +96,17 @@ std::string job_memory_table(const models::Architecture& architecture, const std
   return text;
 }
 
+std::string checkpoint_line(const std::vector<actors::RankPlan>& stages, int rows) {
+  std::size_t most = 0, all = 0;
+  for (const actors::RankPlan& stage : stages) {
+    std::size_t bytes = 0;
+    for (const actors::StatePiece& piece : stage.snapshot.pieces) bytes += piece.bytes();
+    most = std::max(most, bytes);
+    all += bytes * static_cast<std::size_t>(rows);
+  }
+  if (all == 0) return {};
+  return fmt::format("a checkpoint: {} in all, of which a rank writes up to {}\n", runtime::format_bytes(all),
+                     runtime::format_bytes(most));
+}
+
 }  // namespace ranvier::apps

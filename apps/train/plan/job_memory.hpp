@@ -25,4 +25,7 @@ struct JobBytes {
                                            const std::vector<actors::RankPlan>& stages,
                                            const actors::TrainerOptions& options);
 
+/// What --checkpoint writes each time, of a rank and of all; empty where none are taken.
+[[nodiscard]] std::string checkpoint_line(const std::vector<actors::RankPlan>& stages, int rows);
+
 }  // namespace ranvier::apps

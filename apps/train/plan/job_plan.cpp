@@ -36,11 +36,11 @@ void update_stages(const RankRun& run, JobPlan& plan) {
 
 /// What this rank would do alone.
 JobPlan plan_alone(const RankRun& run, bool all_reach) {
-  const auto& [session, options, job, loop, transport] = run;
+  const auto& [session, options, job, loop, transport, signals, id] = run;
   JobPlan plan{.trainer = options.trainer};
   actors::TrainerOptions& trainer = plan.trainer;
   if (options.data.eval_only) trainer.steps = 0;
-  trainer.fault = fault_from_environment();
+  if (!trainer.rollback) trainer.fault = fault_from_environment();  // it happens once
   trainer.choices = job.choices;
   trainer.sample = text_samples(options, job);
   trainer.threads = device_threads(options, session);

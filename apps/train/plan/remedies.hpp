@@ -2,7 +2,7 @@
 // verdict (fit.hpp) and for a machine without the memory that its ranks plan (host_memory.hpp). Pure; any thread.
 #pragma once
 
-#include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "runtime/arena.hpp"
 
 #include <functional>

@@ -33,11 +33,6 @@ bool on_one_disk(const fs::path& a, const fs::path& b) {
          of_a.st_dev == of_b.st_dev;
 }
 
-std::size_t bytes_to_save(const std::string& save, const Job& job) {
-  if (save.empty() || runtime::is_device(weights_path(save))) return 0;
-  return SavedWeights::bytes(saved_tensors(job), saved_beside(job));
-}
-
 }  // namespace
 
 Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job) {
@@ -49,7 +44,7 @@ Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Jo
   };
   const bool imagined = options.ranks != session.ranks();
   const std::string& save = options.run.save;
-  const std::size_t to_save = bytes_to_save(save, job);
+  const std::size_t to_save = save.empty() ? 0 : saved_bytes(options, job);
   const auto& directories = options.trainer.tiers.files.directories;
   std::optional<std::size_t> host, disk, weights;
   long long beside = 0;  // directories on the disk of --save

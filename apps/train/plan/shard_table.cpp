@@ -56,7 +56,7 @@ struct Cost {
 };
 
 /// The places that gathered units would have on a stage if its parameters were shared out.
-actors::SlotClasses places_of(const actors::RankPlan& plan, const std::vector<actors::ShardedUnit>& units) {
+actors::PlaceClasses places_of(const actors::RankPlan& plan, const std::vector<actors::ShardedUnit>& units) {
   std::vector<std::size_t> elements;
   for (const actors::ShardedUnit& unit : units) elements.push_back(unit.elements);
   return actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
@@ -142,6 +142,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
   const int micro_steps = (row_samples + microbatch - 1) / microbatch;
   const auto algorithms = actors::choose_algorithms(shape.node_of_row, shape.group_size,
                                                     {.names = trainer.algorithms,
+                                                     .kept = trainer.kept_algorithms,
                                                      .links = trainer.links,
                                                      .largest_unit = actors::largest_unit(architecture, rows),
                                                      .precision = trainer.precision});

@@ -11,7 +11,7 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   if (sample.every == 0) return sample;
   if (!job.tokenizer)
     fail(ErrorCode::usage,
-         "--sample-every {} writes text, and no tokenizer says what tokens stand for: give --tokenizer gpt2:PATH, "
+         "--sample-every {} writes text, and no tokenizer says what tokens stand for: give --tokenizer PATH, "
          "or 0",
          sample.every);
   const models::Tokenizer& tokenizer = *job.tokenizer;

@@ -1,7 +1,7 @@
 // The text that a model writes while it trains, as actors are asked for it. Pure; any thread.
 #pragma once
 
-#include "actors/rank/sample_writer.hpp"
+#include "actors/rank/sample_options.hpp"
 #include "apps/train/job.hpp"
 #include "apps/train/options/train_options.hpp"
 

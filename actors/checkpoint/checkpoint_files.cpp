@@ -1,0 +1,113 @@
+#include "actors/checkpoint/checkpoint_files.hpp"
+
+#include "actors/checkpoint/scalars_json.hpp"
+#include "runtime/error.hpp"
+
+#include <cstring>
+#include <exception>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace ranvier::actors {
+
+using offload::CheckpointPiece;
+using offload::Manifest;
+using offload::Tier;
+
+namespace {
+
+std::string file_name(std::size_t rank) { return fmt::format("rank-{:04}.data", rank); }
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
+                                 Options options, const offload::CheckpointStorage& storage)
+    : loop_(&loop),
+      architecture_(plan.architecture),
+      folder_(&folder),
+      options_(std::move(options)),
+      writer_(loop, storage, options_.depth),
+      rank_(static_cast<std::size_t>(plan.rank)) {
+  for (const StatePiece& piece : plan.snapshot.pieces) {
+    const std::size_t unit = plan.states->all()[piece.unit].global_index;
+    pieces_.push_back({.array = static_cast<std::uint32_t>(unit * state_array_names.size() + piece.array),
+                       .begin = piece.begin,
+                       .count = piece.count,
+                       .offset = bytes_});
+    bytes_ += Tier::whole_blocks(piece.bytes());
+  }
+}
+
+offload::CheckpointFileWriter::Outcome CheckpointFiles::then(runtime::Handler next) {
+  return [this, next = std::move(next)](const std::string& failure) {
+    note(failure);
+    next();
+  };
+}
+
+void CheckpointFiles::begin(std::int64_t) {
+  if (options_.about) about_ = options_.about();
+}
+
+void CheckpointFiles::prepare(std::int64_t step) { std::ignore = folder_->prepare(step, options_.job); }
+
+void CheckpointFiles::open(std::int64_t step, runtime::Handler opened) {
+  failure_.clear();
+  opened_ = !pieces_.empty();
+  if (!opened_) return loop_->post(std::move(opened));
+  writer_.open(folder_->part_of(step, options_.job) / file_name(rank_), bytes_, then(std::move(opened)));
+}
+
+void CheckpointFiles::put(const StatePiece&, std::size_t number, std::span<const std::byte> blocks,
+                          std::uint64_t hash, runtime::Handler done) {
+  pieces_[number].hash = hash;
+  if (!failure_.empty()) return done();
+  writer_.write(pieces_[number].offset, blocks, then(std::move(done)));
+}
+
+void CheckpointFiles::close(std::function<void(CheckpointShare)> done) {
+  const auto closed = [this, done = std::move(done)] {
+    CheckpointShare share{.failure = failure_, .bytes = bytes_, .data = {}};
+    const auto data = std::as_bytes(std::span(pieces_));
+    if (failure_.empty()) share.data.assign(data.begin(), data.end());
+    done(std::move(share));
+  };
+  if (!opened_) return closed();
+  writer_.close(then(closed));
+}
+
+std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScalar> scalars,
+                                    std::span<const CheckpointShare> shares) {
+  static_assert(std::is_trivially_copyable_v<CheckpointPiece>);
+  Manifest manifest{.step = step, .training = scalars_to_json(scalars), .about = about_};
+  for (const models::UnitSpec& unit : architecture_->units()) {
+    for (const char* const array : state_array_names)
+      manifest.arrays.push_back({unit.name, array, StatePiece::dtype, unit.elements()});
+  }
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const std::vector<std::byte>& data = shares[rank].data;
+    if (data.empty()) continue;
+    std::vector<CheckpointPiece> pieces(data.size() / sizeof(CheckpointPiece));
+    std::memcpy(pieces.data(), data.data(), data.size());
+    for (CheckpointPiece& piece : pieces) piece.file = static_cast<std::uint32_t>(manifest.files.size());
+    manifest.files.push_back({file_name(rank), shares[rank].bytes});
+    manifest.pieces.insert(manifest.pieces.end(), pieces.begin(), pieces.end());
+  }
+  folder_->commit(step, options_.job, manifest);
+  try {
+    folder_->prune(options_.keep, options_.archive_every);
+  } catch (const std::exception& error) {
+    return fmt::format("older ones stay: {}", error.what());
+  }
+  return {};
+}
+
+void CheckpointFiles::discard(std::int64_t step) noexcept {
+  try {
+    folder_->give_up(step, options_.job);
+  } catch (const std::exception&) {  // the next run's lock() clears it
+  }
+}
+
+}  // namespace ranvier::actors

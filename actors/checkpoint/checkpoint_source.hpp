@@ -1,0 +1,25 @@
+// A checkpoint's files as what a training goes on from. Loop thread only.
+#pragma once
+
+#include "actors/checkpoint/state_source.hpp"
+#include "models/architecture.hpp"
+#include "offload/checkpoint/reader.hpp"
+
+namespace ranvier::actors {
+
+class CheckpointSource final : public StateSource {
+ public:
+  /// Throws ErrorCode::data unless the checkpoint has all units of the architecture, with their sizes. The reader
+  /// outlives it.
+  CheckpointSource(offload::CheckpointReader& reader, const models::Architecture& architecture);
+
+  void will_read(std::span<const StateRange> ranges) override;
+  void read(const models::UnitSpec& unit, std::string_view array, std::size_t begin, std::span<float> out) override;
+  [[nodiscard]] std::vector<StateScalar> scalars() const override { return scalars_; }
+
+ private:
+  offload::CheckpointReader* reader_;
+  std::vector<StateScalar> scalars_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,222 @@
+#include "actors/checkpoint/snapshot.hpp"
+
+#include "offload/checkpoint/manifest.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/xxh3.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::checkpoint_piece_bytes;
+using offload::Tier;
+using runtime::StreamWidth;
+
+namespace {
+
+constexpr std::size_t no_bucket = ~std::size_t{0};
+
+/// Buckets in the order in which steps change them.
+std::vector<ChunkSchedule::Bucket> in_order_of_steps(const ChunkSchedule& chunks,
+                                                     const Optimizer::Plan& optimizer) {
+  std::vector<std::size_t> order = chunks.from_the_front();
+  if (optimizer.every_step_counts || optimizer.flips) std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<ChunkSchedule::Bucket> buckets;
+  for (const std::size_t bundle : order) {
+    const auto& of_bundle = chunks.bundles[bundle].buckets;
+    buckets.insert(buckets.end(), of_bundle.begin(), of_bundle.end());
+  }
+  return buckets;
+}
+
+/// What this rank has of a bucket in its finest piece, without padding.
+Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std::size_t bucket) {
+  const Range slice = unit.cut.slice(bucket);
+  const std::size_t begin = layout.range(collectives::Scope::global, unit.elements).begin + slice.begin;
+  const std::size_t end = std::min(begin + slice.count, unit.spec->elements());
+  return {begin, end > begin ? end - begin : 0};
+}
+
+}  // namespace
+
+Snapshot::Plan Snapshot::plan(Planner& planner, const Options& options, const Optimizer::Plan& optimizer) {
+  Plan plan;
+  std::size_t most_bytes = 0;
+  for (const ChunkSchedule::Bucket& bucket : in_order_of_steps(planner.share.chunks, optimizer)) {
+    if (!options.writes[bucket.unit]) continue;
+    const UnitState& unit = planner.share.states->all()[bucket.unit];
+    const Range range = finest(unit, planner.share.column->layout, bucket.index);
+    plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
+    const std::size_t most = checkpoint_piece_bytes / runtime::size_of(StatePiece::dtype);
+    for (std::size_t array = 0; array < state_array_names.size(); ++array) {
+      for (std::size_t at = 0; at < range.count; at += most) {
+        plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at)});
+        most_bytes = std::max(most_bytes, plan.pieces.back().bytes());
+      }
+    }
+    plan.buckets.back().end = plan.pieces.size();
+  }
+  if (plan.pieces.empty()) return plan;
+  // What comes from files may begin and end within a block of theirs.
+  plan.slot_bytes = Tier::whole_blocks(most_bytes) + 2 * Tier::block_bytes;
+  plan.slots = std::clamp<std::size_t>(options.staging_bytes / plan.slot_bytes, 1, plan.pieces.size());
+  plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
+                                     "checkpoint staging", plan.slot_bytes, plan.slots});
+  return plan;
+}
+
+Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer)
+    : context_(&context),
+      states_(share.states.get()),
+      records_(&optimizer.records()),
+      plan_(plan),
+      bucket_of_(plan.pieces.size()),
+      buckets_(plan.buckets.size()),
+      hash_(plan.slots) {
+  copies_ = context.device.make_stream("checkpoint", StreamWidth::one);
+  hashes_ = context.host.make_stream("checkpoint hashes", StreamWidth::one);
+  for (const UnitState& unit : states_->all()) number_of_.emplace_back(unit.cut.buckets(), no_bucket);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const Plan::Bucket& bucket = plan_.buckets[b];
+    number_of_[bucket.bucket.unit][bucket.bucket.index] = b;
+    std::fill(bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.begin),
+              bucket_of_.begin() + static_cast<std::ptrdiff_t>(bucket.end), b);
+  }
+  for (std::size_t s = plan_.slots; s-- > 0;) free_slots_.push_back(s);
+  optimizer.guard_with(*this);
+}
+
+Snapshot::~Snapshot() {
+  for (auto* stream : {copies_.get(), hashes_.get()}) {
+    try {
+      stream->synchronize();
+    } catch (const std::exception&) {  // reported through Device::on_failure already
+    }
+  }
+}
+
+std::string Snapshot::details() const {
+  return under_way() ? fmt::format("{} of {} pieces of a checkpoint to go", put_missing_, plan_.pieces.size())
+                     : std::string();
+}
+
+std::span<std::byte> Snapshot::slot(std::size_t index) const {
+  return {context_->arena.slot(*plan_.staging, index), plan_.slot_bytes};
+}
+
+std::span<std::byte> Snapshot::blocks(std::size_t piece, std::size_t index) const {
+  return slot(index).first(Tier::whole_blocks(plan_.pieces[piece].bytes()));
+}
+
+void Snapshot::begin(Arrays arrays, StateSink& sink, runtime::Handler done) {
+  expect(!under_way(), "a snapshot begins before the last one has ended");
+  const auto wanted = [&](std::size_t begin, std::size_t end) {
+    return static_cast<std::size_t>(std::count_if(plan_.pieces.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                  plan_.pieces.begin() + static_cast<std::ptrdiff_t>(end),
+                                                  [&](const StatePiece& piece) { return arrays[piece.array]; }));
+  };
+  put_missing_ = wanted(0, plan_.pieces.size());
+  if (put_missing_ == 0) return context_->loop.post(std::move(done));
+  sink_ = &sink;
+  done_ = std::move(done);
+  arrays_ = arrays;
+  next_bucket_ = 0;
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const Plan::Bucket& bucket = plan_.buckets[b];
+    buckets_[b] = {.copy = records_->number_of(bucket.bucket, StateRecords::Copy::counts),
+                   .next = bucket.begin,
+                   .missing = wanted(bucket.begin, bucket.end),
+                   .waits = nullptr};
+  }
+  copy_ahead();
+}
+
+std::optional<std::size_t> Snapshot::next_of(std::size_t bucket) {
+  std::size_t& next = buckets_[bucket].next;
+  while (next < plan_.buckets[bucket].end && !arrays_[plan_.pieces[next].array]) ++next;
+  if (next == plan_.buckets[bucket].end) return std::nullopt;
+  return next++;
+}
+
+std::optional<std::size_t> Snapshot::next_piece() {
+  for (; !urgent_.empty(); urgent_.pop_front()) {
+    if (const auto piece = next_of(urgent_.front())) return piece;
+  }
+  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
+    if (const auto piece = next_of(next_bucket_)) return piece;
+  }
+  return std::nullopt;
+}
+
+void Snapshot::copy_ahead() {
+  while (!free_slots_.empty()) {
+    const auto piece = next_piece();
+    if (!piece) return;
+    const std::size_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    copy(*piece, slot);
+  }
+}
+
+void Snapshot::copy(std::size_t number, std::size_t slot_index) {
+  const StatePiece& piece = plan_.pieces[number];
+  const std::size_t b = bucket_of_[number];
+  const StateRecords::Place place =
+      records_->place(plan_.buckets[b].bucket, buckets_[b].copy, piece.array, piece.begin);
+  if (place.memory != nullptr) {
+    runtime::copy(*copies_, slot(slot_index).data(), place.memory, piece.bytes());
+    return context_->loop.after_work(*copies_,
+                                     {name(), "the copy of the states of", states_->all()[piece.unit].spec->name},
+                                     [this, number, slot_index] { copied(number, slot_index, 0); });
+  }
+  const std::size_t first = place.offset / Tier::block_bytes * Tier::block_bytes;
+  const std::size_t end = Tier::whole_blocks(place.offset + piece.bytes());
+  context_->tiers.fetch_to_host(
+      place.region, first, slot(slot_index).first(end - first),
+      [this, number, slot_index, begin = place.offset - first] { copied(number, slot_index, begin); });
+}
+
+void Snapshot::copied(std::size_t number, std::size_t slot_index, std::size_t begin) {
+  BucketCopy& bucket = buckets_[bucket_of_[number]];
+  if (--bucket.missing == 0 && bucket.waits) go_on(bucket);
+  const std::size_t bytes = plan_.pieces[number].bytes();
+  hashes_->launch([this, begin, bytes, all = blocks(number, slot_index), slot_index](runtime::ComputePool&) {
+    if (begin > 0) std::memmove(all.data(), all.data() + begin, bytes);
+    std::fill(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(), std::byte{0});
+    hash_[slot_index] = runtime::xxh3(all);
+  });
+  context_->loop.after_work(*hashes_, {name(), "the hash of a piece"},
+                            [this, number, slot_index] { put(number, slot_index); });
+}
+
+void Snapshot::put(std::size_t number, std::size_t slot_index) {
+  sink_->put(plan_.pieces[number], number, blocks(number, slot_index), hash_[slot_index], [this, slot_index] {
+    free_slots_.push_back(slot_index);
+    if (--put_missing_ > 0) return copy_ahead();
+    sink_ = nullptr;
+    context_->loop.post(std::exchange(done_, nullptr));
+  });
+}
+
+void Snapshot::before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) {
+  const std::size_t number = number_of_[bucket.unit][bucket.index];
+  if (!under_way() || number == no_bucket) return go();
+  BucketCopy& of_bucket = buckets_[number];
+  if (of_bucket.copy != copy || of_bucket.missing == 0) return go();
+  expect(!of_bucket.waits, "two steps wait for one bucket of a snapshot");
+  of_bucket.waits = std::move(go);
+  if (waiting_++ == 0) waits_since_ = context_->loop.now();
+  urgent_.push_back(number);
+}
+
+void Snapshot::go_on(BucketCopy& bucket) {
+  if (--waiting_ == 0) waited_ += context_->loop.now() - waits_since_;
+  std::exchange(bucket.waits, nullptr)();
+}
+
+}  // namespace ranvier::actors

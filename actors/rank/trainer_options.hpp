@@ -1,0 +1,92 @@
+// What a run trains with, as far as actors read it. The same on all ranks. See rank_plan.hpp for what one rank makes of
+// it.
+#pragma once
+
+#include "actors/exchange/algorithm_choice.hpp"
+#include "actors/pipeline/policy.hpp"
+#include "actors/rank/learning_rate.hpp"
+#include "actors/rank/rollback.hpp"
+#include "actors/rank/sample_options.hpp"
+#include "actors/states/tier_options.hpp"
+#include "actors/states/unit_array.hpp"
+#include "actors/watch/bad_steps.hpp"
+#include "collectives/links.hpp"
+#include "collectives/shard.hpp"
+#include "models/layer.hpp"
+#include "models/text/choice_file.hpp"
+#include "runtime/grid.hpp"
+#include "runtime/kernels/adamw.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct TrainerOptions {
+  runtime::GridShape grid;
+  int batch_size = 1;  ///< samples of a step over all rows; a multiple of g_data
+  int microbatch_size = 1;
+  int pipeline_limit = 0;  ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
+  Policy policy = Policy::message_driven;
+  int recompute = 0;  ///< layers per checkpointed segment; 0: off
+  bool recompute_auto = false;
+  models::Precision precision;
+  int threads = 1;  ///< of the device that will compute
+
+  /// What computing on a GPU takes beside the arrays that the plan allocates.
+  struct GpuMemory {
+    std::size_t scratch_bytes = 0;  ///< of libraries, on the device
+    bool staged = false;            ///< messages go by way of pinned memory
+    bool nccl = false;              ///< collectives may go by NCCL
+  };
+  std::optional<GpuMemory> gpu;  ///< none: it is not one
+
+  collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
+  int group_size = 0;        ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
+  std::vector<int> node_of;  ///< by rank; empty: all on one node
+  int prefetch = 2;          ///< layers whose parameters are gathered ahead of the one that computes
+  TierOptions tiers;         ///< where states live
+  bool reuse = true;         ///< of units that are still in their places
+  AlgorithmNames algorithms;
+  std::optional<KeptAlgorithms> kept_algorithms;  ///< of the runs that this one goes on from
+  collectives::Links links = assumed_links;
+
+  std::int64_t steps = 1;  ///< 0: the weights are evaluated once, and nothing is trained
+  std::uint64_t seed = 0;
+  LearningRateOptions learning_rate;
+  runtime::AdamWOptions adamw;  ///< learning rate, step and gradient scale are set step by step
+  double clip = 1.0;            ///< largest global gradient norm; 0: none
+  LossScale loss_scale;
+  BadStepOptions bad_steps;
+  std::optional<Rollback> rollback;                   ///< of the training whose checkpoint this one goes on from
+  std::int64_t check_every = 0;                       ///< steps after which copies of states are compared; 0: never
+  std::int64_t eval_every = 0;                        ///< steps; 0: never
+  std::int64_t eval_samples = 0;                      ///< of an evaluation, from the first of the validation's on
+  std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
+  SampleOptions sample;                               ///< of text
+  std::size_t checkpoint_staging = 0;  ///< bytes that states pass through to checkpoints; 0: none are taken
+
+  /// Test only: what goes wrong, where and when.
+  struct Fault {
+    enum class Kind {
+      throws,    ///< an exception
+      overflow,  ///< gradients become infinite once
+      hangs,     ///< nothing is computed any more, messages are answered
+      nan,       ///< gradients become no numbers once
+      spike,     ///< the loss is a thousand times what it is, once
+      damage,    ///< a bit of a state flips before the next comparison of copies
+      stream,    ///< work on the compute stream does not end
+      file,      ///< a request to a tier's files does not come back
+    };
+    int rank = 0;
+    std::int64_t step = 1;
+    Kind kind = Kind::throws;
+    UnitArray array = UnitArray::weights;  ///< that damage is done to
+  };
+  std::optional<Fault> fault;
+};
+
+}  // namespace ranvier::actors

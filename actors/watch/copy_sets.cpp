@@ -1,0 +1,80 @@
+#include "actors/watch/copy_sets.hpp"
+
+#include "actors/states/sharded_unit.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+
+std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
+                               const std::vector<std::vector<int>>& stages, const CopySetOptions& options) {
+  const collectives::ShardLayout& layout = *options.layout;
+  const runtime::Grid grid(options.grid, options.grid.ranks());
+  struct Held {
+    UnitArray array;
+    collectives::Scope scope;
+  };
+  std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(options.sharding, options.separate_master)}};
+  if (options.separate_master) arrays.push_back({UnitArray::weights, options.sharding.optimizer});
+  arrays.push_back({UnitArray::m, options.sharding.optimizer});
+  arrays.push_back({UnitArray::v, options.sharding.optimizer});
+  std::vector<CopySet> sets;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
+    for (const Held& held : arrays) {
+      for (int piece = 0; piece < layout.pieces(held.scope); ++piece) {
+        CopySet set{.unit = units[u].name, .array = held.array};
+        for (const int stage : stages[u]) {
+          for (int row = 0; row < layout.ranks(); ++row) {
+            if (layout.piece(held.scope, row) != piece) continue;
+            set.range = layout.range(held.scope, padded, row);
+            set.ranks.push_back(grid.rank({stage, row}));
+          }
+        }
+        set.range.count =
+            std::min(set.range.begin + set.range.count, elements) - std::min(set.range.begin, elements);
+        std::sort(set.ranks.begin(), set.ranks.end());
+        if (set.ranks.size() > 1 && set.range.count > 0) sets.push_back(std::move(set));
+      }
+    }
+  }
+  return sets;
+}
+
+std::vector<std::size_t> odd_copies(std::span<const std::uint64_t> hashes) {
+  std::map<std::uint64_t, std::size_t> count;
+  for (const std::uint64_t hash : hashes) ++count[hash];
+  if (count.size() < 2) return {};
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = *std::max_element(count.begin(), count.end(), fewer);
+  const auto with_most =
+      std::count_if(count.begin(), count.end(), [&](const auto& one) { return one.second == most.second; });
+  std::vector<std::size_t> odd;
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    if (with_most > 1 || hashes[i] != most.first) odd.push_back(i);
+  }
+  return odd;
+}
+
+std::string describe(const Damage& damage, runtime::GridShape shape) {
+  const runtime::Grid grid(shape, shape.ranks());
+  std::vector<std::string> names;
+  for (const int rank : damage.ranks) {
+    const auto [stage, row] = grid.position(rank);
+    names.push_back(fmt::format("rank {} (stage {}, row {})", rank, stage, row));
+  }
+  const std::string what =
+      fmt::format("elements {} to {} of the {} of {}", damage.range.begin,
+                  damage.range.begin + damage.range.count - 1, to_string(damage.array), damage.unit);
+  if (damage.others.empty())
+    return fmt::format("{} have different {}, which should be equal", fmt::join(names, " and "), what);
+  return fmt::format("{} {} other {} than rank{} {}", fmt::join(names, " and "), names.size() == 1 ? "has" : "have",
+                     what, damage.others.size() == 1 ? "" : "s", fmt::join(damage.others, ", "));
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,287 @@
+#include "actors/watch/replica_check.hpp"
+
+#include "actors/optimizer/optimizer.hpp"
+#include "actors/states/parameter_records.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/xxh3.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::Tier;
+
+namespace {
+
+constexpr std::size_t most_piece_bytes = std::size_t{2} << 20;
+constexpr std::size_t slots = 2;                 // one is read while the other one is hashed
+constexpr std::size_t most_sets_looked_at = 16;  // piece by piece; more say no more about a cause
+
+// A hash as numbers that ranks agree on: doubles of 32 bits each, exact.
+constexpr std::size_t numbers_per_hash = 2;
+
+void write_hash(std::uint64_t hash, double* to) {
+  to[0] = static_cast<double>(hash >> 32);
+  to[1] = static_cast<double>(hash & 0xffffffff);
+}
+
+std::uint64_t read_hash(const double* from) {
+  return static_cast<std::uint64_t>(from[0]) << 32 | static_cast<std::uint64_t>(from[1]);
+}
+
+std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
+  return runtime::xxh3(std::as_bytes(std::span(hashes)));
+}
+
+std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::size_t first, std::size_t count,
+                                     std::size_t stride = 1) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t i = 0; i < count; ++i)
+    hashes.push_back(read_hash(numbers.data() + numbers_per_hash * (first + i * stride)));
+  return hashes;
+}
+
+std::size_t place_of(const std::vector<int>& ranks, int rank) {
+  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+}  // namespace
+
+ReplicaCheck::Plan ReplicaCheck::plan(Planner& planner, std::vector<CopySet> sets, int rank) {
+  Plan plan{.sets = std::move(sets)};
+  const std::vector<UnitState>& units = planner.share.states->all();
+  std::map<std::string_view, std::size_t> unit_of;
+  for (std::size_t u = 0; u < units.size(); ++u) unit_of.emplace(units[u].spec->name, u);
+  std::size_t most_bytes = 0;
+  for (std::size_t s = 0; s < plan.sets.size(); ++s) {
+    const CopySet& set = plan.sets[s];
+    if (place_of(set.ranks, rank) == set.ranks.size()) continue;
+    plan.copies.push_back({s, unit_of.at(set.unit)});
+    most_bytes = std::max(most_bytes, set.range.count * sizeof(float));
+  }
+  if (plan.copies.empty()) return plan;
+  plan.piece_bytes = Tier::whole_blocks(std::min(most_bytes, most_piece_bytes));
+  const bool in_files = planner.tiers.parameters == TierKind::nvme;
+  const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
+  plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
+                                     "states to be compared", plan.piece_bytes + blocks, slots});
+  return plan;
+}
+
+ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan,
+                           Optimizer& optimizer, ParameterRecords* records, Consensus& consensus)
+    : context_(&context),
+      states_(share.states.get()),
+      plan_(plan),
+      optimizer_(&optimizer),
+      records_(records),
+      consensus_(&consensus) {
+  hashes_on_ = context.host.make_stream("hashes of states", runtime::StreamWidth::one);
+  for (const Plan::Copy& copy : plan_.copies) hashes_.emplace_back(pieces_of(plan_.sets[copy.set]));
+}
+
+ReplicaCheck::~ReplicaCheck() = default;
+
+std::string ReplicaCheck::details() const {
+  if (!done_ || plan_.copies.empty()) return {};
+  const CopySet& set = set_of(std::min(next_copy_, plan_.copies.size() - 1));
+  return fmt::format("at the {} of {}", to_string(set.array), set.unit);
+}
+
+runtime::DType ReplicaCheck::dtype_of(const CopySet& set) const {
+  return set.array == UnitArray::parameters ? states_->precision().compute : runtime::DType::f32;
+}
+
+std::size_t ReplicaCheck::pieces_of(const CopySet& set) const {
+  const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
+  return (set.range.count + most - 1) / most;
+}
+
+Range ReplicaCheck::piece_of(const CopySet& set, std::size_t number) const {
+  const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
+  const std::size_t begin = number * most;
+  return {set.range.begin + begin, std::min(most, set.range.count - begin)};
+}
+
+std::span<std::byte> ReplicaCheck::values(std::size_t slot) const {
+  return {context_->arena.slot(*plan_.staging, slot), plan_.piece_bytes};
+}
+
+std::span<std::byte> ReplicaCheck::blocks(std::size_t slot) const {
+  return {values(slot).data() + plan_.piece_bytes, plan_.piece_bytes + 2 * Tier::block_bytes};
+}
+
+void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport&)> done) {
+  done_ = std::move(done);
+  report_ = {.step = step};
+  began_ = context_->loop.now();
+  next_copy_ = next_piece_ = 0;
+  missing_ = 0;
+  for (const auto& hashes : hashes_) missing_ += hashes.size();
+  free_slots_ = {0, 1};
+  if (missing_ == 0) return compare();
+  read_next();
+}
+
+void ReplicaCheck::read_next() {
+  if (reading_ || free_slots_.empty() || next_copy_ == plan_.copies.size()) return;
+  const CopySet& set = set_of(next_copy_);
+  const Piece piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
+  if (++next_piece_ == pieces_of(set)) {
+    ++next_copy_;
+    next_piece_ = 0;
+  }
+  const std::size_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  reading_ = true;
+  read(piece, slot);
+}
+
+void ReplicaCheck::read(const Piece& piece, std::size_t slot) {
+  const CopySet& set = set_of(piece.copy);
+  const std::size_t unit = plan_.copies[piece.copy].unit;
+  const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
+  report_.bytes += bytes;
+  const std::span<std::byte> to = values(slot).first(bytes);
+  const auto here = [this, piece, slot] {
+    reading_ = false;
+    hash(piece, slot);
+    read_next();
+  };
+  if (set.array != UnitArray::parameters) {
+    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
+    return optimizer_->read_state(array, piece.range.begin, to, here);
+  }
+  if (records_ != nullptr) return records_->read(unit, piece.range.begin, to, blocks(slot), here);
+  runtime::copy(context_->compute, to.data(), states_->all()[unit].parameters.at(piece.range.begin), bytes);
+  context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
+}
+
+void ReplicaCheck::clear_gaps(const Piece& piece, std::span<std::byte> values) const {
+  const CopySet& set = set_of(piece.copy);
+  const std::size_t element = runtime::size_of(dtype_of(set));
+  const models::UnitSpec& unit = *states_->all()[plan_.copies[piece.copy].unit].spec;
+  const std::size_t begin = piece.range.begin, end = begin + piece.range.count;
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const std::size_t from = unit.offset(p) + unit.parameters[p].elements();
+    const std::size_t to = p + 1 < unit.parameters.size() ? unit.offset(p + 1) : unit.elements();
+    const std::size_t first = std::max(from, begin), last = std::min(to, end);
+    if (first < last) std::memset(values.data() + (first - begin) * element, 0, (last - first) * element);
+  }
+}
+
+void ReplicaCheck::hash(const Piece& piece, std::size_t slot) {
+  const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set_of(piece.copy)));
+  const std::span<std::byte> values = this->values(slot).first(bytes);
+  hashes_on_->launch([this, piece, values](runtime::ComputePool&) {
+    clear_gaps(piece, values);
+    hashes_[piece.copy][piece.number] = runtime::xxh3(values);
+  });
+  context_->loop.after_work(*hashes_on_, {name(), "the hash of a piece of", set_of(piece.copy).unit}, [this, slot] {
+    free_slots_.push_back(slot);
+    if (--missing_ == 0) return compare();
+    read_next();
+  });
+}
+
+void ReplicaCheck::compare() {
+  std::vector<std::size_t> first;  // copy of each set
+  std::size_t all = 0;
+  for (const CopySet& set : plan_.sets) {
+    first.push_back(all);
+    all += set.ranks.size();
+  }
+  agreed_.assign(numbers_per_hash * all, 0.0);
+  const int rank = context_->transport.rank();
+  for (std::size_t c = 0; c < plan_.copies.size(); ++c) {
+    const std::size_t at = first[plan_.copies[c].set] + place_of(set_of(c).ranks, rank);
+    write_hash(hash_of(hashes_[c]), agreed_.data() + numbers_per_hash * at);
+  }
+  consensus_->agree(agreed_, [this, first = std::move(first)] {
+    std::vector<std::size_t> differ;
+    for (std::size_t s = 0; s < plan_.sets.size() && differ.size() < most_sets_looked_at; ++s) {
+      if (!odd_copies(hashes_at(agreed_, first[s], plan_.sets[s].ranks.size())).empty()) differ.push_back(s);
+    }
+    if (differ.empty()) return finish();
+    compare_pieces(std::move(differ));
+  });
+}
+
+void ReplicaCheck::compare_pieces(std::vector<std::size_t> sets) {
+  // Of each set, copy after copy, all pieces.
+  std::vector<std::size_t> first;
+  std::size_t all = 0;
+  for (const std::size_t s : sets) {
+    first.push_back(all);
+    all += plan_.sets[s].ranks.size() * pieces_of(plan_.sets[s]);
+  }
+  agreed_.assign(numbers_per_hash * all, 0.0);
+  const int rank = context_->transport.rank();
+  for (std::size_t c = 0; c < plan_.copies.size(); ++c) {
+    const auto found = std::find(sets.begin(), sets.end(), plan_.copies[c].set);
+    if (found == sets.end()) continue;
+    const std::size_t at =
+        first[static_cast<std::size_t>(found - sets.begin())] + place_of(set_of(c).ranks, rank) * hashes_[c].size();
+    for (std::size_t p = 0; p < hashes_[c].size(); ++p)
+      write_hash(hashes_[c][p], agreed_.data() + numbers_per_hash * (at + p));
+  }
+  consensus_->agree(agreed_, [this, sets = std::move(sets), first = std::move(first)] {
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const CopySet& set = plan_.sets[sets[i]];
+      const std::size_t pieces = pieces_of(set);
+      for (std::size_t p = 0; p < pieces; ++p) {
+        Damage damage{.unit = set.unit, .array = set.array, .range = piece_of(set, p)};
+        const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i] + p, set.ranks.size(), pieces));
+        if (odd.empty()) continue;
+        for (std::size_t c = 0; c < set.ranks.size(); ++c) {
+          const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
+          (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
+        }
+        report_.damage.push_back(std::move(damage));
+      }
+    }
+    finish();
+  });
+}
+
+void ReplicaCheck::finish() {
+  report_.seconds = runtime::seconds(context_->loop.now() - began_);
+  std::exchange(done_, nullptr)(report_);
+}
+
+void ReplicaCheck::damage(UnitArray array, runtime::Handler done) {
+  std::size_t copy = 0;
+  while (copy < plan_.copies.size() && set_of(copy).array != array) ++copy;
+  if (copy == plan_.copies.size())
+    fail(ErrorCode::usage, "rank {} has no {} that another rank has as well, so none can be damaged",
+         context_->transport.rank(), to_string(array));
+  const CopySet& set = set_of(copy);
+  const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
+  const std::size_t bytes = runtime::size_of(dtype_of(set));
+  const std::span<std::byte> value = values(0).first(bytes);
+  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer, runtime::DType::f32};
+  if (array != UnitArray::parameters) {
+    return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
+      value[0] ^= std::byte{1};
+      optimizer_->write_state(state, element, value, done);
+    });
+  }
+  if (records_ != nullptr)
+    fail(ErrorCode::usage, "parameters off the device are not damaged on purpose: leave --parameter-tier out");
+  std::byte* const there = states_->all()[unit].parameters.at(element);
+  runtime::copy(context_->compute, value.data(), there, bytes);
+  context_->loop.after_work(context_->compute, {name(), "damage"},
+                            [this, value, there, bytes, done = std::move(done)] {
+                              value[0] ^= std::byte{1};
+                              runtime::copy(context_->compute, there, value.data(), bytes);
+                              context_->loop.after_work(context_->compute, {name(), "damage"}, done);
+                            });
+}
+
+}  // namespace ranvier::actors

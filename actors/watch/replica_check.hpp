@@ -1,0 +1,111 @@
+// Looks for damage that nobody reported (a bit that flipped in memory, a processor that computes wrongly): hashes all
+// states of which there are several copies (copy_sets.hpp), and compares the hashes.
+//
+//   states → staging (pinned, two pieces) → hash → one number of each copy, agreed on by all ranks
+//     → where some differ, those of their pieces likewise, so that all ranks know what differs and where
+//
+// No state passes between ranks, and no more of one is anywhere than in its place. Between steps, when all of the last
+// one is stored. Loop thread only.
+#pragma once
+
+#include "actors/rank/consensus.hpp"
+#include "actors/rank/part.hpp"
+#include "actors/rank/rank_context.hpp"
+#include "actors/states/model_share.hpp"
+#include "actors/watch/copy_sets.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+class Optimizer;
+class ParameterRecords;
+
+/// What all ranks know after a check.
+struct ReplicaReport {
+  std::int64_t step = 0;
+  std::size_t bytes = 0;       ///< of states that this rank compared with others'
+  double seconds = 0;          ///< of this rank
+  std::vector<Damage> damage;  ///< the first few; empty: all copies are equal
+};
+
+class ReplicaCheck final : public Part {
+ public:
+  struct Plan {
+    std::vector<CopySet> sets;
+    std::optional<runtime::MemoryId> staging;  ///< none: this rank has no copy of what others have
+    std::size_t piece_bytes = 0;
+    /// This rank's copies.
+    struct Copy {
+      std::size_t set = 0;
+      std::size_t unit = 0;  ///< of the stage
+    };
+    std::vector<Copy> copies;
+  };
+  /// All ranks plan the same sets.
+  [[nodiscard]] static Plan plan(Planner& planner, std::vector<CopySet> sets, int rank);
+
+  /// `records` is null where parameters live on the device.
+  ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
+               ParameterRecords* records, Consensus& consensus);
+  ~ReplicaCheck() override;
+
+  [[nodiscard]] const char* name() const noexcept override { return "replica check"; }
+  [[nodiscard]] std::string details() const override;
+
+  /// All ranks at a time; `done` runs on the loop.
+  void run(std::int64_t step, std::function<void(const ReplicaReport&)> done);
+
+  /// Test only: flips a bit of the first element that this rank has of this array, and others too.
+  void damage(UnitArray array, runtime::Handler done);
+
+ private:
+  /// A piece on its way through a slot of the staging memory.
+  struct Piece {
+    std::size_t copy = 0;
+    std::size_t number = 0;
+    collectives::Range range;
+  };
+
+  [[nodiscard]] const CopySet& set_of(std::size_t copy) const { return plan_.sets[plan_.copies[copy].set]; }
+  [[nodiscard]] runtime::DType dtype_of(const CopySet& set) const;
+  [[nodiscard]] std::size_t pieces_of(const CopySet& set) const;
+  [[nodiscard]] collectives::Range piece_of(const CopySet& set, std::size_t number) const;
+  [[nodiscard]] std::span<std::byte> values(std::size_t slot) const;
+  /// Beside each slot's values, for blocks of files that have them.
+  [[nodiscard]] std::span<std::byte> blocks(std::size_t slot) const;
+  void read_next();
+  void read(const Piece& piece, std::size_t slot);
+  void hash(const Piece& piece, std::size_t slot);
+  /// Between parameters of a unit there is nothing that counts.
+  void clear_gaps(const Piece& piece, std::span<std::byte> values) const;
+  void compare();
+  void compare_pieces(std::vector<std::size_t> sets);
+  void finish();
+
+  const RankContext* context_;
+  const UnitStates* states_;
+  Plan plan_;
+  Optimizer* optimizer_;
+  ParameterRecords* records_;
+  Consensus* consensus_;
+  std::unique_ptr<runtime::Stream> hashes_on_;
+
+  std::function<void(const ReplicaReport&)> done_;
+  ReplicaReport report_;
+  runtime::Duration began_{};
+  std::size_t next_copy_ = 0, next_piece_ = 0;
+  bool reading_ = false;
+  std::vector<std::size_t> free_slots_;
+  std::size_t missing_ = 0;                         // pieces
+  std::vector<std::vector<std::uint64_t>> hashes_;  // by copy and piece
+  std::vector<double> agreed_;
+};
+
+}  // namespace ranvier::actors

@@ -1,0 +1,111 @@
+#include "apps/checkpoint/checkpoint_options.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <thread>
+
+namespace ranvier::apps {
+
+namespace {
+
+using runtime::OptionTable;
+
+struct CommandForm {
+  std::string_view name;
+  CheckpointCommand command;
+  std::size_t paths;
+  std::vector<std::string_view> flags;  ///< that it takes
+};
+
+const std::array command_forms = {
+    CommandForm{"list", CheckpointCommand::list, 1, {}},
+    CommandForm{"show", CheckpointCommand::show, 1, {}},
+    CommandForm{"verify", CheckpointCommand::verify, 1, {"threads"}},
+    CommandForm{"export", CheckpointCommand::export_weights, 1, {"output", "file-size", "overwrite"}},
+    CommandForm{"diff", CheckpointCommand::diff, 2, {}},
+    CommandForm{"prune", CheckpointCommand::prune, 1, {"keep", "archive-every", "dry-run"}},
+};
+
+OptionTable declare(CheckpointToolOptions& options) {
+  OptionTable table;
+  table.rest(options.paths);
+  table.concern("verify");
+  table.add({"threads", "N", "that read and check; 0: as many as the machine has",
+             runtime::whole(options.threads, 0, 1024)});
+  table.concern("export");
+  table.add({"output", "FOLDER", "where the weights go, with config.json and the tokenizer (-o is short for it)",
+             runtime::text(options.output), "none"});
+  table.add({"file-size", "SIZE", "larger weights become several files with an index",
+             runtime::bytes(options.file_bytes)});
+  table.add({"overwrite", "", "weights that are there may be replaced", runtime::switch_on(options.overwrite)});
+  table.concern("prune");
+  table.add({"keep", "N", "of the newest whole checkpoints", runtime::whole(options.keep, 1), "none"});
+  table.add({"archive-every", "STEPS", "keep those of such steps as well; 0: none",
+             runtime::whole(options.archive_every, 0)});
+  table.add({"dry-run", "", "say what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
+  table.concern("Program");
+  table.add({"help", "", "print this", runtime::switch_on(options.help)});
+  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  return table;
+}
+
+std::string names_of_commands() {
+  std::vector<std::string_view> names;
+  for (const CommandForm& form : command_forms) names.push_back(form.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv) {
+  CheckpointToolOptions options;
+  OptionTable table = declare(options);
+  std::vector<const char*> arguments(argv, argv + argc);
+  std::replace_if(
+      arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
+      "--output");
+  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  if (options.help || options.version) return options;
+  if (options.paths.empty()) fail(ErrorCode::usage, "there is no command: give one of {}", names_of_commands());
+  const std::string command = options.paths.front();
+  options.paths.erase(options.paths.begin());
+  const auto form = std::find_if(command_forms.begin(), command_forms.end(),
+                                 [&](const CommandForm& each) { return each.name == command; });
+  if (form == command_forms.end())
+    fail(ErrorCode::usage, "'{}' is no command: give one of {}", command, names_of_commands());
+  options.command = form->command;
+  if (options.paths.size() != form->paths)
+    fail(ErrorCode::usage, "{} takes {}, and {} were given: see --help", command,
+         form->paths == 1 ? "one path" : "two paths", options.paths.size());
+  for (const CommandForm& other : command_forms)
+    for (const std::string_view flag : other.flags)
+      if (table.given(flag) && std::find(form->flags.begin(), form->flags.end(), flag) == form->flags.end())
+        fail(ErrorCode::usage, "--{} is a flag of {}: leave it out of {}", flag, other.name, command);
+  if (options.command == CheckpointCommand::export_weights && options.output.empty())
+    fail(ErrorCode::usage, "--output is missing: give the folder for the weights");
+  if (options.command == CheckpointCommand::prune && options.keep == 0)
+    fail(ErrorCode::usage, "--keep is missing: give the number of checkpoints that stay");
+  if (options.threads == 0) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return options;
+}
+
+std::string checkpoint_help() {
+  CheckpointToolOptions options;
+  return declare(options).help(
+      "ranvier-checkpoint looks at what ranvier-train --checkpoint DIR writes, also while a job writes there.\n"
+      "  ranvier-checkpoint list DIR                  all checkpoints: step, size, loss, time, what is not whole\n"
+      "  ranvier-checkpoint show PATH                 one: options, scalars, arrays; of a DIR its newest whole "
+      "one\n"
+      "  ranvier-checkpoint verify PATH               checks every byte, names what is damaged; of a DIR all of "
+      "them\n"
+      "  ranvier-checkpoint export PATH -o FOLDER     weights for transformers, and for ranvier-train --init-from\n"
+      "  ranvier-checkpoint diff PATH PATH            options and tensors that differ, and by how much\n"
+      "  ranvier-checkpoint prune DIR --keep N        removes older ones, unless a job writes there\n"
+      "\n"
+      "Exit status: 0 done, 1 the two of diff differ, 64 usage, 65 damage, 74 what the system refused.\n");
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,189 @@
+#include "apps/checkpoint/inspection.hpp"
+
+#include "apps/checkpoint/saved_training.hpp"
+#include "models/weights/partial_weights.hpp"
+#include "offload/checkpoint/folder.hpp"
+#include "offload/checkpoint/reader.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+using offload::CheckpointEntry;
+using offload::CheckpointFolder;
+using offload::Manifest;
+
+void check_folder(const fs::path& folder) {
+  std::error_code unknown;
+  if (!fs::is_directory(folder, unknown))
+    fail(ErrorCode::data, "{}: there is no such folder: give that of --checkpoint", folder.string());
+}
+
+/// Of all plain files in a folder.
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t sum = 0;
+  std::error_code gone;
+  for (fs::directory_iterator entry(folder, gone), end; !gone && entry != end; entry.increment(gone)) {
+    std::error_code unknown;
+    const std::uintmax_t bytes = entry->file_size(unknown);
+    if (!unknown) sum += bytes;
+  }
+  return sum;
+}
+
+std::string states_table(const Manifest& manifest) {
+  std::map<std::string, std::pair<std::size_t, std::uint64_t>> states;  // arrays and bytes
+  for (const offload::CheckpointArray& array : manifest.arrays) {
+    auto& [arrays, bytes] = states[array.name];
+    ++arrays;
+    bytes += array.elements * runtime::size_of(array.dtype);
+  }
+  std::string text = fmt::format("  {:<10}{:>8}{:>14}\n", "state", "arrays", "bytes");
+  for (const auto& [name, sums] : states)
+    text += fmt::format("  {:<10}{:>8}{:>14}\n", name, sums.first, runtime::format_bytes(sums.second));
+  return text;
+}
+
+/// Names that no checkpoint has, but that belong to them: step-N.JOB.part, step-N.left.
+std::string others_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code gone;
+  for (fs::directory_iterator entry(folder, gone), end; !gone && entry != end; entry.increment(gone)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-") && (name.ends_with(".part") || name.find(".left") != std::string::npos))
+      found.push_back(entry->path());
+  }
+  std::sort(found.begin(), found.end());
+  std::string text;
+  for (const fs::path& path : found) {
+    const std::string name = path.filename().string();
+    const bool part = name.ends_with(".part");
+    text += fmt::format(
+        "{}: {} so far, {}\n", name, runtime::format_bytes(bytes_in(path)),
+        part ? "being written, or left by a job that died" : "of a run that another one went back behind");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string list_checkpoints(const fs::path& folder) {
+  check_folder(folder);
+  const std::vector<CheckpointEntry> entries = CheckpointFolder(folder).list();
+  std::string table, not_whole;
+  for (const CheckpointEntry& entry : entries) {
+    std::string why_not = entry.why_not;
+    try {
+      if (entry.whole) {
+        const Manifest manifest = offload::read_manifest(offload::system_storage(), entry.path);
+        table += fmt::format("{:<20}{:>10}{:>12}{:>10}{:>7}  {}\n", entry.path.filename().string(), entry.step,
+                             runtime::format_bytes(manifest.data_bytes()), said_of_run(manifest, "loss"),
+                             said_of_run(manifest, "grid"), said_of_run(manifest, "time"));
+        continue;
+      }
+    } catch (const Error& error) {  // its job removed it meanwhile
+      why_not = error.what();
+    }
+    not_whole += fmt::format("{}: not whole: {}\n", entry.path.filename().string(), why_not);
+  }
+  std::string text = table.empty() ? fmt::format("{}: there is no whole checkpoint\n", folder.string())
+                                   : fmt::format("{:<20}{:>10}{:>12}{:>10}{:>7}  {}\n", "checkpoint", "step",
+                                                 "size", "loss", "grid", "time") +
+                                         table;
+  text += not_whole + others_in(folder);
+  std::ifstream lock(folder / "lock");
+  std::string job(256, '\0');
+  lock.read(job.data(), static_cast<std::streamsize>(job.size()));
+  job.resize(static_cast<std::size_t>(lock.gcount()));
+  if (!job.empty()) text += fmt::format("written by {}\n", job);
+  return text;
+}
+
+std::string show_checkpoint(const fs::path& given) {
+  const fs::path path = checkpoint_at(given);
+  const Manifest manifest = CheckpointFolder(path.parent_path()).open(path);
+  std::string text = fmt::format("{}\n", path.string());
+  const auto line = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) text += fmt::format("  {:<12}{}\n", name, value);
+  };
+  line("step", fmt::format("{}", manifest.step));
+  for (const char* name : {"loss", "time", "training", "version", "commit", "grid"})
+    line(name, said_of_run(manifest, name));
+  line("data", fmt::format("{} in {} files, {} pieces", runtime::format_bytes(manifest.data_bytes()),
+                           manifest.files.size(), manifest.pieces.size()));
+  if (const auto model = saved_model(manifest, path)) {
+    const models::WeightLayout layout(model->units);
+    const auto size = [&](models::Size which) { return models::value_of(model->config.sizes, which); };
+    line("model",
+         fmt::format("{} {} × {}, {} heads, {} tokens, {} parameters", models::family_name(model->config.sizes),
+                     size(models::Size::layers), size(models::Size::hidden), size(models::Size::heads),
+                     size(models::Size::vocab_size), layout.elements()));
+  }
+  text += fmt::format("\n{}\ntraining\n", states_table(manifest));
+  for (const auto& [name, value] : manifest.training) {
+    const auto* const as_text = value.if_string();
+    text += fmt::format("  {:<20}{}\n", std::string_view(name),
+                        as_text != nullptr ? std::string(*as_text) : boost::json::serialize(value));
+  }
+  if (const auto* const options = manifest.about.if_contains("options");
+      options != nullptr && options->is_object()) {
+    text += "\noptions\n";
+    for (const auto& [name, value] : options->get_object())
+      text += fmt::format("  --{:<22}{}\n", std::string_view(name), option_of_run(manifest, name));
+  }
+  return text;
+}
+
+Verification verify_checkpoints(const fs::path& path, int threads) {
+  std::vector<fs::path> checkpoints;
+  if (is_checkpoint(path)) {
+    checkpoints.push_back(path);
+  } else {
+    check_folder(path);
+    for (const CheckpointEntry& entry : CheckpointFolder(path).list()) checkpoints.push_back(entry.path);
+    if (checkpoints.empty()) fail(ErrorCode::data, "{}: there is no checkpoint in it", path.string());
+  }
+  Verification result;
+  for (const fs::path& checkpoint : checkpoints) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto damages = offload::verify_checkpoint(checkpoint, threads);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    for (const offload::CheckpointDamage& damage : damages)
+      result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), damage.what);
+    result.text += damages.empty() ? fmt::format("{}: as it was written: {} in {:.1f} s\n", checkpoint.string(),
+                                                 runtime::format_bytes(bytes_in(checkpoint)), seconds)
+                                   : fmt::format("{}: damaged in {} places\n", checkpoint.string(), damages.size());
+    result.fine = result.fine && damages.empty();
+  }
+  return result;
+}
+
+std::string prune_checkpoints(const fs::path& path, int keep, std::int64_t archive_every, bool dry_run) {
+  check_folder(path);
+  CheckpointFolder folder(path);
+  std::string text;
+  if (!dry_run) folder.lock(models::random_job());  // a job that writes there prunes by itself
+  const std::vector<CheckpointEntry> prunable = folder.prunable(keep, archive_every);
+  for (const CheckpointEntry& entry : prunable)
+    text += fmt::format("{} {} ({})\n", dry_run ? "would remove" : "removed", entry.path.string(),
+                        runtime::format_bytes(bytes_in(entry.path)));
+  if (!dry_run) folder.prune(keep, archive_every);
+  if (prunable.empty()) text += fmt::format("{}: nothing to remove\n", path.string());
+  return text;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,33 @@
+// ranvier-checkpoint: looks at checkpoints of a training, checks, compares, exports and prunes them.
+#include "apps/checkpoint/checkpoint_options.hpp"
+#include "apps/checkpoint/checkpoint_tool.hpp"
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
+#include "runtime/exit_code.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+
+namespace {
+
+constexpr const char* program = "ranvier-checkpoint";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace ranvier;
+  try {
+    const apps::CheckpointToolOptions options = apps::parse_checkpoint_options(argc, argv);
+    if (options.help || options.version) {
+      fmt::print("{}\n", options.help ? apps::checkpoint_help() : apps::version_text(program));
+      return EXIT_SUCCESS;
+    }
+    const apps::CheckpointToolResult result = apps::run_checkpoint_tool(options);
+    fmt::print("{}", result.text);
+    return result.status;
+  } catch (const std::exception& error) {
+    apps::say_error(program, error.what());
+    return exit_code(error_code(error));
+  }
+}

@@ -1,0 +1,94 @@
+#include "apps/checkpoint/saved_training.hpp"
+
+#include "models/model.hpp"
+#include "offload/checkpoint/folder.hpp"
+#include "runtime/error.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+namespace ranvier::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const boost::json::object& object, std::string_view name) {
+  const auto* const value = object.if_contains(name);
+  if (value == nullptr) return {};
+  if (const auto* const text = value->if_string()) return std::string(*text);
+  if (const auto* const number = value->if_double()) return fmt::format("{:.6g}", *number);
+  return boost::json::serialize(*value);
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code unknown;
+  // A folder of checkpoints has folders and a lock, a checkpoint has files of data.
+  if (fs::exists(path / offload::Manifest::file_name, unknown)) return true;
+  for (fs::directory_iterator entry(path, unknown), end; !unknown && entry != end; entry.increment(unknown))
+    if (entry->path().extension() == ".data") return true;
+  return false;
+}
+
+fs::path checkpoint_at(const fs::path& path) {
+  std::error_code unknown;
+  if (!fs::is_directory(path, unknown))
+    fail(ErrorCode::data, "{}: there is no such folder: give a checkpoint, or the folder of --checkpoint",
+         path.string());
+  if (is_checkpoint(path)) return path;
+  std::vector<offload::CheckpointEntry> passed_over;
+  if (const auto newest = offload::CheckpointFolder(path).newest_whole(&passed_over)) return newest->path;
+  if (!passed_over.empty())
+    fail(ErrorCode::data, "{}: none of its {} checkpoints is whole; of the newest: {}", path.string(),
+         passed_over.size(), passed_over.front().why_not);
+  fail(ErrorCode::data, "{}: there is no checkpoint in it", path.string());
+}
+
+std::string said_of_run(const offload::Manifest& manifest, std::string_view name) {
+  return text_of(manifest.about, name);
+}
+
+std::string option_of_run(const offload::Manifest& manifest, std::string_view flag) {
+  const auto* const options = manifest.about.if_contains("options");
+  return options == nullptr || !options->is_object() ? std::string() : text_of(options->get_object(), flag);
+}
+
+std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const fs::path& checkpoint) {
+  const std::string config = said_of_run(manifest, "config");
+  if (config.empty()) return std::nullopt;
+  SavedModel model{.config = models::parse_model_config(config, checkpoint / "config.json"), .units = {}};
+  models::ModelSizes sizes = model.config.sizes;
+  if (const std::string tile = option_of_run(manifest, "tile"); !tile.empty()) {
+    int& tiles = *models::find_size(sizes, models::Size::tile);
+    const auto [end, error] = std::from_chars(tile.data(), tile.data() + tile.size(), tiles);
+    const bool is_number = error == std::errc{} && end == tile.data() + tile.size();
+    if (const auto problem = is_number ? models::size_problem(sizes) : std::optional<std::string>("no number"))
+      fail(ErrorCode::data, "{}: --tile of its run is '{}': {}", checkpoint.string(), tile, *problem);
+  }
+  const int layers = models::value_of(sizes, models::Size::layers);
+  // Sizes are somebody's words so far, and a model takes memory for each of its layers.
+  if (static_cast<std::size_t>(layers) > manifest.arrays.size())
+    fail(ErrorCode::data, "{}: its config.json has {} layers, and it has {} arrays", checkpoint.string(), layers,
+         manifest.arrays.size());
+  model.units = models::make_model(sizes).units();
+  for (const models::UnitSpec& unit : model.units) {
+    const auto array = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), [&](const auto& each) {
+      return each.unit == unit.name && each.name == "weights";
+    });
+    if (array == manifest.arrays.end())
+      fail(ErrorCode::data, "{}: it has no weights of '{}', which its config.json asks for", checkpoint.string(),
+           unit.name);
+    if (array->elements != unit.elements())
+      fail(ErrorCode::data, "{}: it has {} weights of '{}', and its config.json asks for {}", checkpoint.string(),
+           array->elements, unit.name, unit.elements());
+  }
+  return model;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,29 @@
+// How a save that nothing else has waits for somebody to mend its disk: where that is full or its folder is gone, it
+// says so and tries again for a while. Any thread, one at a time.
+#pragma once
+
+#include "runtime/clock.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace ranvier::apps {
+
+class DiskWait {
+ public:
+  /// `patience` is how long each wait may last, `bytes` what is saved.
+  DiskWait(runtime::Duration patience, std::uint64_t bytes) : patience_(patience), bytes_(bytes) {}
+
+  /// As AtomicFile::Retry: sleeps a while, and makes the folder that `path` lies in; whether to try again.
+  [[nodiscard]] bool operator()(const std::filesystem::path& path, int error);
+
+ private:
+  runtime::Duration patience_;
+  std::uint64_t bytes_;
+  std::optional<std::chrono::steady_clock::time_point> waiting_since_;
+  std::chrono::steady_clock::time_point refused_{};  // last
+};
+
+}  // namespace ranvier::apps

@@ -1,0 +1,32 @@
+// --metrics: the JSON lines of all runs that wrote one file. A line {"run": {…}} stands before those of a run, but of
+// the first one in a file that takes no checkpoints; a run that goes on from a checkpoint does so where that was taken,
+// and the lines of steps that are done again are gone. Rank 0.
+#pragma once
+
+#include "apps/train/options/train_options.hpp"
+#include "runtime/log_file.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace ranvier::apps {
+
+/// A training, and where a run of it begins.
+struct TrainingPlace {
+  std::string training;    ///< the same name in all of its runs; empty: no other run will go on with it
+  std::int64_t step = 0;   ///< that was done; 0, too, where it begins again
+  std::string checkpoint;  ///< that it goes on from; empty: it begins
+};
+
+/// Opens --metrics: after the lines of earlier runs, or anew with --overwrite and nothing to go on from. Throws
+/// ErrorCode::usage for a file of something else, ErrorCode::io for one that cannot be opened. Null where nobody asks
+/// for metrics.
+[[nodiscard]] std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options,
+                                                             const TrainingPlace& place = {});
+
+/// Removes what runs of the training wrote of later steps, and lines that were not written whole: as a new file that
+/// takes the old one's name, or not at all. Returns how many lines went. Throws ErrorCode::io.
+std::size_t drop_later_metrics(const std::string& path, const std::string& training, std::int64_t step);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,73 @@
+#include "apps/train/files/weight_target.hpp"
+
+#include "runtime/error.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace ranvier::apps {
+
+WeightTarget::WeightTarget(runtime::EventLoop& loop, runtime::Device& host, const actors::UnitStates& units,
+                           Options options)
+    : units_(units), options_(std::move(options)), files_(loop, host) {}
+
+WeightTarget::~WeightTarget() { files_.finish(); }
+
+void WeightTarget::attempt(std::function<void()> work, runtime::Handler done) {
+  files_.write(
+      [this, work = std::move(work)] {
+        if (!failure_.empty()) return;
+        try {
+          work();
+        } catch (const std::exception& error) {
+          failure_ = error.what();
+        }
+      },
+      std::move(done));
+}
+
+void WeightTarget::prepare(std::int64_t step) {
+  partial_.reset();
+  partial_.emplace(options_.place(step), options_.kind, options_.partial(step), options_.layout, options_.retry);
+}
+
+void WeightTarget::open(std::int64_t step, runtime::Handler opened) {
+  failure_.clear();
+  attempt([this, step] { writer_.emplace(options_.layout, options_.partial(step), options_.retry); },
+          std::move(opened));
+}
+
+void WeightTarget::put(const actors::StatePiece& piece, std::size_t, std::span<const std::byte> blocks,
+                       std::uint64_t, runtime::Handler done) {
+  attempt(
+      [this, piece, blocks] {
+        const std::span values(reinterpret_cast<const float*>(blocks.data()), piece.count);
+        writer_->put(*units_.all()[piece.unit].spec, piece.begin, values);
+      },
+      std::move(done));
+}
+
+void WeightTarget::close(std::function<void(actors::CheckpointShare)> done) {
+  attempt([this] { writer_->close(); },
+          [this, done = std::move(done)] {
+            actors::CheckpointShare share{.failure = failure_, .bytes = 0, .data = {}};
+            if (writer_) share.bytes = writer_->elements() * sizeof(float);
+            writer_.reset();
+            done(std::move(share));
+          });
+}
+
+std::string WeightTarget::commit(std::int64_t step, std::span<const actors::StateScalar>,
+                                 std::span<const actors::CheckpointShare> shares) {
+  std::uint64_t bytes = 0;
+  for (const actors::CheckpointShare& share : shares) bytes += share.bytes;
+  expect(bytes == options_.layout.elements() * sizeof(float), "{}: of {} elements the ranks wrote {} bytes",
+         options_.place(step).string(), options_.layout.elements(), bytes);
+  partial_->commit(options_.beside);
+  partial_.reset();
+  return {};
+}
+
+void WeightTarget::discard(std::int64_t) noexcept { partial_.reset(); }
+
+}  // namespace ranvier::apps

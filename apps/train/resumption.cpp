@@ -1,0 +1,220 @@
+#include "apps/train/resumption.hpp"
+
+#include "apps/program/agreement.hpp"
+#include "apps/program/build_facts.hpp"
+#include "apps/train/files/data_content.hpp"
+#include "apps/train/options/option_effects.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/atomic_file.hpp"
+#include "runtime/log_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+namespace ranvier::apps {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+using offload::CheckpointEntry;
+
+}  // namespace
+
+Resumption::Resumption(const RankRun& run) : run_(run) {
+  const CheckpointOptions& options = run.options.checkpoint;
+  if (options.folder.empty() && !options.resumes()) return;
+  if (!options.folder.empty()) prepare_folder();
+  together(run.session, [&] {
+    if (run_.speaks()) describe_run();
+  });
+  if (options.resumes()) {
+    together(run.session, [&] {
+      if (run_.speaks()) candidates_ = candidates();
+    });
+    find();
+  }
+  together(run.session, [&] {
+    if (run_.speaks()) name_training();
+  });
+}
+
+void Resumption::name_training() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  if (!options.folder.empty()) {
+    const fs::path file = fs::path(options.folder) / "training";
+    std::string begun;
+    std::getline(std::ifstream(file), begun);
+    // One that was killed before its first checkpoint begins again, under its name.
+    if (place_.training.empty()) place_.training = options.resume == "auto" && !begun.empty() ? begun : run_.id;
+    if (begun != place_.training) {
+      runtime::AtomicFile name(file);
+      name.append(place_.training.data(), place_.training.size());
+      name.commit();
+    }
+  }
+  about_["training"] = place_.training;
+}
+
+void Resumption::prepare_folder() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  const fs::path folder = options.folder;
+  bool locked = false;
+  offload::CheckpointFolder& mine = folder_.emplace(folder);
+  together(run_.session, [&] {
+    if (!run_.speaks()) return;
+    mine.lock(run_.id);
+    locked = mine.lock_refused().empty();
+    if (!locked) remarks_.push_back("warning: " + mine.lock_refused());
+    if (mine.leftovers() > 0)
+      remarks_.push_back(fmt::format("cleared in --checkpoint {}: {} that dead jobs had not finished",
+                                     options.folder, mine.leftovers()));
+    if (options.resumes()) return;
+    if (const auto newest = mine.newest_whole())
+      fail(ErrorCode::usage,
+           "--checkpoint {} has checkpoints of a training, the newest of step {}: give --resume auto to go on with "
+           "it, or another folder to begin anew",
+           options.folder, newest->step);
+  });
+  if (run_.session.largest(locked ? 1 : 0) == 0) return;
+  together(run_.session, [&] {
+    std::ifstream lock(folder / "lock");
+    const std::string text{std::istreambuf_iterator<char>(lock), {}};
+    if (text.find(run_.id) == std::string::npos)
+      fail(ErrorCode::io,
+           "--checkpoint {} is another folder on the machine of rank {} than on that of rank 0: give one that all "
+           "machines share",
+           options.folder, run_.session.rank());
+  });
+}
+
+std::vector<CheckpointEntry> Resumption::candidates() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  const bool automatic = options.resume == "auto";
+  const fs::path path = automatic ? options.folder : options.resume;
+  if (!automatic && !fs::is_directory(path))
+    fail(ErrorCode::data,
+         "--resume {}: {}: give the folder of a checkpoint, such as DIR/step-00000500, or the DIR of --checkpoint",
+         options.resume, fs::exists(path) ? "it is no folder" : "it is not there");
+  if (!automatic && fs::exists(path / offload::Manifest::file_name)) return {{.path = path, .whole = true}};
+  std::vector<CheckpointEntry> whole;
+  std::string why_not;
+  for (CheckpointEntry& entry : offload::CheckpointFolder(path).list()) {
+    if (entry.whole) {
+      whole.push_back(std::move(entry));
+    } else {
+      remarks_.push_back(fmt::format("passed over {}: {}", entry.path.string(), entry.why_not));
+      why_not = entry.why_not;
+    }
+  }
+  if (const auto& rollback = run_.options.trainer.rollback)
+    std::erase_if(whole, [&](const CheckpointEntry& entry) { return entry.step > rollback->newest_step; });
+  if (whole.empty() && !automatic)
+    fail(ErrorCode::data,
+         "--resume {}: there is no whole checkpoint{}: give the path of one, or of a folder of them",
+         options.resume, why_not.empty() ? "" : " (" + why_not + ")");
+  return whole;
+}
+
+void Resumption::find() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  for (;;) {
+    const std::string newest = candidates_.empty() ? "" : candidates_.back().path.string();
+    const std::string next = broadcast_text(run_.session, newest);
+    if (next.empty() || take(next)) break;
+    if (!candidates_.empty()) candidates_.pop_back();
+  }
+  place_ = {};
+  if (!reader_) {
+    if (const auto& rollback = run_.options.trainer.rollback)
+      together(run_.session, [&] {
+        fail(ErrorCode::numeric,
+             "--bad-steps rollback: {} has no whole checkpoint of step {} or before to go back to: take them more "
+             "often (--checkpoint-every), or use --bad-steps skip",
+             options.folder, rollback->newest_step);
+      });
+    if (run_.speaks())
+      remarks_.push_back(
+          fmt::format("--resume auto: there is no whole checkpoint in {}: the training begins", options.folder));
+    return;
+  }
+  const offload::Manifest& manifest = reader_->manifest();
+  place_.step = manifest.step;
+  place_.checkpoint = reader_->path().string();
+  if (const auto* training = manifest.about.if_contains("training"); training != nullptr && training->is_string())
+    place_.training = std::string(training->get_string());
+  compare_options();
+}
+
+bool Resumption::take(const std::string& checkpoint) {
+  std::optional<Error> damage;
+  together(run_.session, [&] {
+    try {
+      reader_.emplace(checkpoint);
+    } catch (const Error& error) {
+      if (!may_pass_over() || error.code() != ErrorCode::data) throw;
+      damage = error;
+    }
+  });
+  if (!warned(damage, checkpoint)) return true;
+  reader_.reset();
+  return false;
+}
+
+bool Resumption::warned(const std::optional<Error>& damage, const std::string& checkpoint) const {
+  const int ranks = run_.session.ranks();
+  const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
+  if (first == run_.session.rank())
+    runtime::say_on_stderr(fmt::format("ranvier: warning: passed over {}: {}\n", checkpoint, damage->what()));
+  return first < ranks;
+}
+
+bool Resumption::pass_over(const std::optional<Error>& damage) {
+  if (!reader_ || !warned(damage, place_.checkpoint)) return false;
+  reader_.reset();
+  if (!candidates_.empty()) candidates_.pop_back();
+  find();
+  together(run_.session, [&] {
+    if (run_.speaks()) name_training();
+  });
+  return true;
+}
+
+void Resumption::loaded(double seconds) {
+  if (!reader_) return;
+  const std::uint64_t bytes = reader_->manifest().data_bytes();
+  reader_.reset();
+  if (!run_.speaks()) return;
+  const std::string others =
+      candidates_.size() > 1 ? fmt::format(", the newest of {} whole ones", candidates_.size()) : "";
+  remarks_.push_back(fmt::format("resumed from {}{}: step {} is done, {} were read and checked in {:.2f} s",
+                                 place_.checkpoint, others, place_.step, runtime::format_bytes(bytes), seconds));
+}
+
+void Resumption::compare_options() {
+  together(run_.session, [&] {
+    if (!run_.speaks()) return;
+    const auto* saved = reader_->manifest().about.if_contains("options");
+    if (saved == nullptr || !saved->is_object()) return;
+    const auto changes = changed_options(saved->get_object(), options_);
+    for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
+      if (said_.insert(line).second) remarks_.push_back(std::move(line));
+  });
+}
+
+void Resumption::describe_run() {
+  options_ = resolved(run_.options);
+  options_.push_back({"Model", computation_option, models::computation_of(run_.options.model.sizes), false});
+  options_.push_back({"Data", content_option, data_content(run_.options, run_.job), false});
+  about_["options"] = options_to_save(options_);
+  about_["version"] = build_facts.version;
+  about_["commit"] = build_facts.commit;
+  if (!run_.job.config.empty()) about_["config"] = run_.job.config;
+  about_["grid"] = fmt::format("{} x {}", run_.options.trainer.grid.g_inter, run_.options.trainer.grid.g_data);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,73 @@
+// The training that a run belongs to: the folder of its checkpoints, and the one that the run goes on from, if there is
+// one. Found by rank 0, taken over by all, before anything is allocated.
+#pragma once
+
+#include "apps/train/files/metrics_file.hpp"
+#include "apps/train/rank_run.hpp"
+#include "offload/checkpoint/folder.hpp"
+#include "offload/checkpoint/reader.hpp"
+#include "runtime/error.hpp"
+
+#include <boost/json/object.hpp>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+class Resumption {
+ public:
+  /// All ranks call it. With --checkpoint: makes the folder and locks it, sees that all ranks have the same one. With
+  /// --resume: finds the checkpoint, whose data are looked at as they are loaded, and compares the options with those
+  /// that it was taken with. Throws FailedTogether; folders that others use or have filled are left as they are.
+  explicit Resumption(const RankRun& run);
+
+  /// Whether another checkpoint, or none, may do where one is damaged, as --resume auto has it.
+  [[nodiscard]] bool may_pass_over() const noexcept { return run_.options.checkpoint.resume == "auto"; }
+  /// All ranks call it, once each has loaded its part or found it damaged. Where any has, goes back to the one before,
+  /// says so, and returns true.
+  [[nodiscard]] bool pass_over(const std::optional<Error>& damage);
+  /// All ranks have loaded all of it.
+  void loaded(double seconds);
+
+  /// Where the run begins.
+  [[nodiscard]] const TrainingPlace& place() const noexcept { return place_; }
+  /// That of --checkpoint, which rank 0 has locked; null: none are taken.
+  [[nodiscard]] offload::CheckpointFolder* folder() noexcept { return folder_ ? &*folder_ : nullptr; }
+  /// Of the checkpoint that it goes on from, until that is loaded; null: the run begins.
+  [[nodiscard]] offload::CheckpointReader* reader() noexcept { return reader_ ? &*reader_ : nullptr; }
+  /// What a checkpoint of this run says of it, but for what is known only as it is taken. Rank 0.
+  [[nodiscard]] const boost::json::object& about() const noexcept { return about_; }
+  /// What is new for the start to say, in lines. Rank 0.
+  [[nodiscard]] std::vector<std::string> take_remarks() noexcept { return std::exchange(remarks_, {}); }
+
+ private:
+  void prepare_folder();
+  /// What may be gone on from, the newest last; on rank 0. One that was named, or those of a folder.
+  [[nodiscard]] std::vector<offload::CheckpointEntry> candidates();
+  /// The newest of the candidates that opens, and what follows from it.
+  void find();
+  /// Opens the checkpoint on all ranks; false, with a warning by one of them, if it is damaged.
+  [[nodiscard]] bool take(const std::string& checkpoint);
+  /// All ranks: whether any has found the checkpoint damaged; then the first of them says so.
+  [[nodiscard]] bool warned(const std::optional<Error>& damage, const std::string& checkpoint) const;
+  void compare_options();
+  void describe_run();
+  /// Keeps the name of the training in the folder, or takes the one that is kept there.
+  void name_training();
+
+  const RankRun& run_;
+  TrainingPlace place_;
+  std::optional<offload::CheckpointFolder> folder_;
+  std::vector<offload::CheckpointEntry> candidates_;  // the newest last, down to the one that is taken; on rank 0
+  std::optional<offload::CheckpointReader> reader_;
+  std::vector<runtime::ResolvedOption> options_;  // with the data's content; on rank 0
+  boost::json::object about_;
+  std::vector<std::string> remarks_;
+  std::set<std::string> said_;  // about options, which another checkpoint may differ from alike
+};
+
+}  // namespace ranvier::apps

@@ -1,0 +1,45 @@
+// The samples of another source but for some that are left out: those that remain are counted through, so every step
+// is as long as ever, whatever the batch. Reads from any thread, while nothing more is left out.
+#pragma once
+
+#include "models/sample_source.hpp"
+
+#include <vector>
+
+namespace ranvier::models {
+
+/// Samples that follow one another.
+struct SampleRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const SampleRange&, const SampleRange&) = default;
+};
+
+class KeptSamples final : public SampleSource {
+ public:
+  /// `all` outlives it.
+  explicit KeptSamples(const SampleSource& all) : all_(&all) {}
+
+  /// Leaves out samples with these numbers in `all`; some may be left out already. Those before them keep their
+  /// numbers.
+  void leave_out(const SampleRange& samples);
+  /// In order; no two of them touch.
+  [[nodiscard]] const std::vector<SampleRange>& left_out() const noexcept { return left_out_; }
+  /// The numbers in `all` of samples [first, first + count) of those that are kept, in order.
+  [[nodiscard]] std::vector<SampleRange> numbers(std::int64_t first, std::int64_t count) const;
+
+  [[nodiscard]] std::int64_t samples() const override { return all_->samples(); }
+  [[nodiscard]] std::size_t input_bytes() const override { return all_->input_bytes(); }
+  [[nodiscard]] std::size_t target_bytes() const override { return all_->target_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return all_->losses_per_sample(); }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
+  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void will_read(std::int64_t first, int count) const override;
+
+ private:
+  const SampleSource* all_;
+  std::vector<SampleRange> left_out_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,47 @@
+#include "models/llama.hpp"
+
+#include "models/llama_layers.hpp"
+#include "models/llama_sizes.hpp"
+#include "models/parts/language_head.hpp"
+#include "models/parts/token_embedding.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+namespace ranvier::models {
+namespace {
+
+void check(const LlamaOptions& options) {
+  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
+  const Precision& precision = options.precision;
+  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
+         "gradients are fp32 or of the compute type");
+}
+
+TokenTable token_table(const LlamaOptions& options, const char* unit) {
+  return TokenTable({.name = unit,
+                     .tokens = static_cast<std::size_t>(options.vocab_size),
+                     .channels = static_cast<std::size_t>(options.hidden),
+                     .initializer = llama_initializer(options)});
+}
+
+}  // namespace
+
+Architecture make_llama(const LlamaOptions& options) {
+  check(options);
+  const TokenTable words = token_table(options, "model.embed_tokens");
+  Architecture llama;
+  llama.name =
+      fmt::format("{} {} × {}, {} heads", llama_family(options), options.layers, options.hidden, options.heads);
+  llama.positions = options.sequence_length;
+  llama.precision = options.precision;
+  llama.layers.push_back(make_token_embedding({.table = words, .precision = options.precision}));
+  for (int i = 0; i < options.layers; ++i) llama.layers.push_back(make_llama_block(options, i));
+  llama.layers.push_back(make_language_head({.table = options.tied ? words : token_table(options, "lm_head"),
+                                             .norm_name = "model.norm",
+                                             .norm = llama_norm(options),
+                                             .precision = options.precision}));
+  return llama;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,48 @@
+// The LLaMA family (Touvron et al. 2023) and those that followed it, by configuration: LLaMA 1, 2 and 3, Mistral
+// (sliding window), Qwen2 (biases of queries, keys and values) and Qwen3 (norms of queries and keys). Pre-RMSNorm,
+// rotary positions, grouped-query attention, SwiGLU, no other biases. Parameter names and layouts are those of the
+// Hugging Face checkpoints; linear weights are [out, in].
+//
+// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units:
+// "model.embed_tokens", "model.layers.0" …, "model.norm", and "lm_head" unless embedding and head are tied.
+#pragma once
+
+#include "models/architecture.hpp"
+#include "models/ops/attention.hpp"
+#include "models/ops/rotary.hpp"
+
+#include <optional>
+
+namespace ranvier::models {
+
+struct LlamaOptions {
+  int layers = 32;
+  int hidden = 4096;           ///< C
+  int heads = 32;              ///< H, of queries
+  int key_heads = 0;           ///< K, of keys and values; divides heads. 0: as many as heads
+  int head_size = 0;           ///< D, even. 0: hidden / heads
+  int inner = 11008;           ///< F, of the MLP
+  int vocab_size = 32000;      ///< V; stored rows are a multiple of 64, the extra ones are never predicted
+  int sequence_length = 2048;  ///< T
+  float norm_epsilon = 1e-5f;
+  double rope_base = 10000;
+  std::optional<RopeScaling> rope_scaling;
+  int window = 0;                   ///< positions that one sees at most, itself the last of them; 0: all (Mistral)
+  bool qkv_bias = false;            ///< Qwen2
+  bool out_bias = false;            ///< of attention's output: LLaMA's attention_bias sets both
+  bool qk_norm = false;             ///< RMSNorm of each head's queries and keys, before rotation (Qwen3)
+  bool tied = false;                ///< head and embedding share their table
+  float initializer_range = 0.02f;  ///< standard deviation of initial matrices
+  int tile = 1;                     ///< as GptOptions::tile
+  Precision precision;
+  AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
+  bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
+
+  [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
+  [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
+};
+
+/// Throws ErrorCode::usage for sizes that make no model.
+[[nodiscard]] Architecture make_llama(const LlamaOptions& options);
+
+}  // namespace ranvier::models

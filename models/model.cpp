@@ -1,0 +1,332 @@
+#include "models/model.hpp"
+
+#include "models/gpt_sizes.hpp"
+#include "models/llama_sizes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+namespace ranvier::models {
+namespace {
+
+using enum Size;
+
+constexpr std::array size_names = {
+    std::pair{layers, std::string_view("layers")},
+    std::pair{hidden, std::string_view("hidden")},
+    std::pair{heads, std::string_view("heads")},
+    std::pair{kv_heads, std::string_view("kv-heads")},
+    std::pair{head_size, std::string_view("head-size")},
+    std::pair{ffn_size, std::string_view("ffn-size")},
+    std::pair{vocab_size, std::string_view("vocab-size")},
+    std::pair{sequence_length, std::string_view("sequence-length")},
+    std::pair{window, std::string_view("window")},
+    std::pair{tile, std::string_view("tile")},
+};
+
+/// What every family has.
+template <typename Options>
+int* common_size(Options& options, Size which) noexcept {
+  switch (which) {
+    case layers:
+      return &options.layers;
+    case hidden:
+      return &options.hidden;
+    case heads:
+      return &options.heads;
+    case vocab_size:
+      return &options.vocab_size;
+    case sequence_length:
+      return &options.sequence_length;
+    case tile:
+      return &options.tile;
+    default:
+      return nullptr;
+  }
+}
+
+int* size_in(GptOptions& gpt, Size which) noexcept { return common_size(gpt, which); }
+
+int* size_in(LlamaOptions& llama, Size which) noexcept {
+  switch (which) {
+    case kv_heads:
+      return &llama.key_heads;
+    case head_size:
+      return &llama.head_size;
+    case ffn_size:
+      return &llama.inner;
+    case window:
+      return &llama.window;
+    default:
+      return common_size(llama, which);
+  }
+}
+
+constexpr LlamaOptions own_llama{
+    .layers = 6, .hidden = 384, .heads = 6, .inner = 1024, .vocab_size = 256, .sequence_length = 256};
+
+struct NamedLlama {
+  std::string_view name;
+  bool is_preset;
+  LlamaOptions sizes;
+};
+
+/// LLaMA 1 and 2 (Touvron et al. 2023), from their papers' tables.
+constexpr LlamaOptions first_llama(int layers, int hidden, int heads, int inner) {
+  return {.layers = layers, .hidden = hidden, .heads = heads, .inner = inner, .norm_epsilon = 1e-6f};
+}
+constexpr LlamaOptions second_llama(int layers, int hidden, int heads, int key_heads, int inner) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .key_heads = key_heads,
+          .inner = inner,
+          .sequence_length = 4096};
+}
+constexpr LlamaOptions third_llama(int layers, int hidden, int heads, int inner, bool tied = false) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .key_heads = 8,
+          .inner = inner,
+          .vocab_size = 128256,
+          .sequence_length = 8192,
+          .rope_base = 500000,
+          .tied = tied};
+}
+constexpr LlamaOptions with_scaling(LlamaOptions llama, double factor) {
+  llama.rope_scaling = RopeScaling{.kind = RopeScaling::Kind::llama3, .factor = factor};
+  return llama;
+}
+constexpr LlamaOptions second_qwen(int layers, int hidden, int heads, int key_heads, int inner, bool tied,
+                                   int vocab_size = 151936) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .key_heads = key_heads,
+          .inner = inner,
+          .vocab_size = vocab_size,
+          .sequence_length = 4096,
+          .norm_epsilon = 1e-6f,
+          .rope_base = 1e6,
+          .qkv_bias = true,
+          .tied = tied};
+}
+constexpr LlamaOptions third_qwen(int layers, int hidden, int heads, int inner, bool tied) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .key_heads = 8,
+          .head_size = 128,
+          .inner = inner,
+          .vocab_size = 151936,
+          .sequence_length = 4096,
+          .norm_epsilon = 1e-6f,
+          .rope_base = 1e6,
+          .qk_norm = true,
+          .tied = tied};
+}
+
+constexpr LlamaOptions own(bool qkv_bias, bool qk_norm, int window = 0) {
+  LlamaOptions llama = own_llama;
+  llama.qkv_bias = qkv_bias;
+  llama.qk_norm = qk_norm;
+  llama.window = window;
+  return llama;
+}
+
+constexpr LlamaOptions mistral{.layers = 32,
+                               .hidden = 4096,
+                               .heads = 32,
+                               .key_heads = 8,
+                               .inner = 14336,
+                               .sequence_length = 8192,
+                               .window = 4096};
+
+constexpr std::array named_llamas = {
+    NamedLlama{"llama", false, own_llama},
+    NamedLlama{"mistral", false, own(false, false, 128)},
+    NamedLlama{"qwen2", false, own(true, false)},
+    NamedLlama{"qwen3", false, own(false, true)},
+    NamedLlama{"llama-7b", true, first_llama(32, 4096, 32, 11008)},
+    NamedLlama{"llama-13b", true, first_llama(40, 5120, 40, 13824)},
+    NamedLlama{"llama-30b", true, first_llama(60, 6656, 52, 17920)},
+    NamedLlama{"llama-65b", true, first_llama(80, 8192, 64, 22016)},
+    NamedLlama{"llama2-7b", true, second_llama(32, 4096, 32, 0, 11008)},
+    NamedLlama{"llama2-13b", true, second_llama(40, 5120, 40, 0, 13824)},
+    NamedLlama{"llama2-70b", true, second_llama(80, 8192, 64, 8, 28672)},
+    NamedLlama{"llama3-8b", true, third_llama(32, 4096, 32, 14336)},
+    NamedLlama{"llama3-70b", true, third_llama(80, 8192, 64, 28672)},
+    NamedLlama{"llama3.1-8b", true, with_scaling(third_llama(32, 4096, 32, 14336), 8)},
+    NamedLlama{"llama3.2-1b", true, with_scaling(third_llama(16, 2048, 32, 8192, true), 32)},
+    NamedLlama{"llama3.2-3b", true, with_scaling(third_llama(28, 3072, 24, 8192, true), 32)},
+    NamedLlama{"mistral-7b", true, mistral},
+    NamedLlama{"qwen2-0.5b", true, second_qwen(24, 896, 14, 2, 4864, true)},
+    NamedLlama{"qwen2-1.5b", true, second_qwen(28, 1536, 12, 2, 8960, true)},
+    NamedLlama{"qwen2-7b", true, second_qwen(28, 3584, 28, 4, 18944, false, 152064)},
+    NamedLlama{"qwen3-0.6b", true, third_qwen(28, 1024, 16, 3072, true)},
+    NamedLlama{"qwen3-1.7b", true, third_qwen(28, 2048, 16, 6144, true)},
+    NamedLlama{"qwen3-4b", true, third_qwen(36, 2560, 32, 9728, true)},
+    NamedLlama{"qwen3-8b", true, third_qwen(36, 4096, 32, 12288, false)},
+};
+
+constexpr GptOptions own_gpt{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
+
+/// Two thirds of the four times C that MLPs with two matrices have, as LLaMA's papers chose, on whole 64s.
+int default_ffn_size(int hidden) {
+  const std::int64_t wanted = (std::int64_t{hidden} * 8 / 3 + 63) / 64 * 64;
+  return static_cast<int>(std::min<std::int64_t>(wanted, 1 << 30));
+}
+
+/// As many heads as divide the channels into 64 or more each.
+int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
+
+}  // namespace
+
+std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept { return size_names; }
+
+int* find_size(ModelSizes& sizes, Size which) noexcept {
+  return std::visit([&](auto& family) { return size_in(family, which); }, sizes);
+}
+
+int value_of(const ModelSizes& sizes, Size which) noexcept {
+  ModelSizes copy = sizes;
+  const int* const field = find_size(copy, which);
+  return field == nullptr ? 0 : *field;
+}
+
+float* find_dropout(ModelSizes& sizes) noexcept {
+  auto* const gpt = std::get_if<GptOptions>(&sizes);
+  return gpt == nullptr ? nullptr : &gpt->dropout;
+}
+
+float dropout_of(const ModelSizes& sizes) noexcept {
+  const auto* const gpt = std::get_if<GptOptions>(&sizes);
+  return gpt == nullptr ? 0 : gpt->dropout;
+}
+
+void set_precision(ModelSizes& sizes, const Precision& precision) noexcept {
+  std::visit([&](auto& family) { family.precision = precision; }, sizes);
+}
+
+void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backward) noexcept {
+  std::visit(
+      [&](auto& family) {
+        family.attention = kernels;
+        family.fast_attention_backward = fast_backward;
+      },
+      sizes);
+}
+
+AttentionShape attention_shape(const ModelSizes& sizes) noexcept {
+  if (const auto* const llama = std::get_if<LlamaOptions>(&sizes))
+    return {.positions = llama->sequence_length,
+            .heads = llama->heads,
+            .channels = llama->stored_head_size(),
+            .kernels = llama->attention,
+            .fast_backward = llama->fast_attention_backward,
+            .key_heads = llama->key_heads,
+            .window = llama->window};
+  const auto& gpt = std::get<GptOptions>(sizes);
+  return {.positions = gpt.sequence_length,
+          .heads = gpt.heads,
+          .channels = gpt.hidden / gpt.heads,
+          .kernels = gpt.attention,
+          .fast_backward = gpt.fast_attention_backward};
+}
+
+std::string_view family_name(const ModelSizes& sizes) noexcept {
+  const auto* const llama = std::get_if<LlamaOptions>(&sizes);
+  return llama == nullptr ? "gpt2" : llama_family(*llama);
+}
+
+std::string computation_of(const ModelSizes& sizes) {
+  const auto* const llama = std::get_if<LlamaOptions>(&sizes);
+  if (llama == nullptr) return "gpt2";
+  const RopeScaling rope = llama->rope_scaling.value_or(RopeScaling());
+  const char* const scaling = !llama->rope_scaling                     ? "none"
+                              : rope.kind == RopeScaling::Kind::linear ? "linear"
+                                                                       : "llama3";
+  return fmt::format(
+      "{}, norm's epsilon {}, rotary base {} scaled {} {}/{}/{}/{}, biases {}{}, head norms {}, tied {}",
+      llama_family(*llama), llama->norm_epsilon, llama->rope_base, scaling, rope.factor, rope.low_frequency_factor,
+      rope.high_frequency_factor, rope.original_positions, llama->qkv_bias, llama->out_bias, llama->qk_norm,
+      llama->tied);
+}
+
+std::vector<NamedModel> named_models() {
+  std::vector<NamedModel> names{{"gpt", false}};
+  for (const std::string_view name : gpt_preset_names()) names.push_back({name, true});
+  for (const NamedLlama& llama : named_llamas) names.push_back({llama.name, llama.is_preset});
+  return names;
+}
+
+std::optional<ModelSizes> named_model(std::string_view name) {
+  if (name == "gpt") return own_gpt;
+  if (const auto gpt = gpt_preset(name)) return *gpt;
+  const auto* const llama = std::find_if(named_llamas.begin(), named_llamas.end(),
+                                         [&](const NamedLlama& each) { return each.name == name; });
+  if (llama == named_llamas.end()) return std::nullopt;
+  return llama->sizes;
+}
+
+bool is_preset(std::string_view name) {
+  const auto names = named_models();
+  return std::any_of(names.begin(), names.end(),
+                     [&](const NamedModel& each) { return each.name == name && each.is_preset; });
+}
+
+void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given) {
+  if (!heads_given) {
+    const auto* const asked = std::get_if<LlamaOptions>(&sizes);
+    const int heads_of_size =
+        asked != nullptr && asked->head_size > 0 ? std::max(1, asked->hidden / asked->head_size) : 0;
+    std::visit(
+        [&](auto& family) { family.heads = heads_of_size > 0 ? heads_of_size : default_heads(family.hidden); },
+        sizes);
+    if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && llama->key_heads > 0)
+      llama->key_heads = divisor_near(llama->key_heads, llama->heads);
+  }
+  if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && !ffn_size_given)
+    llama->inner = default_ffn_size(llama->hidden);
+}
+
+ModelSizes with_all_sizes(ModelSizes sizes) noexcept {
+  if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && llama->heads > 0) {
+    llama->key_heads = llama->stored_key_heads();
+    llama->head_size = llama->stored_head_size();
+  }
+  return sizes;
+}
+
+std::optional<std::string> size_problem(const ModelSizes& sizes) {
+  if (const auto* const gpt = std::get_if<GptOptions>(&sizes))
+    return size_problem(*gpt, {.layers = "--layers",
+                               .hidden = "--hidden",
+                               .heads = "--heads",
+                               .vocab_size = "--vocab-size",
+                               .sequence_length = "--sequence-length",
+                               .tile = "--tile",
+                               .dropout = "--dropout"});
+  return size_problem(std::get<LlamaOptions>(sizes), {.layers = "--layers",
+                                                      .hidden = "--hidden",
+                                                      .heads = "--heads",
+                                                      .key_heads = "--kv-heads",
+                                                      .head_size = "--head-size",
+                                                      .inner = "--ffn-size",
+                                                      .vocab_size = "--vocab-size",
+                                                      .sequence_length = "--sequence-length",
+                                                      .window = "--window",
+                                                      .tile = "--tile"});
+}
+
+Architecture make_model(const ModelSizes& sizes) {
+  if (const auto* const gpt = std::get_if<GptOptions>(&sizes)) return make_gpt(*gpt);
+  return make_llama(std::get<LlamaOptions>(sizes));
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,72 @@
+// What each position of attention sees, for the CPU: causality, window and bounds of attention.hpp in one place.
+#pragma once
+
+#include "models/ops/attention.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models {
+
+/// Which keys the positions of a sample see: first(i) … end(i)-1, neither of which decreases along the sample.
+class Sight {
+ public:
+  Sight(const AttentionShape& shape, const AttentionBounds& bounds, std::size_t sample)
+      : T_(static_cast<std::size_t>(shape.positions)),
+        window_(static_cast<std::size_t>(shape.window)),
+        causal_(shape.causal),
+        first_(bounds.first_key == nullptr ? nullptr : bounds.first_key + sample * T_),
+        end_(bounds.end_key == nullptr ? nullptr : bounds.end_key + sample * T_) {}
+
+  /// Whether a position sees itself and all before it.
+  [[nodiscard]] bool plain() const { return causal_ && window_ == 0 && first_ == nullptr && end_ == nullptr; }
+  [[nodiscard]] bool causal() const { return causal_; }
+
+  [[nodiscard]] std::size_t first(std::size_t i) const {
+    const std::size_t first = window_ > 0 && i + 1 > window_ ? i + 1 - window_ : 0;
+    return first_ == nullptr ? first : std::max(first, static_cast<std::size_t>(first_[i]));
+  }
+  [[nodiscard]] std::size_t end(std::size_t i) const {
+    const std::size_t end = causal_ ? i + 1 : T_;
+    return end_ == nullptr ? end : std::min(end, static_cast<std::size_t>(end_[i]));
+  }
+
+  /// Keys that one or another of `queries` positions from i0 on sees, from the first one of a block on.
+  struct Keys {
+    std::size_t begin, end;
+
+    [[nodiscard]] std::size_t blocks(std::size_t block) const { return (end - begin + block - 1) / block; }
+  };
+  [[nodiscard]] Keys keys_of(std::size_t i0, std::size_t queries, std::size_t block) const {
+    return {first(i0) / block * block, end(i0 + queries - 1)};
+  }
+
+ private:
+  std::size_t T_, window_;
+  bool causal_;
+  const std::int32_t* first_;
+  const std::int32_t* end_;
+};
+
+/// Throws unless bounds are as attention.hpp asks for: what comes after relies on their order.
+inline void check_bounds(const AttentionShape& shape, const AttentionBounds& bounds) {
+  if (bounds.first_key == nullptr && bounds.end_key == nullptr) return;
+  const auto T = static_cast<std::size_t>(shape.positions);
+  for (std::size_t b = 0; b < static_cast<std::size_t>(shape.samples); ++b) {
+    std::int32_t first = 0, end = 0;
+    for (std::size_t i = 0; i < T; ++i) {
+      const std::int32_t i_first = bounds.first_key != nullptr ? bounds.first_key[b * T + i] : 0;
+      const std::int32_t i_end = bounds.end_key != nullptr ? bounds.end_key[b * T + i] : shape.positions;
+      const auto own = static_cast<std::int32_t>(i);
+      expect(i_first >= first && i_first <= own && i_end >= end && i_end > own && i_end <= shape.positions,
+             "position {} of sample {} sees keys {} to {} of {}: itself has to be among them, and bounds may not "
+             "decrease",
+             i, b, i_first, i_end, T);
+      first = i_first, end = i_end;
+    }
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,34 @@
+// What every operation asks before it launches, and where its kernels run.
+#pragma once
+
+#include "runtime/cuda_build.hpp"
+#include "runtime/device.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/error.hpp"
+#include "runtime/stream.hpp"
+
+namespace ranvier::models {
+
+/// Throws ErrorCode::internal unless `operation` has kernels for `dtype`.
+inline void expect_kernel(runtime::DType dtype, const char* operation) {
+  using runtime::DType;
+  expect(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "{} of {}", operation,
+         to_string(dtype));
+}
+
+/// Whether x_cuda is to compute (there are such streams only where runtime/cuda_build.hpp says with_cuda), not
+/// x_cpu.
+[[nodiscard]] inline bool on_gpu(runtime::StreamView stream) {
+  return stream.device().kind() == runtime::DeviceKind::cuda;
+}
+
+/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as a piece of work, or `cuda`, which queues its own.
+template <auto cpu, auto cuda, typename... Arguments>
+void on_device(runtime::StreamView stream, const Arguments&... arguments) {
+  if constexpr (runtime::with_cuda) {
+    if (on_gpu(stream)) return cuda(stream, arguments...);
+  }
+  stream.launch([=](runtime::ComputePool& pool) { cpu(pool, arguments...); });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,73 @@
+#include "models/ops/rotary.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <array>
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+/// What the heads of one position turn by.
+class Turn {
+ public:
+  Turn(const RotaryFrequencies& frequencies, Rotation rotation)
+      : frequencies_(frequencies), sign_(rotation == Rotation::forward ? 1.0f : -1.0f) {}
+
+  void set(int position) {
+    if (position == position_) return;
+    position_ = position;
+    const auto pairs = static_cast<std::size_t>(frequencies_.channels) / 2;
+    simd::for_lanes(0, pairs, [&](std::size_t c, auto count) {
+      const Floats angle = static_cast<float>(position) * simd::load(frequencies_.of_pair + c, count);
+      const simd::SineCosine turned = simd::sine_cosine(angle);
+      simd::store(sine_.data() + c, sign_ * turned.sine, count);
+      simd::store(cosine_.data() + c, turned.cosine, count);
+    });
+  }
+
+  template <typename T>
+  void turn(T* head) const {
+    const auto pairs = static_cast<std::size_t>(frequencies_.channels) / 2;
+    T* const other = head + pairs;
+    simd::for_lanes(0, pairs, [&](std::size_t c, auto count) {
+      const Floats a = simd::load(head + c, count), b = simd::load(other + c, count);
+      const Floats sine = simd::load(sine_.data() + c, count), cosine = simd::load(cosine_.data() + c, count);
+      simd::store(head + c, a * cosine - b * sine, count);
+      simd::store(other + c, b * cosine + a * sine, count);
+    });
+  }
+
+ private:
+  const RotaryFrequencies& frequencies_;
+  const float sign_;
+  int position_ = -1;
+  std::array<float, RotaryFrequencies::most_channels / 2> sine_, cosine_;
+};
+
+}  // namespace
+
+void rotary_cpu(runtime::ComputePool& pool, const RotaryShape& shape, runtime::DType dtype, void* x,
+                const RotaryFrequencies& frequencies, Rotation rotation, const std::int32_t* positions,
+                int first_position) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto B = static_cast<std::size_t>(shape.samples), T_ = static_cast<std::size_t>(shape.positions);
+    const auto D = static_cast<std::size_t>(frequencies.channels);
+    // Position by position, so that all samples share its angles.
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(B * T_, thread, threads);
+      Turn turn(frequencies, rotation);
+      for (std::size_t i = share.begin; i < share.end; ++i) {
+        const std::size_t t = i / B, row = i % B * T_ + t;
+        turn.set(positions != nullptr ? positions[row] : first_position + static_cast<int>(t));
+        T* const head = static_cast<T*>(x) + row * shape.row_channels;
+        for (std::size_t g = 0; g < static_cast<std::size_t>(shape.heads); ++g) turn.turn(head + g * D);
+      }
+    });
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,76 @@
+#include "models/ops/swiglu.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <type_traits>
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+struct Sigmoid {
+  Floats s;     ///< 1 / (1 + e^-x)
+  Floats rest;  ///< 1 - s, without cancellation
+};
+
+/// For results that are stored as T.
+template <typename T>
+Sigmoid sigmoid(Floats x) {
+  const Floats bound = simd::broadcast(125.0f);
+  const Floats bounded = simd::max(simd::min(x * -1.4426950409f, bound), -bound);  // e^-x = 2^this
+  const Floats e = std::is_same_v<T, float> ? simd::exp2(bounded) : simd::exp2_for_half(bounded);
+  const Floats s = 1.0f / (1.0f + e);
+  return {s, e * s};
+}
+
+/// Calls f(row) for every row, on the pool's threads.
+template <typename F>
+void for_each_row(runtime::ComputePool& pool, std::size_t rows, F f) {
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(rows, thread, threads);
+    for (std::size_t row = share.begin; row < share.end; ++row) f(row);
+  });
+}
+
+}  // namespace
+
+void swiglu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* gate_up,
+                        std::size_t rows, std::size_t channels) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row(pool, rows, [&](std::size_t row) {
+      auto* const to = static_cast<T*>(y) + row * channels;
+      const auto* const gate = static_cast<const T*>(gate_up) + row * 2 * channels;
+      const auto* const up = gate + channels;
+      simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+        const Floats x = simd::load(gate + i, count);
+        simd::store(to + i, x * sigmoid<T>(x).s * simd::load(up + i, count), count);
+      });
+    });
+  });
+}
+
+void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, void* gate_up, std::size_t rows,
+                         std::size_t channels) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row(pool, rows, [&](std::size_t row) {
+      auto* const gradient = static_cast<T*>(d) + row * channels;
+      auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
+      auto* const up = gate + channels;
+      simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
+        const Floats x = simd::load(gate + i, count), through = simd::load(up + i, count);
+        const Floats dy = simd::load(gradient + i, count);
+        const auto [s, rest] = sigmoid<T>(x);
+        const Floats silu = x * s;
+        simd::store(gate + i, dy * through * (s + silu * rest), count);
+        simd::store(up + i, dy * silu, count);
+        simd::store(gradient + i, silu * through, count);
+      });
+    });
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,168 @@
+#include "models/parts/language_head.hpp"
+
+#include "models/memory_layout.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/matmul.hpp"
+#include "models/parts/layer_call.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+/// Where a call's arrays lie. Letters: N = B·T rows, C channels, P stored rows of the token table.
+struct Arrays {
+  Arrays(const TokenTable& table, const Norm& final_norm, const Precision& precision,
+         const MicrobatchShape& shape) {
+    const std::size_t N = rows(shape), C = table.channels, element = size_of(precision.compute);
+    norm = final_norm.plan(saved, deferred, N);
+    logits = saved.add(N * table.stored_rows(), element);
+    normal = workspace.add(N * C, element);
+    row_losses = workspace.add(N, sizeof(double));
+    exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * table.stored_rows(), sizeof(float));
+    sum = table.tiles() > 1 && element < sizeof(float) ? workspace.add(N * C, sizeof(float)) : normal;
+    scratch = workspace.add(1, final_norm.scratch_bytes(N));
+  }
+
+  MemoryLayout saved, deferred, workspace;
+  Norm::Arrays norm;
+  std::size_t logits;        ///< [N, P]; after forward in training, their gradients
+  std::size_t normal;        ///< [N, C]: the norm's output, or its gradient
+  std::size_t row_losses;    ///< [N] double
+  std::size_t exponentials;  ///< [threads, P] float
+  std::size_t sum;           ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
+  std::size_t scratch;
+};
+
+class LanguageHead final : public Layer {
+ public:
+  explicit LanguageHead(const LanguageHeadOptions& options) : LanguageHead(options, UnitBuilder()) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// A tile after the other, the norm with the first.
+  LayerParts parts() const override {
+    LayerParts::Units parts;
+    for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
+    parts.front().push_back(table_.tiles());
+    return {parts, parts, parts};
+  }
+
+  double flops_per_sample(int positions) const override {
+    return 6.0 * static_cast<double>(table_.tokens * table_.channels + norm_.parameters()) * positions;
+  }
+
+  std::size_t output_elements(int) const override { return 0; }
+  std::size_t vocabulary() const noexcept override { return table_.tokens; }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(table_, norm_, precision_, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
+    expect_planned_threads(call, name_);
+    const Arrays at(table_, norm_, precision_, call.shape);
+    const std::size_t N = rows(call), C = table_.channels;
+    if (call.part == 0) norm_.forward(call, at.norm, call.workspace + at.normal, input);
+    matmul(call.stream,
+           {.m = N, .n = table_.tile_rows, .k = C, .transpose_b = true, .c_stride = table_.stored_rows()},
+           {.c = tile_of_logits(call, at),
+            .c_dtype = dtype_,
+            .a = call.workspace + at.normal,
+            .b = call.parameters[call.part],
+            .dtype = dtype_});
+    if (!last_tile(call)) return;
+    cross_entropy(call.stream, {N, table_.tokens, table_.stored_rows()}, dtype_,
+                  {.logits = call.saved + at.logits,
+                   .targets = reinterpret_cast<const std::int32_t*>(call.targets),
+                   .loss = call.loss,
+                   .loss_factor = call.loss_factor,
+                   .gradient = call.training,
+                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
+                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
+                   .exponentials = floats(call.workspace + at.exponentials)});
+    const ForwardDetails& details = call.details;
+    if (details.losses != nullptr)
+      runtime::copy(call.stream, details.losses, call.workspace + at.row_losses, N * sizeof(double));
+    if (details.logits != nullptr) {
+      const std::size_t first = static_cast<std::size_t>(details.position) * table_.stored_rows();
+      runtime::cast(call.stream, details.logits, runtime::DType::f32,
+                    call.saved + at.logits + first * size_of(dtype_), dtype_, vocabulary());
+    }
+  }
+
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
+                      std::byte* input_gradient) override {
+    const Arrays at(table_, norm_, precision_, call.shape);
+    const std::size_t N = rows(call), C = table_.channels;
+    if (call.part == 0) norm_.keep(call, at.norm);
+    const bool sums_apart = at.sum != at.normal;
+    matmul(call.stream, {.m = N, .n = C, .k = table_.tile_rows, .a_stride = table_.stored_rows()},
+           {.c = call.workspace + at.sum,
+            .c_dtype = sums_apart ? runtime::DType::f32 : dtype_,
+            .a = tile_of_logits(call, at),
+            .b = call.parameters[call.part],
+            .dtype = dtype_,
+            .accumulate = call.part > 0});
+    if (!last_tile(call)) return;
+    if (sums_apart) {
+      runtime::cast(call.stream, call.workspace + at.normal, dtype_, call.workspace + at.sum, runtime::DType::f32,
+                    N * C);
+    }
+    norm_.backward(call, at.norm, input_gradient, call.workspace + at.normal, input, nullptr,
+                   call.workspace + at.scratch);
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at(table_, norm_, precision_, call.shape);
+    const std::size_t N = rows(call), C = table_.channels;
+    const runtime::DType gradient_dtype = precision_.gradient;
+    if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, input);
+    matmul(call.stream,
+           {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
+           {.c = call.gradients[call.part],
+            .c_dtype = gradient_dtype,
+            .a = tile_of_logits(call, at),
+            .b = call.workspace + at.normal,
+            .dtype = dtype_,
+            .accumulate = call.accumulate});
+    if (call.part == 0) norm_.store_gradients(call, at.norm);
+  }
+
+ private:
+  LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
+      : precision_(options.precision),
+        dtype_(options.precision.compute),
+        table_(options.table),
+        norm_(norm_of(options, builder)),
+        units_(std::move(builder).units()) {}
+
+  Norm norm_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
+    for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
+    return {builder, builder.add_unit(options.norm_name), options.norm_name, options.norm};
+  }
+
+  bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
+
+  std::byte* tile_of_logits(const LayerCall& call, const Arrays& at) const {
+    return call.saved + at.logits + call.part * table_.tile_rows * size_of(dtype_);
+  }
+
+  Precision precision_;
+  runtime::DType dtype_;
+  std::string name_ = "head";
+  TokenTable table_;
+  Norm norm_;
+  std::vector<UnitSpec> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options) {
+  return std::make_unique<LanguageHead>(options);
+}
+
+}  // namespace ranvier::models

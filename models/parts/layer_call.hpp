@@ -1,0 +1,31 @@
+// How parts find their way in a LayerCall. Any thread.
+#pragma once
+
+#include "models/layer.hpp"
+#include "models/parts/unit_builder.hpp"
+
+#include <cstddef>
+#include <string>
+
+namespace ranvier::models {
+
+[[nodiscard]] inline float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+
+/// N = B·T
+[[nodiscard]] inline std::size_t rows(const MicrobatchShape& shape) {
+  return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+}
+[[nodiscard]] inline std::size_t rows(const LayerCall& call) { return rows(call.shape); }
+
+[[nodiscard]] inline const std::byte* parameter(const LayerCall& call, const ParameterPlace& place,
+                                                runtime::DType dtype) {
+  return call.parameters[place.unit] + place.offset * size_of(dtype);
+}
+[[nodiscard]] inline std::byte* gradient(const LayerCall& call, const ParameterPlace& place, runtime::DType dtype) {
+  return call.gradients[place.unit] + place.offset * size_of(dtype);
+}
+
+/// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
+void expect_planned_threads(const LayerCall& call, const std::string& layer);
+
+}  // namespace ranvier::models

@@ -1,0 +1,156 @@
+#include "models/parts/linear.hpp"
+
+#include "models/ops/fused_matmul.hpp"
+#include "models/ops/layer_norm.hpp"
+#include "models/ops/matmul.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+namespace ranvier::models {
+
+Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options)
+    : in_(options.in), layout_(options.layout), precision_(options.precision) {
+  const bool out_in = layout_ == LinearOptions::Layout::out_in;
+  expect(out_in || options.tensors.size() == 1, "{} matrices side by side that are stored [in, out]",
+         options.tensors.size());
+  for (const auto& [name, channels] : options.tensors) {
+    std::vector<std::size_t> shape = out_in ? std::vector{channels, in_} : std::vector{in_, channels};
+    append(weights_,
+           {out_, channels, builder.add(unit, {name + ".weight", std::move(shape), options.initializer, true})},
+           in_);
+    out_ += channels;
+  }
+  if (!options.bias) return;
+  std::size_t first = 0;
+  for (const auto& [name, channels] : options.tensors) {
+    append(biases_, {first, channels, builder.add(unit, {name + ".bias", {channels}, {Initializer::Kind::zeros}})},
+           1);
+    first += channels;
+  }
+  if (biases_.size() == 1) return;
+  // A product has one bias: where biases have gaps, as weights may not, products are done apart.
+  std::vector<Run> apart;
+  for (const Run& bias : biases_) {
+    for (const Run& weight : weights_) {
+      if (bias.first < weight.first || bias.first >= weight.first + weight.channels) continue;
+      apart.push_back({bias.first,
+                       bias.channels,
+                       {weight.place.unit, weight.place.offset + (bias.first - weight.first) * in_}});
+    }
+  }
+  weights_ = std::move(apart);
+}
+
+void Linear::append(std::vector<Run>& runs, const Run& next, std::size_t elements) {
+  if (!runs.empty()) {
+    Run& last = runs.back();
+    if (last.place.unit == next.place.unit && last.place.offset + last.channels * elements == next.place.offset) {
+      last.channels += next.channels;
+      return;
+    }
+  }
+  runs.push_back(next);
+}
+
+const std::byte* Linear::bias_of(const LayerCall& call, const Run& weight) const {
+  for (const Run& bias : biases_) {
+    if (weight.first < bias.first || weight.first >= bias.first + bias.channels) continue;
+    return parameter(call, {bias.place.unit, bias.place.offset + weight.first - bias.first}, precision_.compute);
+  }
+  return nullptr;
+}
+
+std::size_t Linear::scratch_bytes() const { return biases_.size() > 1 ? out_ * sizeof(float) : 0; }
+
+void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x) const {
+  const runtime::DType dtype = precision_.compute;
+  for (const Run& run : weights_) {
+    matmul(call.stream,
+           {.m = rows(call),
+            .n = run.channels,
+            .k = in_,
+            .transpose_b = layout_ == LinearOptions::Layout::out_in,
+            .c_stride = weights_.size() > 1 ? out_ : 0},
+           {.c = y + run.first * size_of(dtype),
+            .c_dtype = dtype,
+            .a = x,
+            .b = parameter(call, run.place, dtype),
+            .dtype = dtype,
+            .bias = bias_of(call, run)});
+  }
+}
+
+void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend) const {
+  const runtime::DType dtype = precision_.compute;
+  if (weights_.size() > 1) {
+    forward(call, y, x);
+    return runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
+  }
+  matmul_add(call.stream,
+             {.m = rows(call), .n = out_, .k = in_, .transpose_b = layout_ == LinearOptions::Layout::out_in},
+             {.c = y,
+              .c_dtype = dtype,
+              .a = x,
+              .b = parameter(call, weights_[0].place, dtype),
+              .dtype = dtype,
+              .bias = bias_of(call, weights_[0])},
+             addend);
+}
+
+void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy) const {
+  const runtime::DType dtype = precision_.compute;
+  for (const Run& run : weights_) {
+    matmul(call.stream,
+           {.m = rows(call),
+            .n = in_,
+            .k = run.channels,
+            .transpose_b = layout_ == LinearOptions::Layout::in_out,
+            .a_stride = weights_.size() > 1 ? out_ : 0},
+           {.c = dx,
+            .c_dtype = dtype,
+            .a = dy + run.first * size_of(dtype),
+            .b = parameter(call, run.place, dtype),
+            .dtype = dtype,
+            .accumulate = &run != &weights_.front()});
+  }
+}
+
+void Linear::backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy,
+                             std::byte* scratch) const {
+  const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
+  const std::size_t N = rows(call);
+  if (layout_ == LinearOptions::Layout::in_out) {
+    const MatmulShape shape{.m = in_, .n = out_, .k = N, .transpose_a = true};
+    const MatmulArrays arrays{.c = gradient(call, weights_[0].place, gradient_dtype),
+                              .c_dtype = gradient_dtype,
+                              .a = x,
+                              .b = dy,
+                              .dtype = dtype,
+                              .accumulate = call.accumulate};
+    if (biases_.empty()) return matmul(call.stream, shape, arrays);
+    return matmul_column_sums(call.stream, shape, arrays,
+                              {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
+  }
+  for (const Run& run : weights_) {
+    matmul(call.stream,
+           {.m = run.channels, .n = in_, .k = N, .transpose_a = true, .a_stride = weights_.size() > 1 ? out_ : 0},
+           {.c = gradient(call, run.place, gradient_dtype),
+            .c_dtype = gradient_dtype,
+            .a = dy + run.first * size_of(dtype),
+            .b = x,
+            .dtype = dtype,
+            .accumulate = call.accumulate});
+  }
+  if (biases_.empty()) return;
+  if (biases_.size() == 1) {
+    return column_sums(call.stream, gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, dy, dtype, N,
+                       out_, call.accumulate);
+  }
+  column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype, N, out_, false);
+  for (const Run& run : biases_) {
+    store_gradient(call.stream, gradient(call, run.place, gradient_dtype), gradient_dtype,
+                   floats(scratch) + run.first, run.channels, call.accumulate);
+  }
+}
+
+}  // namespace ranvier::models

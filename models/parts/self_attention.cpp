@@ -1,0 +1,119 @@
+#include "models/parts/self_attention.hpp"
+
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+namespace {
+
+NormOptions head_norm(const SelfAttentionOptions& options, int heads) {
+  const AttentionShape& shape = options.shape;
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  return {.kind = NormOptions::Kind::rms,
+          .channels = channels,
+          .epsilon = options.norm_epsilon,
+          .groups = static_cast<std::size_t>(heads),
+          .x_stride = static_cast<std::size_t>(shape.heads + shape.stored_key_heads()) * channels,
+          .y_stride = shape.row_channels(),
+          .precision = options.precision};
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
+                             const SelfAttentionOptions& options)
+    : options_(options) {
+  if (!options.head_norms) return;
+  query_norm_.emplace(builder, unit, name + ".q_norm", head_norm(options, options.shape.heads));
+  key_norm_.emplace(builder, unit, name + ".k_norm", head_norm(options, options.shape.stored_key_heads()));
+}
+
+SelfAttention::Arrays SelfAttention::plan(MemoryLayout& saved, MemoryLayout& deferred,
+                                          const MicrobatchShape& shape) const {
+  const std::size_t N = rows(shape), element = size_of(options_.precision.compute);
+  const auto heads = static_cast<std::size_t>(options_.shape.heads);
+  Arrays at;
+  at.logsumexp = saved.add(N * heads, sizeof(float));
+  at.qkv = saved.add(N * options_.shape.row_channels(), element);
+  at.out = saved.add(N * query_bytes(), 1);
+  if (query_norm_) {
+    at.before = saved.add(N * rotated_bytes(), 1);
+    at.query_norm = query_norm_->plan(saved, deferred, N);
+    at.key_norm = key_norm_->plan(saved, deferred, N);
+  }
+  at.d_qkv = deferred.add(N * options_.shape.row_channels(), element);
+  return at;
+}
+
+std::size_t SelfAttention::scratch_bytes(const MicrobatchShape& shape) const {
+  std::size_t bytes = attention_workspace_bytes(shape_of(shape), options_.precision.compute, shape.threads);
+  for (const auto* norm : {&query_norm_, &key_norm_})
+    if (*norm) bytes = std::max(bytes, (*norm)->scratch_bytes(rows(shape)));
+  return bytes;
+}
+
+void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* scratch,
+                            const Dropout& dropout) const {
+  std::byte* const qkv = call.saved + at.qkv;
+  if (query_norm_) {
+    std::byte* const before = call.saved + at.before;
+    runtime::copy_runs(call.stream, before, rotated_bytes(), qkv,
+                       options_.shape.row_channels() * size_of(options_.precision.compute), rotated_bytes(),
+                       rows(call));
+    query_norm_->forward(call, at.query_norm, qkv, before);
+    key_norm_->forward(call, at.key_norm, qkv + query_bytes(), before + query_bytes());
+  }
+  rotate(call, qkv, Rotation::forward);
+  attention_forward(call.stream, shape_of(call.shape), options_.precision.compute, call.saved + at.out,
+                    floats(call.saved + at.logsumexp), qkv, dropout, scratch);
+}
+
+void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
+                             const Dropout& dropout) const {
+  std::byte* const d_qkv = call.deferred + at.d_qkv;
+  attention_backward(call.stream, shape_of(call.shape), options_.precision.compute, d_qkv, d_out,
+                     call.saved + at.qkv, call.saved + at.out, floats(call.saved + at.logsumexp), dropout, scratch);
+  rotate(call, d_qkv, Rotation::inverse);
+  if (!query_norm_) return;
+  const std::byte* const before = call.saved + at.before;
+  std::byte* const d_keys = d_qkv + query_bytes();
+  query_norm_->keep(call, at.query_norm);
+  key_norm_->keep(call, at.key_norm);
+  query_norm_->backward(call, at.query_norm, d_qkv, d_qkv, before, nullptr, scratch);
+  key_norm_->backward(call, at.key_norm, d_keys, d_keys, before + query_bytes(), nullptr, scratch);
+}
+
+void SelfAttention::store_gradients(const LayerCall& call, const Arrays& at) const {
+  if (!query_norm_) return;
+  query_norm_->store_gradients(call, at.query_norm);
+  key_norm_->store_gradients(call, at.key_norm);
+}
+
+AttentionShape SelfAttention::shape_of(const MicrobatchShape& shape) const {
+  AttentionShape attention = options_.shape;
+  attention.samples = shape.samples;
+  attention.positions = shape.positions;
+  return attention;
+}
+
+void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const {
+  if (!options_.rotary) return;
+  const AttentionShape& shape = options_.shape;
+  rotary(call.stream,
+         {call.shape.samples, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
+         options_.precision.compute, qkv, *options_.rotary, rotation);
+}
+
+std::size_t SelfAttention::query_bytes() const {
+  return static_cast<std::size_t>(options_.shape.heads) * static_cast<std::size_t>(options_.shape.channels) *
+         size_of(options_.precision.compute);
+}
+
+std::size_t SelfAttention::rotated_bytes() const {
+  return query_bytes() + static_cast<std::size_t>(options_.shape.stored_key_heads()) *
+                             static_cast<std::size_t>(options_.shape.channels) *
+                             size_of(options_.precision.compute);
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,62 @@
+// From queries, keys and values to what attention makes of them: norms of the heads of queries and keys, rotation by
+// position, attention. The products before and after are Linear's.
+//
+// Letters: B samples, T positions, N = B·T rows, H heads, K heads of keys and values, D channels of a head.
+#pragma once
+
+#include "models/memory_layout.hpp"
+#include "models/ops/attention.hpp"
+#include "models/ops/rotary.hpp"
+#include "models/parts/norm.hpp"
+
+#include <optional>
+#include <string>
+
+namespace ranvier::models {
+
+struct SelfAttentionOptions {
+  AttentionShape shape;                     ///< samples and positions are each call's
+  std::optional<RotaryFrequencies> rotary;  ///< none: nothing is rotated
+  bool head_norms = false;                  ///< RMSNorm of each head's queries and keys, before they are rotated
+  float norm_epsilon = 1e-5f;
+  Precision precision;
+};
+
+class SelfAttention {
+ public:
+  struct Arrays {
+    std::size_t qkv;         ///< saved [N, (H + 2K)·D]: the product's result, then what attention reads
+    std::size_t logsumexp;   ///< saved [B, H, T]
+    std::size_t out;         ///< saved [N, H·D]
+    std::size_t before = 0;  ///< saved [N, (H + K)·D]: queries and keys before their norms, if they have any
+    Norm::Arrays query_norm, key_norm;
+    std::size_t d_qkv;  ///< deferred [N, (H + 2K)·D]
+  };
+
+  /// Declares `name`.q_norm and `name`.k_norm where there are such.
+  SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
+                const SelfAttentionOptions& options);
+
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, const MicrobatchShape& shape) const;
+  [[nodiscard]] std::size_t scratch_bytes(const MicrobatchShape& shape) const;
+
+  /// From qkv to out.
+  void forward(const LayerCall& call, const Arrays& at, std::byte* scratch, const Dropout& dropout = {}) const;
+  /// d_qkv, the gradient of the product's result, from that of out.
+  void backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
+                const Dropout& dropout = {}) const;
+  /// In backward_weight.
+  void store_gradients(const LayerCall& call, const Arrays& at) const;
+
+ private:
+  [[nodiscard]] AttentionShape shape_of(const MicrobatchShape& shape) const;
+  void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const;
+  /// Bytes of all heads of queries in a row, and of queries and keys.
+  [[nodiscard]] std::size_t query_bytes() const;
+  [[nodiscard]] std::size_t rotated_bytes() const;
+
+  SelfAttentionOptions options_;
+  std::optional<Norm> query_norm_, key_norm_;
+};
+
+}  // namespace ranvier::models

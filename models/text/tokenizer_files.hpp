@@ -1,0 +1,35 @@
+// The files in which tokenizers are spread:
+//
+//   tokenizer.json              Hugging Face's (tokenizer_json.hpp; what GPT-2 does by bpe_files.hpp)
+//   encoder.json + vocab.bpe    GPT-2's; vocab.json + merges.txt are the same (bpe_files.hpp)
+//   tokenizer.model             SentencePiece's (sentencepiece_model.hpp)
+//   vocab.txt                   BERT's, a piece a line
+//   *.tiktoken                  GPT-2's, by ranks (bpe_files.hpp)
+//
+// Any thread.
+#pragma once
+
+#include "models/text/tokenizer.hpp"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace ranvier::models {
+
+/// `path` is a folder with one of these, which are looked for in that order, or such a file. Throws ErrorCode::io if
+/// there is none or it cannot be read, ErrorCode::data if it is damaged or of a kind that is not read; messages name
+/// file and key, offset or token.
+[[nodiscard]] Tokenizer read_tokenizer(const std::filesystem::path& path);
+
+/// Whether `folder` has one of these.
+[[nodiscard]] bool has_tokenizer(const std::filesystem::path& folder);
+
+/// Where the tokenizer at such a path is spread, by the names that its files have in a folder of their own: all kinds
+/// that are there, and what transformers keeps beside them (tokenizer_config.json, …).
+[[nodiscard]] std::map<std::string, std::filesystem::path> tokenizer_files(const std::filesystem::path& path);
+
+/// Whether a file of this name may belong to a tokenizer.
+[[nodiscard]] bool is_tokenizer_file(const std::string& name);
+
+}  // namespace ranvier::models

@@ -1,0 +1,81 @@
+#include "models/text/tokenizer_pipeline.hpp"
+
+#include "models/text/utf8.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+namespace {
+
+/// Calls token(id) and part(text, place) for what spells tokens and what lies between.
+template <typename Token, typename Part>
+void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::string_view text, Place place,
+                      Token&& token, Part&& part) {
+  std::size_t done = 0;
+  if (tokens.finds(specials)) {
+    while (const auto found = tokens.find(text, done, specials)) {
+      if (found->begin > done) part(text.substr(done, found->begin - done), place);
+      token(found->token);
+      done = found->end;
+      place = {.begins = true, .first = false};
+    }
+  }
+  if (done < text.size()) part(text.substr(done), place);
+}
+
+}  // namespace
+
+bool TokenizerPipeline::can_cut(SpelledSpecials spelled_specials) const {
+  // What is put before a text that begins stands behind a spelled token, and not where the text is cut there.
+  std::string beginning = "x", inside = "x";
+  for (const auto& one : normalizers) {
+    one->apply(beginning, {.begins = true, .first = false});
+    one->apply(inside, {.begins = false, .first = false});
+  }
+  const bool prepends = beginning != inside;
+  const bool between_blanks = !prepends && std::any_of(pre_tokenizers.begin(), pre_tokenizers.end(),
+                                                       [](const auto& one) { return one->cuts_between_blanks(); });
+  return cuts_before_spaces && !(prepends && spelled.finds(spelled_specials)) &&
+         spelled.is_local(spelled_specials, false) && spelled_normally.is_local(spelled_specials, true) &&
+         std::all_of(normalizers.begin(), normalizers.end(),
+                     [&](const auto& one) { return one->is_local(between_blanks); });
+}
+
+PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpelledSpecials specials)
+    : pipeline_(pipeline), specials_(specials), model_(pipeline.model->encoder()) {}
+
+void PipelineEncoder::encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) {
+  for_each_spelled(
+      pipeline_.spelled, specials_, text, {begins, begins}, [&](std::int32_t token) { to.push_back(token); },
+      [&](std::string_view part, Place place) { encode_part(part, place, to); });
+}
+
+void PipelineEncoder::encode_part(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+  for (std::size_t done = 0; done < text.size();) {
+    const std::size_t stray = first_stray_byte(text, done);
+    if (stray > done) encode_characters(text.substr(done, stray - done), place, to);
+    place = {false, false};
+    if (stray < text.size()) model_->encode_stray(static_cast<std::uint8_t>(text[stray]), to);
+    done = stray + 1;
+  }
+}
+
+void PipelineEncoder::encode_characters(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+  if (pipeline_.normalizers.empty() && !pipeline_.spelled_normally.finds(specials_))
+    return encode_words(text, place, to);
+  normal_ = text;
+  for (const auto& normalizer : pipeline_.normalizers) normalizer->apply(normal_, place);
+  for_each_spelled(
+      pipeline_.spelled_normally, specials_, normal_, place, [&](std::int32_t token) { to.push_back(token); },
+      [&](std::string_view part, Place there) { encode_words(part, there, to); });
+}
+
+void PipelineEncoder::encode_words(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+  words_.text.assign(text);
+  words_.ranges.assign(1, {0, text.size()});
+  for (const auto& step : pipeline_.pre_tokenizers) step->cut(words_, place);
+  for (const CutText::Range word : words_.ranges)
+    model_->encode(std::string_view(words_.text).substr(word.begin, word.end - word.begin), to);
+}
+
+}  // namespace ranvier::models

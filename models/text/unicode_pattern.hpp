@@ -1,0 +1,66 @@
+// A regular expression on UTF-8, as tokenizers are described by: Oniguruma's, whose matches PCRE2 is brought to find.
+// \s is Unicode's White_Space, \w its letters, marks, digits and connecting punctuation, \h a hexadecimal digit, and ^
+// and $ are beside every line break. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+class UnicodePattern {
+ public:
+  struct Match {
+    std::size_t begin = 0, end = 0;
+  };
+
+  /// Throws ErrorCode::data, saying `where` and what is wrong at which place, if `expression` is none, or has what
+  /// PCRE2 reads otherwise.
+  UnicodePattern(const std::string& expression, const std::string& where);
+
+  /// One that no character of `text`, literally, has a meaning in.
+  [[nodiscard]] static std::string literal(std::string_view text);
+
+  /// Finds matches in text that is UTF-8. One thread at a time.
+  class Finder {
+   public:
+    explicit Finder(const UnicodePattern& pattern);
+    ~Finder();
+    Finder(const Finder&) = delete;
+    Finder& operator=(const Finder&) = delete;
+
+    /// Sets `match` to the first that begins at `from` or later; false: there is none. Throws ErrorCode::data, saying
+    /// where the expression is from, if it goes back and forth for too long.
+    [[nodiscard]] bool find(std::string_view text, std::size_t from, Match& match);
+
+   private:
+    struct Storage;
+    const UnicodePattern& pattern_;
+    std::unique_ptr<Storage> storage_;
+  };
+
+  /// Calls f(match) for all matches, from left to right; one of no characters is none right behind another.
+  template <typename F>
+  static void for_each(Finder& finder, std::string_view text, F&& f) {
+    Match match;
+    std::size_t from = 0, last_end = std::string_view::npos;
+    while (from <= text.size() && finder.find(text, from, match)) {
+      if (match.begin != match.end || match.end != last_end) f(match);
+      last_end = match.end;
+      from = match.end;
+      if (match.begin != match.end) continue;
+      for (++from; from < text.size() && (static_cast<unsigned char>(text[from]) & 0xc0) == 0x80;) ++from;
+    }
+  }
+
+ private:
+  struct Compiled;
+
+  std::string where_;
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,167 @@
+#include "models/weights/config_file.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace ranvier::models {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t longest_config = 1 << 20;
+
+std::string shown(const json::value* value) { return value == nullptr ? "missing" : json::serialize(*value); }
+
+}  // namespace
+
+ConfigFile::ConfigFile(std::string_view text, std::filesystem::path path) : path_(std::move(path)) {
+  if (text.size() > longest_config)
+    fail(ErrorCode::data, "{}: {} bytes are too many for a model's configuration", path_.string(), text.size());
+  text_ = text;
+  const json::value value = runtime::parse_json(text_, path_.string());
+  if (!value.is_object()) fail(ErrorCode::data, "{}: not a JSON object", path_.string());
+  object_ = value.as_object();
+}
+
+const json::value* ConfigFile::find(std::string_view key) const {
+  const json::value* const value = object_.if_contains(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+int ConfigFile::size(std::string_view key, std::optional<int> otherwise, int least) const {
+  const json::value* const value = find(key);
+  if (value == nullptr && otherwise) return *otherwise;
+  if (value == nullptr) fail(ErrorCode::data, "{}: '{}' is missing", path_.string(), key);
+  if (!value->is_int64() || value->as_int64() < least || value->as_int64() > std::numeric_limits<int>::max())
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be a whole number from {} on", path_.string(), key, shown(value),
+         least);
+  return static_cast<int>(value->as_int64());
+}
+
+double ConfigFile::number(std::string_view key, std::optional<double> otherwise) const {
+  const json::value* const value = find(key);
+  if (value == nullptr && otherwise) return *otherwise;
+  const double number = value != nullptr && value->is_number() ? value->to_number<double>() : 0.0;
+  if (!(number > 0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be a number above 0", path_.string(), key, shown(value));
+  return number;
+}
+
+float ConfigFile::rate(std::string_view key, float otherwise) const {
+  const json::value* const value = find(key);
+  if (value == nullptr) return otherwise;
+  const double given = value->is_number() ? value->to_number<double>() : -1.0;
+  const float rate = given >= 0 && given <= 1 ? static_cast<float>(given) : -1.0f;
+  if (!(rate >= 0 && rate < 1))
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be a number from 0 to 1 (excluded)", path_.string(), key,
+         shown(value));
+  return rate;
+}
+
+bool ConfigFile::flag(std::string_view key, bool otherwise) const {
+  const json::value* const value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_bool())
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be true or false", path_.string(), key, shown(value));
+  return value->as_bool();
+}
+
+std::string ConfigFile::word(std::string_view key) const {
+  const json::value* const value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_string())
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be a text", path_.string(), key, shown(value));
+  return std::string(value->as_string());
+}
+
+std::optional<ConfigFile> ConfigFile::object(std::string_view key) const {
+  const json::value* const value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object())
+    fail(ErrorCode::data, "{}: '{}' is {}: it must be an object", path_.string(), key, shown(value));
+  return ConfigFile(value->as_object(), path_);
+}
+
+void ConfigFile::require(std::string_view key, const std::function<bool(const json::value&)>& accepts,
+                         const std::string& computed) const {
+  const json::value* const value = find(key);
+  if (value != nullptr && !accepts(*value)) refuse(key, computed);
+}
+
+void ConfigFile::require(std::string_view key, const json::value& value, const std::string& computed) const {
+  require(key, [&](const json::value& found) { return found == value; }, computed);
+}
+
+void ConfigFile::refuse(std::string_view key, const std::string& computed) const {
+  fail(ErrorCode::data, "{}: '{}' is {}, and models are computed with {} here: these weights cannot be used",
+       path_.string(), key, shown(find(key)), computed);
+}
+
+JsonMembers::JsonMembers(std::string_view text) : text_(text) {
+  at_ = text_.find('{') + 1;
+  for (skip_blanks(); text_.at(at_) != '}'; skip_blanks()) {
+    const std::string_view key = take_value();
+    skip_blanks();
+    ++at_;  // ':'
+    skip_blanks();
+    const json::value name = json::parse({key.data(), key.size()});
+    set(std::string(name.as_string()), std::string(take_value()));
+    skip_blanks();
+    if (text_.at(at_) == ',') ++at_;
+  }
+}
+
+void JsonMembers::set(const std::string& key, std::string value) {
+  const auto [place, is_new] = places_.emplace(key, members_.size());
+  if (is_new) {
+    members_.emplace_back(key, std::move(value));
+  } else {
+    members_[place->second].second = std::move(value);
+  }
+}
+
+std::string JsonMembers::json() const {
+  std::string all;
+  for (const auto& [key, value] : members_)
+    all += fmt::format("{}\n  {}: {}", all.empty() ? "{" : ",", json::serialize(json::string(key)), value);
+  return all + "\n}\n";
+}
+
+void JsonMembers::skip_blanks() { at_ = text_.find_first_not_of(" \t\r\n", at_); }
+
+void JsonMembers::skip_string() {
+  for (++at_; text_.at(at_) != '"'; ++at_)
+    if (text_[at_] == '\\') ++at_;
+  ++at_;
+}
+
+std::string_view JsonMembers::take_value() {
+  const std::size_t begin = at_;
+  int depth = 0;
+  do {
+    const char c = text_.at(at_);
+    if (c == '"') {
+      skip_string();
+      continue;
+    }
+    depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    ++at_;
+  } while (depth > 0 || std::string_view(" \t\r\n,:}").find(text_.at(at_)) == std::string_view::npos);
+  return text_.substr(begin, at_ - begin);
+}
+
+bool is_text(const json::value& value, std::initializer_list<std::string_view> texts) {
+  return value.is_string() && std::any_of(texts.begin(), texts.end(), [&](std::string_view text) {
+           return std::string_view(value.as_string()) == text;
+         });
+}
+
+}  // namespace ranvier::models

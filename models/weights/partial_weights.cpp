@@ -1,0 +1,372 @@
+#include "models/weights/partial_weights.hpp"
+
+#include "models/weights/safetensors.hpp"
+#include "runtime/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace ranvier::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view hidden_end = ".partial";
+constexpr std::size_t hex_digits = 16;
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+/// .NAME.JOB.partial
+bool is_hidden_name(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(hidden_end)) return false;
+  name.remove_suffix(hidden_end.size());
+  if (name.size() < hex_digits + 2 || name[name.size() - hex_digits - 1] != '.') return false;
+  name.remove_prefix(name.size() - hex_digits);
+  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// Opens and locks the file that is locked as long as a folder is written; -1, errno set: somebody has it, or it is not
+/// there.
+int lock_first_file(const fs::path& path, int flags) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+  if (file < 0) return -1;
+  struct stat mine{}, there{};
+  // Where nothing can be locked, nobody takes it for a leftover either.
+  const bool locked = ::flock(file, LOCK_EX | LOCK_NB) == 0 || (flags != 0 && errno != EWOULDBLOCK);
+  if (locked && ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
+    return file;
+  ::close(file);
+  errno = EBUSY;
+  return -1;
+}
+
+void sync_path(const fs::path& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+  // Some file systems do not let folders be opened, and then it has to do as it is.
+  if (file < 0 && (flags & O_DIRECTORY) != 0) return;
+  const bool synced = file >= 0 && (::fsync(file) == 0 || (flags & O_DIRECTORY) != 0);
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  if (!synced)
+    fail(ErrorCode::io, "{}: cannot be made durable: {}; check the disk", path.string(), std::strerror(error));
+}
+
+/// The files of the index in `folder`, none where it is damaged or not there.
+std::set<std::string> files_of(const fs::path& folder) {
+  std::error_code unknown;
+  const fs::path index = folder / WeightLayout::index_name;
+  if (!fs::exists(index, unknown)) return {};
+  try {
+    std::set<std::string> names;
+    for (const auto& [name, tensors] : files_of_index(index)) names.insert(name);
+    return names;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+fs::path partial_path(const fs::path& parent, const std::string& name, const std::string& job) {
+  return parent / fmt::format(".{}.{}{}", name, job, hidden_end);
+}
+
+std::string random_job() {
+  std::random_device random;
+  return fmt::format("{:016x}", (std::uint64_t{random()} << 32) | random());
+}
+
+PartialWeights::PartialWeights(fs::path place, Kind kind, fs::path path, const WeightLayout& layout,
+                               runtime::AtomicFile::Retry retry)
+    : place_(kind == Kind::file ? runtime::target_of(place) : std::move(place)),
+      kind_(kind),
+      path_(std::move(path)),
+      layout_(&layout),
+      retry_(std::move(retry)) {
+  expect(kind == Kind::folder || layout.files().size() == 1, "{}: one file for weights of {}", place_.string(),
+         layout.files().size());
+  if (!place_.has_filename()) place_ = place_.parent_path();  // "model/"
+  remove_leftovers(parent_of(path_));
+  try {
+    make_folder();
+    for (std::size_t file = 0; file < layout.files().size(); ++file) make_file(file);
+  } catch (...) {
+    discard();
+    throw;
+  }
+}
+
+PartialWeights::~PartialWeights() { discard(); }
+
+void PartialWeights::discard() {
+  std::error_code ignored;
+  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void PartialWeights::remove_leftovers(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    if (is_hidden_name(entry->path().filename().string()) && entry->is_directory(ignored) &&
+        !entry->is_symlink(ignored))
+      found.push_back(entry->path());
+  }
+  for (const fs::path& leftover : found) {
+    if (::rmdir(leftover.c_str()) == 0) continue;
+    std::set<fs::path> files;
+    for (fs::directory_iterator entry(leftover, ignored), end; !ignored && entry != end; entry.increment(ignored))
+      files.insert(entry->path());
+    const auto first = std::find_if(files.begin(), files.end(),
+                                    [](const fs::path& file) { return file.extension() == ".safetensors"; });
+    const int lock = first == files.end() ? -1 : lock_first_file(*first, 0);
+    if (lock < 0) continue;
+    fs::remove_all(leftover, ignored);
+    ::close(lock);
+  }
+}
+
+void PartialWeights::make_folder() {
+  constexpr int attempts = 100;  // each lost to somebody who took the folder for a leftover before it was locked
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    while (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
+      const int error = errno;
+      if (!retry_ || !retry_(place_, error)) refuse("make", path_, error);
+    }
+    lock_ = lock_first_file(path_ / layout_->name(0), O_CREAT);
+    if (lock_ >= 0) return;
+    if (errno != ENOENT && errno != EBUSY) break;
+  }
+  refuse("make", path_ / layout_->name(0), errno);
+}
+
+bool PartialWeights::may_retry(int error) const {
+  return error == EINTR || ((error == ENOSPC || error == EDQUOT) && retry_ && retry_(place_, error));
+}
+
+void PartialWeights::make_file(std::size_t file) {
+  const WeightLayout::File& wanted = layout_->files()[file];
+  const fs::path path = path_ / layout_->name(file);
+  const int descriptor =
+      file == 0 ? lock_ : ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) refuse("make", path, errno);
+  const auto check = [&](bool fine) {
+    if (fine) return true;
+    const int error = errno;
+    if (may_retry(error)) return false;
+    if (file != 0) ::close(descriptor);
+    refuse("write", path, error);
+  };
+  const auto size = static_cast<off_t>(wanted.bytes);
+  // All the space at once, while one process can still wait for it.
+  while (!check(::fallocate(descriptor, 0, 0, size) == 0 || errno == EOPNOTSUPP || errno == ENOSYS)) {
+  }
+  check(::ftruncate(descriptor, size) == 0);
+  for (std::size_t done = 0; done < wanted.header.size();) {
+    const ssize_t count =
+        ::pwrite(descriptor, wanted.header.data() + done, wanted.header.size() - done, static_cast<off_t>(done));
+    if (check(count > 0)) done += static_cast<std::size_t>(count);
+  }
+  if (file != 0) ::close(descriptor);
+}
+
+void PartialWeights::refuse(const char* what, const fs::path& path, int error) const {
+  fail(ErrorCode::io, "{}: cannot {} {}: {}; check the folder's space and permissions", place_.string(), what,
+       path.filename().string(), std::strerror(error));
+}
+
+void PartialWeights::sync() const {
+  for (std::size_t file = 0; file < layout_->files().size(); ++file)
+    sync_path(path_ / layout_->name(file), O_WRONLY);
+  sync_path(path_, O_RDONLY | O_DIRECTORY);
+}
+
+void PartialWeights::write_beside(const fs::path& folder, const FilesBeside& beside) const {
+  try {
+    for (const auto& [name, content] : beside) {
+      runtime::AtomicFile file(folder / name, retry_);
+      file.append(content.data(), content.size());
+      file.commit();
+    }
+  } catch (const Error& error) {
+    if (folder == path_) throw;
+    fail(error.code(), "the weights are saved in {}, but not all that goes beside them: {}", folder.string(),
+         error.what());
+  }
+}
+
+void PartialWeights::commit(const FilesBeside& beside) {
+  std::error_code unknown;
+  const bool is_new = kind_ == Kind::folder && !fs::is_directory(place_, unknown);
+  if (is_new) {
+    if (layout_->files().size() > 1) write_beside(path_, {{WeightLayout::index_name, layout_->index()}});
+    write_beside(path_, beside);
+    sync();
+    if (::rename(path_.c_str(), place_.c_str()) == 0) {
+      path_.clear();
+      return sync_path(parent_of(place_), O_RDONLY | O_DIRECTORY);
+    }
+    const int error = errno;
+    if (!fs::is_directory(place_, unknown)) keep(place_, error);  // otherwise somebody made it meanwhile
+  } else {
+    sync();
+  }
+  const fs::path folder = kind_ == Kind::folder ? place_ : parent_of(place_);
+  if (kind_ == Kind::file) {
+    rename_all({{layout_->name(0), place_}});
+  } else {
+    const std::vector<fs::path> replaced = replace_weights();
+    sync_path(folder, O_RDONLY | O_DIRECTORY);
+    std::error_code ignored;
+    for (const fs::path& path : replaced) fs::remove(path, ignored);
+    write_beside(folder, beside);
+  }
+  sync_path(folder, O_RDONLY | O_DIRECTORY);
+}
+
+std::vector<fs::path> PartialWeights::replace_weights() {
+  const std::size_t files = layout_->files().size();
+  const std::set<std::string> known = files_of(place_);
+  std::vector<fs::path> replaced;
+  for (const std::string& name : known) replaced.push_back(place_ / name);
+  if (files == 1) {
+    const fs::path single = place_ / layout_->name(0);
+    rename_all({{layout_->name(0), runtime::target_of(single)}});
+    std::erase(replaced, single);
+    replaced.insert(replaced.begin(), place_ / WeightLayout::index_name);  // first: it names the others
+    return replaced;
+  }
+  // An index that is there goes on to mean the files that it names until the new one takes its place.
+  const auto taken = [&](const std::string& stem) {
+    std::error_code ignored;
+    for (std::size_t file = 0; file < files; ++file)
+      if (fs::exists(fs::symlink_status(place_ / layout_->name(file, stem), ignored))) return true;
+    return false;
+  };
+  std::string stem = "model";
+  for (int i = 2; taken(stem); ++i) stem = fmt::format("model.{}", i);
+  write_beside(path_, {{WeightLayout::index_name, layout_->index(stem)}});
+  std::vector<std::pair<std::string, fs::path>> names;
+  for (std::size_t file = 0; file < files; ++file)
+    names.emplace_back(layout_->name(file), place_ / layout_->name(file, stem));
+  names.emplace_back(WeightLayout::index_name, place_ / WeightLayout::index_name);
+  rename_all(names);
+  replaced.insert(replaced.begin(),
+                  place_ / WeightLayout::single_name);  // first: readers look for it before an index
+  return replaced;
+}
+
+void PartialWeights::rename_all(const std::vector<std::pair<std::string, fs::path>>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, to] = names[i];
+    if (::rename((path_ / name).c_str(), to.c_str()) == 0) continue;
+    const int error = errno;
+    for (std::size_t done = 0; done < i; ++done)
+      static_cast<void>(::rename(names[done].second.c_str(), (path_ / names[done].first).c_str()));
+    keep(to, error);
+  }
+}
+
+/// Under a name that nobody takes for a leftover.
+void PartialWeights::keep(const fs::path& refused, int error) {
+  const std::string name = path_.filename().string();
+  fs::path kept = path_.parent_path() /
+                  fmt::format("{}.whole", std::string_view(name).substr(1, name.size() - 1 - hidden_end.size()));
+  if (::rename(path_.c_str(), kept.c_str()) != 0) kept = path_;
+  path_.clear();
+  fail(ErrorCode::io,
+       "{}: cannot have its name: {}; the new weights are whole and lie in {}: move them to where they "
+       "belong",
+       refused.string(), std::strerror(error), kept.string());
+}
+
+WeightWriter::WeightWriter(const WeightLayout& layout, fs::path path, runtime::AtomicFile::Retry retry)
+    : layout_(&layout), path_(std::move(path)), retry_(std::move(retry)), files_(layout.files().size(), -1) {}
+
+WeightWriter::~WeightWriter() {
+  for (const int file : files_)
+    if (file >= 0) ::close(file);
+}
+
+int WeightWriter::open(std::size_t file) {
+  if (files_[file] < 0) {
+    const fs::path path = path_ / layout_->name(file);
+    files_[file] = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (files_[file] < 0 && errno == ENOENT)
+      fail(ErrorCode::io,
+           "{}: it is not there, or this machine does not share its folder: weights are written by all "
+           "ranks at once: save in a folder that all of them have",
+           path.string());
+    if (files_[file] < 0) refuse("open", file);
+  }
+  return files_[file];
+}
+
+void WeightWriter::refuse(const char* what, std::size_t file) const {
+  fail(ErrorCode::io, "{}: cannot {} it: {}; check the folder's space and permissions",
+       (path_ / layout_->name(file)).string(), what, std::strerror(errno));
+}
+
+void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const float> values) {
+  const std::vector<WeightLayout::Run> runs = layout_->runs(unit, begin, begin + values.size());
+  std::vector<iovec> parts;
+  for (std::size_t next = 0; next < runs.size();) {
+    // Parameters that are neighbours in the file, whatever lies between them in the unit.
+    const std::size_t file = runs[next].file;
+    std::uint64_t offset = runs[next].offset, end = offset;
+    parts.clear();
+    for (; next < runs.size() && parts.size() < IOV_MAX && runs[next].file == file && runs[next].offset == end;
+         ++next) {
+      const std::size_t bytes = runs[next].count * sizeof(float);
+      // pwritev() only reads them.
+      parts.push_back({const_cast<float*>(values.data()) + (runs[next].begin - begin), bytes});
+      end += bytes;
+    }
+    const int descriptor = open(file);
+    std::span<iovec> left(parts);
+    while (offset < end) {
+      ssize_t count = ::pwritev(descriptor, left.data(), static_cast<int>(left.size()), static_cast<off_t>(offset));
+      if (count < 0) {
+        const int error = errno;
+        if (error == EINTR || ((error == ENOSPC || error == EDQUOT) && retry_ && retry_(path_, error))) continue;
+        errno = error;
+      }
+      if (count <= 0) refuse("write", file);
+      offset += static_cast<std::uint64_t>(count);
+      bytes_ += static_cast<std::uint64_t>(count);
+      for (; count > 0; left = left.subspan(1)) {
+        const std::size_t done = std::min(left[0].iov_len, static_cast<std::size_t>(count));
+        count -= static_cast<ssize_t>(done);
+        left[0].iov_base = static_cast<std::byte*>(left[0].iov_base) + done;
+        left[0].iov_len -= done;
+        if (left[0].iov_len > 0) break;
+      }
+    }
+  }
+}
+
+void WeightWriter::close() {
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    if (files_[file] < 0) continue;
+    const int descriptor = files_[file];
+    const bool synced = ::fsync(descriptor) == 0;
+    if (!synced) refuse("write", file);
+    files_[file] = -1;
+    if (::close(descriptor) != 0) refuse("close", file);
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,233 @@
+#include "offload/checkpoint/file_writer.hpp"
+
+#include "offload/tier.hpp"
+#include "offload/transfer_engine.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ordered_worker.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace ranvier::offload {
+namespace {
+
+/// Of a request. Pieces of a checkpoint are two of them, so that a slow one holds up little.
+constexpr std::size_t request_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
+  enum class Stage { closed, opening, open, closing };
+
+  State(CheckpointFileWriter& writer, runtime::EventLoop& event_loop, const CheckpointStorage& system,
+        int queue_depth)
+      : place(writer), loop(event_loop), storage(system), depth(queue_depth) {
+    UringOutcome queue = make_queue(storage, depth, true);
+    uring_refused = queue.error;
+    engine.emplace(loop, std::move(queue.queue), std::vector<TransferEngine::File>(1), Stripes(1, request_bytes),
+                   depth);
+    worker.emplace("checkpoint file", [](std::function<void()>& job) { job(); });
+  }
+
+  ~State() {
+    engine.reset();
+    worker.reset();
+    if (opened.file >= 0) storage.close(opened.file);
+  }
+
+  /// Does `job` beside the loop, then `then` on it with what the job returns.
+  template <typename Job, typename Then>
+  void beside(const char* doing, Job&& job, Then&& then);
+  [[nodiscard]] std::function<void(std::string)> begin(const char* what, Outcome done);
+  [[nodiscard]] std::string make_file();
+  [[nodiscard]] std::string bring_to_disk();
+  void finish_close();
+
+  // Constant.
+  const runtime::Workplace& place;
+  runtime::EventLoop& loop;
+  const CheckpointStorage& storage;
+  const int depth;
+  int uring_refused = 0;  // errno
+
+  // The loop's.
+  Stage stage = Stage::closed;
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;
+  std::string failure;                      // the first of this file
+  std::optional<int> direct_refused;        // errno, of the last file that was made
+  std::size_t writes = 0;                   // under way
+  std::function<void(std::string)> closed;  // what close() was given
+
+  OpenedFile opened;  // the worker's while the stage is opening or closing, else the loop's
+
+  // Any thread.
+  mutable std::mutex mutex;
+  std::string busy_with;  // beside the loop; empty: nothing
+  std::atomic<std::uint64_t> jobs = 0;
+
+  std::optional<TransferEngine> engine;
+  std::optional<runtime::OrderedWorker<std::function<void()>>> worker;
+};
+
+/// What ends a piece of work that has begun, on the loop, and gives its outcome.
+std::function<void(std::string)> CheckpointFileWriter::State::begin(const char* what, Outcome done) {
+  auto failed = std::make_shared<std::string>();
+  auto end = loop.ends({.part = "checkpoint", .text = what, .patience = checkpoint_patience}, place,
+                       [failed, done = std::move(done)] { done(*failed); });
+  return [failed, end = std::move(end)](std::string why) {
+    *failed = std::move(why);
+    end();
+  };
+}
+
+template <typename Job, typename Then>
+void CheckpointFileWriter::State::beside(const char* doing, Job&& job, Then&& then) {
+  worker->push([weak = weak_from_this(), this, text = fmt::format("{} {}", doing, path.string()),
+                job = std::forward<Job>(job), then = std::forward<Then>(then)] {
+    {
+      const std::lock_guard lock(mutex);
+      busy_with = text;
+    }
+    auto result = job();
+    {
+      const std::lock_guard lock(mutex);
+      busy_with.clear();
+    }
+    jobs.fetch_add(1, std::memory_order_relaxed);
+    loop.post([weak, then, result = std::move(result)]() mutable {
+      if (const auto alive = weak.lock()) then(std::move(result));
+    });
+  });
+}
+
+CheckpointFileWriter::CheckpointFileWriter(runtime::EventLoop& loop, const CheckpointStorage& storage, int depth)
+    : state_(std::make_shared<State>(*this, loop, storage, depth)) {}
+
+CheckpointFileWriter::~CheckpointFileWriter() = default;
+
+void CheckpointFileWriter::open(const std::filesystem::path& file, std::uint64_t bytes, Outcome done) {
+  State& state = *state_;
+  expect(state.stage == State::Stage::closed, "{}: opened before {} was closed", file.string(),
+         state.path.string());
+  state.stage = State::Stage::opening;
+  state.path = file;
+  state.bytes = bytes;
+  state.failure.clear();
+  state.beside(
+      "the making of", [&state] { return state.make_file(); },
+      [&state, end = state.begin("the making of its file", std::move(done))](std::string why) {
+        state.failure = std::move(why);
+        if (state.failure.empty()) state.direct_refused = state.opened.direct_refused;
+        state.stage = State::Stage::open;
+        std::vector<TransferEngine::File> files(1);
+        files.front() = {state.opened.file, state.path, {}};
+        state.engine->reopen(std::move(files));
+        end(state.failure);
+      });
+}
+
+std::string CheckpointFileWriter::State::make_file() {
+  opened = {};
+  const auto no_room = [this](std::int64_t free) {
+    return fmt::format(
+        "{}: it needs {} and {} are free: remove what is not needed there, or keep fewer checkpoints",
+        path.string(), runtime::format_bytes(bytes),
+        runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free)));
+  };
+  // Before any of it is taken from others.
+  const std::int64_t free = storage.free_bytes(path.parent_path());
+  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) return no_room(free);
+  opened = open_blocks(storage, path, bytes, true);
+  if (opened.error == 0) return {};
+  if (opened.error == ENOSPC || opened.error == EDQUOT) return no_room(storage.free_bytes(path.parent_path()));
+  return fmt::format("{}: cannot {} it: {}", path.string(), opened.failed, std::strerror(opened.error));
+}
+
+std::string CheckpointFileWriter::State::bring_to_disk() {
+  int result = failure.empty() ? storage.sync(opened.file) : 0;
+  if (opened.file >= 0) {
+    const int closing = storage.close(std::exchange(opened.file, -1));
+    if (result == 0) result = closing;
+  }
+  return result == 0
+             ? std::string()
+             : fmt::format("{}: it cannot be brought to the disk: {}", path.string(), std::strerror(-result));
+}
+
+void CheckpointFileWriter::write(std::uint64_t offset, std::span<const std::byte> blocks, Outcome done) {
+  State& state = *state_;
+  expect(state.stage == State::Stage::open, "a write to {}, which is not open", state.path.string());
+  expect(offset % Tier::block_bytes == 0 && blocks.size() % Tier::block_bytes == 0 &&
+             reinterpret_cast<std::uintptr_t>(blocks.data()) % Tier::block_bytes == 0,
+         "{}: a write of {} bytes at offset {}, which are not whole blocks", state.path.string(), blocks.size(),
+         offset);
+  expect(offset <= state.bytes && blocks.size() <= state.bytes - offset,
+         "{}: a write of {} bytes at offset {} of a file of {}", state.path.string(), blocks.size(), offset,
+         state.bytes);
+  ++state.writes;
+  const auto ended = [weak = state.weak_from_this(),
+                      end = state.begin("a part of its file", std::move(done))](std::string why) {
+    const auto alive = weak.lock();
+    if (!alive) return;
+    --alive->writes;
+    if (alive->failure.empty()) alive->failure = std::move(why);
+    const bool last = alive->writes == 0 && alive->stage == State::Stage::closing;
+    end(alive->failure);
+    if (last) alive->finish_close();
+  };
+  if (!state.failure.empty()) return state.loop.post([ended] { ended({}); });
+  // Requests have one type for both directions; one that writes only reads its memory.
+  state.engine->start({IoKind::write, offset, const_cast<std::byte*>(blocks.data()), blocks.size(),
+                       [ended] { ended({}); }, [ended](const std::string& why) { ended(why); }});
+}
+
+void CheckpointFileWriter::close(Outcome done) {
+  State& state = *state_;
+  expect(state.stage == State::Stage::open, "{} is not open and cannot be closed", state.path.string());
+  state.stage = State::Stage::closing;
+  state.closed = state.begin("bringing its file to the disk", std::move(done));
+  if (state.writes == 0) state.finish_close();
+}
+
+void CheckpointFileWriter::State::finish_close() {
+  beside(
+      "fsync of", [this] { return bring_to_disk(); },
+      [this](std::string why) {
+        if (failure.empty()) failure = std::move(why);
+        stage = Stage::closed;
+        std::exchange(closed, nullptr)(failure);
+      });
+}
+
+std::string CheckpointFileWriter::description() const {
+  const State& state = *state_;
+  return fmt::format("{}, {} × {}{}",
+                     state.uring_refused == 0 ? std::string("io_uring")
+                                              : fmt::format("pwrite on threads (io_uring is refused: {})",
+                                                            std::strerror(state.uring_refused)),
+                     state.depth, runtime::format_bytes(request_bytes),
+                     !state.direct_refused        ? ""
+                     : *state.direct_refused != 0 ? ", through the system's cache, as it refuses O_DIRECT"
+                                                  : ", O_DIRECT");
+}
+
+std::string CheckpointFileWriter::place() const {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->busy_with.empty()) return state_->busy_with;
+  }
+  return state_->engine->oldest();
+}
+
+std::uint64_t CheckpointFileWriter::done() const noexcept {
+  return state_->engine->done() + state_->jobs.load(std::memory_order_relaxed);
+}
+
+}  // namespace ranvier::offload

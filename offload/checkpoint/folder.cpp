@@ -1,0 +1,410 @@
+#include "offload/checkpoint/folder.hpp"
+
+#include "offload/host_name.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+namespace ranvier::offload {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view step_begin = "step-", part_end = ".part", left_end = ".left";
+constexpr const char* removed_job = "removed";  // what is being removed, in the place of a job
+
+/// Takes a number from the front, if there is one that is not too large for an int64.
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || text.starts_with('-')) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+bool is_job(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+}
+
+/// The JOB of step-N.JOB.part; empty of another name.
+std::string_view job_of(std::string_view name) {
+  if (!name.starts_with(step_begin) || !name.ends_with(part_end)) return {};
+  name.remove_prefix(step_begin.size());
+  name.remove_suffix(part_end.size());
+  if (!take_number(name) || !name.starts_with('.') || !is_job(name.substr(1))) return {};
+  return name.substr(1);
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+[[noreturn]] void refuse(const fs::path& path, const char* what, int error) {
+  fail(ErrorCode::io, "{}: cannot {} it: {}; check the folder's space and permissions", path.string(), what,
+       std::strerror(-error));
+}
+
+/// Of a file that is open while this lives.
+class OpenFile {
+ public:
+  OpenFile(const CheckpointStorage& storage, int file) : storage_(storage), file_(file) {}
+  ~OpenFile() {
+    if (file_ >= 0) storage_.close(file_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  [[nodiscard]] int get() const noexcept { return file_; }
+  [[nodiscard]] int release() noexcept { return std::exchange(file_, -1); }
+
+ private:
+  const CheckpointStorage& storage_;
+  int file_;
+};
+
+/// Each file is there with its size.
+void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, const Manifest& manifest) {
+  for (const CheckpointFile& file : manifest.files) {
+    const fs::path path = checkpoint / file.name;
+    const std::int64_t size = storage.size(path);
+    if (size == -ENOENT) fail(ErrorCode::data, "{}: it is missing", path.string());
+    if (size < 0) refuse(path, "look at", static_cast<int>(size));
+    if (static_cast<std::uint64_t>(size) != file.bytes)
+      fail(ErrorCode::data, "{}: it has {} bytes and should have {}", path.string(), size, file.bytes);
+  }
+}
+
+/// What of a small file is there.
+std::string content_of(const CheckpointStorage& storage, const fs::path& path) {
+  const OpenFile file(storage, storage.open_to_read(path, false));
+  std::string text(256, '\0');
+  const std::int64_t count =
+      file.get() < 0 ? 0 : storage.read(file.get(), 0, std::as_writable_bytes(std::span(text)));
+  text.resize(static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  return text;
+}
+
+}  // namespace
+
+struct CheckpointFolder::Name {
+  std::int64_t step = 0;
+  std::int64_t again = 1;  ///< how often the step was done
+  fs::path path;
+
+  [[nodiscard]] static std::string text(std::int64_t step, std::int64_t again) {
+    return fmt::format("{}{:08}{}", step_begin, step, again > 1 ? fmt::format(".{}", again) : "");
+  }
+
+  /// Of one that was left behind: step-00000700.left, step-00000700.2.left2.
+  [[nodiscard]] static std::optional<Name> parse_left(std::string_view name) {
+    const std::size_t end = name.rfind(left_end);
+    if (end == std::string_view::npos) return std::nullopt;
+    std::string_view number = name.substr(end + left_end.size());
+    if (!number.empty() && (!take_number(number) || !number.empty())) return std::nullopt;
+    return parse(name.substr(0, end));
+  }
+
+  [[nodiscard]] static std::optional<Name> parse(std::string_view name) {
+    Name parsed;
+    std::string_view rest = name;
+    if (!rest.starts_with(step_begin)) return std::nullopt;
+    rest.remove_prefix(step_begin.size());
+    const auto step = take_number(rest);
+    if (!step) return std::nullopt;
+    parsed.step = *step;
+    if (rest.starts_with('.')) {
+      rest.remove_prefix(1);
+      parsed.again = take_number(rest).value_or(0);
+    }
+    // Only what this makes: step-5 is somebody's own.
+    return rest.empty() && name == text(parsed.step, parsed.again) ? std::optional(parsed) : std::nullopt;
+  }
+};
+
+Manifest read_manifest(const CheckpointStorage& storage, const fs::path& checkpoint) {
+  const fs::path path = checkpoint / Manifest::file_name;
+  const OpenFile file(storage, storage.open_to_read(path, false));
+  if (file.get() == -ENOENT || file.get() == -ENOTDIR)
+    fail(ErrorCode::data, "{}: it is not there: the folder holds no checkpoint, or a part of one", path.string());
+  if (file.get() < 0) refuse(path, "open", file.get());
+  const std::int64_t size = storage.size(path);
+  if (size < 0) refuse(path, "read", static_cast<int>(size));
+  std::string text(static_cast<std::size_t>(size), '\0');
+  const int result = storage.read_all(file.get(), 0, std::as_writable_bytes(std::span(text)));
+  if (result < 0) refuse(path, "read", result);
+  return parse_manifest(text, path.string());
+}
+
+Manifest open_checkpoint(const CheckpointStorage& storage, const fs::path& checkpoint) {
+  Manifest manifest = read_manifest(storage, checkpoint);
+  check_files(storage, checkpoint, manifest);
+  return manifest;
+}
+
+CheckpointFolder::CheckpointFolder(fs::path folder, const CheckpointStorage& storage)
+    : folder_(std::move(folder)), storage_(storage) {}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) storage_.close(lock_);
+}
+
+void CheckpointFolder::lock(const std::string& job) {
+  expect(lock_ < 0, "{}: locked twice", folder_.string());
+  expect(is_job(job) && job != removed_job, "'{}' cannot name a job", job);
+  make_folders(folder_);
+  const fs::path path = folder_ / "lock";
+  OpenFile file(storage_, storage_.open(path, false));
+  if (file.get() < 0)
+    fail(ErrorCode::io, "{}: it cannot be made: {}; give --checkpoint a folder that you may write", path.string(),
+         std::strerror(-file.get()));
+  const int result = storage_.lock(file.get());
+  if (result == -EWOULDBLOCK)
+    fail(ErrorCode::io,
+         "{}: another job writes its checkpoints there: {}; wait until it ends, or give --checkpoint another "
+         "folder",
+         folder_.string(), content_of(storage_, path));
+  if (result < 0) {
+    lock_refused_ = fmt::format(
+        "{}: the file system has no locks ({}): see to it that no two jobs write there; what dead "
+        "jobs left in step-*{} stays",
+        folder_.string(), std::strerror(-result), part_end);
+    return;
+  }
+  lock_ = file.release();
+  const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
+  int written = storage_.truncate(lock_, 0);
+  if (written == 0) written = storage_.write_all(lock_, 0, std::as_bytes(std::span(mine)));
+  // The file stays open, and network file systems show other machines what was closed or synced.
+  if (written == 0) written = storage_.sync(lock_);
+  if (written < 0) refuse(path, "write", written);
+  leftovers_ = clear_parts(false, job);
+}
+
+void CheckpointFolder::make_folders(const fs::path& folder) const {
+  const int result = storage_.make_folder(folder);
+  if (result == 0) return sync_folder(parent_of(folder));
+  if (result == -ENOENT && folder.has_parent_path() && folder.parent_path() != folder) {
+    make_folders(folder.parent_path());
+    return make_folders(folder);
+  }
+  if (result != -EEXIST)
+    fail(ErrorCode::io, "{}: it cannot be made: {}; give --checkpoint a folder that you may write", folder.string(),
+         std::strerror(-result));
+}
+
+/// Removes what this job, or any other, has not finished.
+int CheckpointFolder::clear_parts(bool own, const std::string& job) const {
+  int cleared = 0;
+  for (const std::string& name : files_in(folder_)) {
+    const std::string_view of = job_of(name);
+    if (of.empty() || (of == job) != own) continue;
+    remove_tree(folder_ / name);
+    ++cleared;
+  }
+  return cleared;
+}
+
+fs::path CheckpointFolder::part_of(std::int64_t step, const std::string& job) const {
+  expect(is_job(job), "'{}' cannot name a job", job);
+  return folder_ / fmt::format("{}.{}{}", Name::text(step, 1), job, part_end);
+}
+
+fs::path CheckpointFolder::prepare(std::int64_t step, const std::string& job) {
+  const fs::path part = part_of(step, job);
+  clear_parts(true, job);  // a disk may have been full
+  const int result = storage_.make_folder(part);
+  if (result < 0) refuse(part, "make", result);
+  return part;
+}
+
+void CheckpointFolder::commit(std::int64_t step, const std::string& job, const Manifest& manifest) {
+  expect(manifest.step == step, "a manifest of step {} for a checkpoint of step {}", manifest.step, step);
+  const fs::path part = part_of(step, job);
+  const std::string text = to_json(manifest);
+  // What could not be read back must not become whole.
+  static_cast<void>(parse_manifest(text, (part / Manifest::file_name).string()));
+  check_files(storage_, part, manifest);
+  write_file(part / Manifest::file_name, text);
+  sync_folder(part);
+
+  std::int64_t again = 1;
+  bool left = false;
+  for (const Name& name : names()) {
+    if (name.step == step) again = std::max(again, name.again + 1);
+    if (name.step <= step) continue;
+    leave_behind(name);
+    left = true;
+  }
+  if (left) sync_folder(folder_);
+  const fs::path whole = folder_ / Name::text(step, again);
+  rename(part, whole);
+  sync_folder(folder_);
+  known_.insert(whole);
+}
+
+void CheckpointFolder::leave_behind(const Name& name) const {
+  fs::path to = name.path;
+  to += left_end;
+  for (int number = 2;; ++number) {
+    const int result = storage_.rename(name.path, to);
+    if (result == 0) return;
+    if (result != -ENOTEMPTY && result != -EEXIST) refuse(name.path, "rename", result);
+    to = name.path;
+    to += fmt::format("{}{}", left_end, number);
+  }
+}
+
+std::vector<CheckpointFolder::Name> CheckpointFolder::names(bool left) const {
+  std::vector<Name> found;
+  for (const std::string& text : files_in(folder_)) {
+    if (auto name = left ? Name::parse_left(text) : Name::parse(text)) {
+      name->path = folder_ / text;
+      found.push_back(std::move(*name));
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const Name& left, const Name& right) {
+    return std::tie(left.step, left.again) < std::tie(right.step, right.again);
+  });
+  return found;
+}
+
+std::vector<std::string> CheckpointFolder::files_in(const fs::path& folder) const {
+  std::vector<std::string> names;
+  const int result = storage_.list(folder, names);
+  if (result < 0 && result != -ENOENT) refuse(folder, "read", result);
+  return names;
+}
+
+CheckpointEntry CheckpointFolder::look_at(const Name& name) const {
+  Entry entry{name.step, name.path, false, {}};
+  try {
+    static_cast<void>(open(name));
+    entry.whole = true;
+  } catch (const Error& error) {
+    entry.why_not = error.what();
+  }
+  return entry;
+}
+
+std::vector<CheckpointEntry> CheckpointFolder::list() const {
+  std::vector<Entry> entries;
+  for (const Name& name : names()) entries.push_back(look_at(name));
+  return entries;
+}
+
+std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<Entry>* passed_over) const {
+  const std::vector<Name> all = names();
+  for (auto name = all.rbegin(); name != all.rend(); ++name) {
+    Entry entry = look_at(*name);
+    if (entry.whole) return entry;
+    if (passed_over != nullptr) passed_over->push_back(std::move(entry));
+  }
+  return std::nullopt;
+}
+
+Manifest CheckpointFolder::open(std::int64_t step) const {
+  const std::vector<Name> all = names();
+  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const Name& name) { return name.step == step; });
+  if (newest == all.rend()) fail(ErrorCode::data, "{}: there is no checkpoint of step {}", folder_.string(), step);
+  return open(*newest);
+}
+
+Manifest CheckpointFolder::open(const Name& name) const {
+  Manifest manifest = open(name.path);
+  if (manifest.step != name.step)
+    fail(ErrorCode::data, "{}: it is of step {}", (name.path / Manifest::file_name).string(), manifest.step);
+  return manifest;
+}
+
+Manifest CheckpointFolder::open(const fs::path& checkpoint) const { return open_checkpoint(storage_, checkpoint); }
+
+std::vector<CheckpointEntry> CheckpointFolder::prunable(int keep, std::int64_t archive_every) const {
+  expect(keep >= 1, "{} checkpoints to keep", keep);
+  std::vector<Entry> prunable;
+  const std::vector<Name> all = names();
+  int whole = 0;
+  std::int64_t step_kept = -1, newest = -1;
+  for (auto name = all.rbegin(); name != all.rend(); ++name) {
+    const bool replaced = name->step == step_kept;
+    if (whole < keep && !replaced) {
+      if (!known_.contains(name->path) && !look_at(*name).whole) continue;
+      ++whole;
+      step_kept = name->step;
+      newest = std::max(newest, step_kept);
+      continue;
+    }
+    if (!replaced && archive_every > 0 && name->step % archive_every == 0) {
+      step_kept = name->step;
+      continue;
+    }
+    prunable.push_back({.step = name->step, .path = name->path});
+  }
+  const std::vector<Name> left = names(true);
+  for (auto name = left.rbegin(); name != left.rend(); ++name) {
+    if (name->step <= newest) prunable.push_back({.step = name->step, .path = name->path});
+  }
+  return prunable;
+}
+
+std::vector<std::int64_t> CheckpointFolder::prune(int keep, std::int64_t archive_every) {
+  std::vector<std::int64_t> removed;
+  for (const Entry& entry : prunable(keep, archive_every)) {
+    discard({.step = entry.step, .path = entry.path});
+    removed.push_back(entry.step);
+  }
+  return removed;
+}
+
+/// In one moment it is no checkpoint any more, so that none is ever found with a part of its files.
+void CheckpointFolder::discard(const Name& name) const {
+  const fs::path gone = part_of(name.step, removed_job);
+  remove_tree(gone);
+  rename(name.path, gone);
+  sync_folder(folder_);
+  remove_tree(gone);
+}
+
+void CheckpointFolder::remove_tree(const fs::path& folder) const {
+  for (const std::string& name : files_in(folder)) {
+    const int result = storage_.remove(folder / name);
+    if (result < 0 && result != -ENOENT) refuse(folder / name, "remove", result);
+  }
+  const int result = storage_.remove_folder(folder);
+  if (result < 0 && result != -ENOENT) refuse(folder, "remove", result);
+}
+
+void CheckpointFolder::write_file(const fs::path& path, const std::string& text) const {
+  OpenFile file(storage_, storage_.open(path, false));
+  if (file.get() < 0) refuse(path, "make", file.get());
+  int result = storage_.truncate(file.get(), 0);
+  if (result == 0) result = storage_.write_all(file.get(), 0, std::as_bytes(std::span(text)));
+  if (result == 0) result = storage_.sync(file.get());
+  if (result == 0) result = storage_.close(file.release());
+  if (result < 0) refuse(path, "write", result);
+}
+
+void CheckpointFolder::sync_folder(const fs::path& folder) const {
+  const OpenFile file(storage_, storage_.open_folder(folder));
+  if (file.get() < 0) refuse(folder, "open", file.get());
+  const int result = storage_.sync(file.get());
+  // Some file systems do not sync folders, and then it has to do as it is.
+  if (result < 0 && result != -EINVAL && result != -EBADF) refuse(folder, "sync", result);
+}
+
+void CheckpointFolder::rename(const fs::path& from, const fs::path& to) const {
+  const int result = storage_.rename(from, to);
+  if (result < 0) refuse(from, "rename", result);
+}
+
+}  // namespace ranvier::offload

@@ -1,0 +1,68 @@
+#include "offload/checkpoint/piece_loader.hpp"
+
+#include "offload/tier.hpp"
+#include "runtime/xxh3.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace ranvier::offload {
+
+PieceBuffer::PieceBuffer()
+    : data_(static_cast<std::byte*>(std::aligned_alloc(Tier::block_bytes, checkpoint_piece_bytes)), &std::free) {
+  if (!data_) throw std::bad_alloc();
+}
+
+std::optional<PieceLoader::Problem> PieceLoader::load(const CheckpointPiece& piece, const PieceBuffer& to) {
+  const std::span<std::byte> blocks = to.first(manifest_.block_bytes_of(piece));
+  const CheckpointArray& array = manifest_.arrays[piece.array];
+  const auto problem = [&](ErrorCode code, const std::string& what) {
+    return Problem{code,
+                   fmt::format("the {} bytes at offset {}, elements {} to {} of {} of {}, {}", blocks.size(),
+                               piece.offset, piece.begin, piece.begin + piece.count, array.name, array.unit, what)};
+  };
+  if (const int result = read(piece, blocks); result < 0) {
+    if (result == -ENODATA) return problem(ErrorCode::data, "are not all there: the file ends before");
+    return problem(ErrorCode::io, fmt::format("cannot be read: {}", std::strerror(-result)));
+  }
+  const std::uint64_t hash = runtime::xxh3(blocks);
+  if (hash == piece.hash) return std::nullopt;
+  return problem(
+      ErrorCode::data,
+      fmt::format("are not what was written: their checksum is {:016x} and should be {:016x}", hash, piece.hash));
+}
+
+int PieceLoader::read(const CheckpointPiece& piece, std::span<std::byte> to) {
+  if (const int result = open(piece.file); result < 0) return result;
+  const int result = storage_.read_all(descriptor_, piece.offset, to);
+  if (result != -EINVAL || !direct_) return result;
+  direct_ = false;
+  close();
+  return read(piece, to);
+}
+
+int PieceLoader::open(std::uint32_t file) {
+  if (file == file_) return 0;
+  close();
+  const std::filesystem::path path = checkpoint_ / manifest_.files[file].name;
+  int descriptor = storage_.open_to_read(path, direct_);
+  if (descriptor == -EINVAL && direct_) {
+    direct_ = false;
+    descriptor = storage_.open_to_read(path, false);
+  }
+  if (descriptor < 0) return descriptor;
+  descriptor_ = descriptor;
+  file_ = file;
+  return 0;
+}
+
+void PieceLoader::close() {
+  if (descriptor_ >= 0) storage_.close(descriptor_);
+  descriptor_ = -1;
+  file_ = std::numeric_limits<std::uint32_t>::max();
+}
+
+}  // namespace ranvier::offload

@@ -1,0 +1,323 @@
+#include "offload/checkpoint/reader.hpp"
+
+#include "offload/checkpoint/folder.hpp"
+#include "offload/checkpoint/piece_loader.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+namespace ranvier::offload {
+
+struct CheckpointReader::State {
+  enum class Stage { empty, wanted, loading, loaded };
+
+  /// A piece that is in memory or on its way.
+  struct Slot {
+    PieceBuffer memory;
+    std::uint32_t piece = 0;
+    Stage stage = Stage::empty;
+    std::optional<PieceLoader::Problem> problem;
+  };
+
+  State(std::filesystem::path folder, CheckpointReaderOptions options, const CheckpointStorage& system);
+  ~State();
+
+  void serve();
+  [[nodiscard]] std::span<const std::uint32_t> pieces_of(std::uint32_t array, std::uint64_t begin,
+                                                         std::uint64_t end) const;
+  [[nodiscard]] std::span<const std::uint32_t> announced_from(std::uint32_t piece);
+  [[nodiscard]] const Slot& wait_for(std::span<const std::uint32_t> pieces);
+  [[nodiscard]] Slot* slot_of(std::uint32_t piece);
+  bool want(std::uint32_t piece, std::span<const std::uint32_t> kept);
+
+  // Constant.
+  const std::filesystem::path path;
+  const CheckpointStorage& storage;
+  const Manifest manifest;
+  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> arrays;
+  std::vector<std::vector<std::uint32_t>> pieces;  // of each array, in order
+
+  // The reading thread's.
+  std::uint32_t last_array = 0;  // and element, up to which was read
+  std::uint64_t last_end = 0;
+  std::size_t further = 0;               // pieces to read beyond what was asked for
+  std::vector<std::uint32_t> announced;  // pieces, from the one that was read last on
+  std::size_t next_announced = 0;
+
+  // Under the mutex, but for the memory of slots that are loading or loaded.
+  std::mutex mutex;
+  std::condition_variable wanted, loaded;
+  std::vector<Slot> slots;
+  std::deque<Slot*> queue;
+  bool closing = false;
+
+  std::vector<std::thread> threads;
+};
+
+CheckpointReader::State::State(std::filesystem::path folder, CheckpointReaderOptions options,
+                               const CheckpointStorage& system)
+    : path(std::move(folder)),
+      storage(system),
+      manifest(open_checkpoint(system, path)),
+      pieces(manifest.arrays.size()),
+      slots(static_cast<std::size_t>(options.ahead) + 1) {
+  for (std::uint32_t i = 0; i < manifest.arrays.size(); ++i)
+    arrays.try_emplace({manifest.arrays[i].unit, manifest.arrays[i].name}, i);
+  for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) pieces[manifest.pieces[i].array].push_back(i);
+  for (auto& of_array : pieces)
+    std::sort(of_array.begin(), of_array.end(), [this](std::uint32_t left, std::uint32_t right) {
+      return manifest.pieces[left].begin < manifest.pieces[right].begin;
+    });
+  for (int i = 0; i < options.threads; ++i) {
+    threads.emplace_back([this] { serve(); });
+    pthread_setname_np(threads.back().native_handle(), "checkpoint read");
+  }
+}
+
+CheckpointReader::State::~State() {
+  {
+    const std::lock_guard lock(mutex);
+    closing = true;
+  }
+  wanted.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void CheckpointReader::State::serve() {
+  PieceLoader loader(storage, path, manifest);
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wanted.wait(lock, [this] { return closing || !queue.empty(); });
+    if (closing) return;
+    Slot& slot = *queue.front();
+    queue.pop_front();
+    slot.stage = Stage::loading;
+    lock.unlock();
+    auto problem = loader.load(manifest.pieces[slot.piece], slot.memory);
+    lock.lock();
+    slot.problem = std::move(problem);
+    slot.stage = Stage::loaded;
+    loaded.notify_one();
+  }
+}
+
+CheckpointReader::State::Slot* CheckpointReader::State::slot_of(std::uint32_t piece) {
+  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& each) {
+    return each.stage != Stage::empty && each.piece == piece;
+  });
+  return slot == slots.end() ? nullptr : &*slot;
+}
+
+/// Has a piece read into the place of one that is not among `kept`, if any is free of threads.
+bool CheckpointReader::State::want(std::uint32_t piece, std::span<const std::uint32_t> kept) {
+  if (slot_of(piece) != nullptr) return true;
+  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& each) {
+    return each.stage == Stage::empty ||
+           (each.stage != Stage::loading && std::find(kept.begin(), kept.end(), each.piece) == kept.end());
+  });
+  if (slot == slots.end()) return false;
+  std::erase(queue, &*slot);
+  slot->piece = piece;
+  slot->stage = Stage::wanted;
+  slot->problem.reset();
+  queue.push_back(&*slot);
+  wanted.notify_one();
+  return true;
+}
+
+/// Those that have elements [begin, end) of an array, and there are some.
+std::span<const std::uint32_t> CheckpointReader::State::pieces_of(std::uint32_t array, std::uint64_t begin,
+                                                                  std::uint64_t end) const {
+  const std::vector<std::uint32_t>& all = pieces[array];
+  const auto begins_behind = [&](std::uint64_t element, std::uint32_t piece) {
+    return element < manifest.pieces[piece].begin;
+  };
+  const auto first = std::upper_bound(all.begin(), all.end(), begin, begins_behind) - 1;
+  return {first, std::upper_bound(first, all.end(), end - 1, begins_behind)};
+}
+
+/// What was announced from this piece on; empty if it was not.
+std::span<const std::uint32_t> CheckpointReader::State::announced_from(std::uint32_t piece) {
+  const auto found =
+      std::find(announced.begin() + static_cast<std::ptrdiff_t>(next_announced), announced.end(), piece);
+  if (found == announced.end()) return {};
+  next_announced = static_cast<std::size_t>(found - announced.begin());
+  return {found, announced.end()};
+}
+
+/// The first of the pieces, once it is loaded; the others, as many as there are slots, are on their way.
+const CheckpointReader::State::Slot& CheckpointReader::State::wait_for(std::span<const std::uint32_t> window) {
+  window = window.first(std::min(window.size(), slots.size()));
+  std::unique_lock lock(mutex);
+  for (;;) {
+    for (const std::uint32_t piece : window)
+      if (!want(piece, window)) break;
+    if (const Slot* slot = slot_of(window.front()); slot != nullptr && slot->stage == Stage::loaded) return *slot;
+    loaded.wait(lock);
+  }
+}
+
+CheckpointReader::CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options,
+                                   const CheckpointStorage& storage) {
+  expect(options.threads > 0 && options.ahead >= 0, "{} threads and {} pieces ahead", options.threads,
+         options.ahead);
+  state_ = std::make_unique<State>(std::move(checkpoint), options, storage);
+}
+
+CheckpointReader::~CheckpointReader() = default;
+
+const Manifest& CheckpointReader::manifest() const noexcept { return state_->manifest; }
+
+const std::filesystem::path& CheckpointReader::path() const noexcept { return state_->path; }
+
+const CheckpointArray* CheckpointReader::find(std::string_view unit, std::string_view array) const {
+  const auto found = state_->arrays.find({unit, array});
+  return found == state_->arrays.end() ? nullptr : &state_->manifest.arrays[found->second];
+}
+
+void CheckpointReader::will_read(std::span<const CheckpointRange> ranges) {
+  State& state = *state_;
+  state.announced.clear();
+  state.next_announced = 0;
+  for (const CheckpointRange& range : ranges) {
+    const auto found = state.arrays.find({range.unit, range.array});
+    if (found == state.arrays.end() || range.begin >= range.end) continue;
+    const auto pieces = state.pieces_of(found->second, range.begin, range.end);
+    state.announced.insert(state.announced.end(), pieces.begin(), pieces.end());
+  }
+}
+
+void CheckpointReader::read(std::string_view unit, std::string_view array, std::uint64_t begin,
+                            std::span<float> to) {
+  State& state = *state_;
+  const auto found = state.arrays.find({unit, array});
+  if (found == state.arrays.end())
+    fail(ErrorCode::data, "{}: there is no {} of {}", state.path.string(), array, unit);
+  const CheckpointArray& of = state.manifest.arrays[found->second];
+  const std::uint64_t end = begin + to.size();
+  if (end > of.elements || end < begin)
+    fail(ErrorCode::data, "{}: {} of {} has {} elements, and {} to {} are asked for", state.path.string(), array,
+         unit, of.elements, begin, end);
+  if (of.dtype == runtime::DType::f64 || of.dtype == runtime::DType::i32)
+    fail(ErrorCode::data, "{}: {} of {} has elements of type {}, which are not read as floats", state.path.string(),
+         array, unit, to_string(of.dtype));
+  if (to.empty()) return;
+
+  const bool follows = state.last_array == found->second && state.last_end == begin && begin > 0;
+  state.further = follows ? std::min(state.slots.size() - 1, 2 * state.further + 1) : 0;
+  state.last_array = found->second;
+  state.last_end = end;
+
+  const std::span<const std::uint32_t> wanted = state.pieces_of(found->second, begin, end);
+  const std::span<const std::uint32_t> all = state.pieces[found->second];
+  const auto ahead = std::min<std::size_t>(
+      state.further, static_cast<std::size_t>(all.data() + all.size() - (wanted.data() + wanted.size())));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const CheckpointPiece& piece = state.manifest.pieces[wanted[i]];
+    auto window = state.announced_from(wanted[i]);
+    if (window.empty()) window = {wanted.data() + i, wanted.size() - i + ahead};
+    const State::Slot& slot = state.wait_for(window);
+    if (slot.problem)
+      throw Error(
+          slot.problem->code,
+          fmt::format("{}: {}", (state.path / state.manifest.files[piece.file].name).string(), slot.problem->what));
+    const std::uint64_t from = std::max(begin, piece.begin), until = std::min(end, piece.begin + piece.count);
+    runtime::with_float_type(of.dtype, [&](auto type) {
+      using Element = decltype(type);
+      const auto* elements =
+          reinterpret_cast<const Element*>(slot.memory.first(piece.count * sizeof(Element)).data()) +
+          (from - piece.begin);
+      std::transform(elements, elements + (until - from), to.data() + (from - begin),
+                     [](Element element) { return runtime::to_float(element); });
+    });
+  }
+}
+
+namespace {
+
+/// Files of wrong sizes, and what does not belong there.
+std::vector<CheckpointDamage> damaged_files(const CheckpointStorage& storage,
+                                            const std::filesystem::path& checkpoint, const Manifest& manifest,
+                                            std::vector<std::uint64_t>& sizes) {
+  std::vector<CheckpointDamage> damages;
+  std::set<std::string> known{Manifest::file_name};
+  for (const CheckpointFile& file : manifest.files) {
+    known.insert(file.name);
+    const std::int64_t size = storage.size(checkpoint / file.name);
+    sizes.push_back(size < 0 ? 0 : static_cast<std::uint64_t>(size));
+    if (size < 0) {
+      damages.push_back({file.name, fmt::format("it cannot be read: {}", std::strerror(static_cast<int>(-size)))});
+    } else if (sizes.back() != file.bytes) {
+      damages.push_back({file.name, fmt::format("it has {} bytes and should have {}", size, file.bytes)});
+    }
+  }
+  std::vector<std::string> names;
+  if (const int result = storage.list(checkpoint, names); result < 0)
+    damages.push_back({".", fmt::format("it cannot be read: {}", std::strerror(-result))});
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names)
+    if (!known.contains(name)) damages.push_back({name, "it does not belong to the checkpoint"});
+  return damages;
+}
+
+}  // namespace
+
+std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& checkpoint, int threads,
+                                                const std::function<void(std::uint64_t bytes)>& progress,
+                                                const CheckpointStorage& storage) {
+  Manifest manifest;
+  try {
+    manifest = read_manifest(storage, checkpoint);
+  } catch (const Error& error) {
+    return {{Manifest::file_name, error.what()}};
+  }
+  std::vector<std::uint64_t> sizes;
+  std::vector<CheckpointDamage> damages = damaged_files(storage, checkpoint, manifest, sizes);
+
+  std::vector<CheckpointPiece> pieces;
+  for (const CheckpointPiece& piece : manifest.pieces)
+    if (piece.offset + manifest.block_bytes_of(piece) <= sizes[piece.file]) pieces.push_back(piece);
+  std::sort(pieces.begin(), pieces.end(), [](const CheckpointPiece& left, const CheckpointPiece& right) {
+    return std::pair(left.file, left.offset) < std::pair(right.file, right.offset);
+  });
+
+  std::mutex mutex;
+  std::size_t next = 0;
+  std::vector<std::optional<std::string>> problems(pieces.size());
+  const auto work = [&] {
+    PieceLoader loader(storage, checkpoint, manifest);
+    const PieceBuffer memory;
+    std::unique_lock lock(mutex);
+    while (next < pieces.size()) {
+      const std::size_t index = next++;
+      lock.unlock();
+      auto problem = loader.load(pieces[index], memory);
+      lock.lock();
+      if (problem) problems[index] = std::move(problem->what);
+      if (progress) progress(manifest.block_bytes_of(pieces[index]));
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (problems[i]) damages.push_back({manifest.files[pieces[i].file].name, std::move(*problems[i])});
+  return damages;
+}
+
+}  // namespace ranvier::offload

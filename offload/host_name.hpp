@@ -1,0 +1,17 @@
+// The name of this machine, by which folders and locks that jobs leave are told apart. Any thread.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+namespace ranvier::offload {
+
+[[nodiscard]] inline std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+}  // namespace ranvier::offload

@@ -1,0 +1,11 @@
+// The one translation unit that compiles xxHash, for the vectors of this build's processor.
+#define XXH_INLINE_ALL
+#include "runtime/xxh3.hpp"
+
+#include <xxhash.h>
+
+namespace ranvier::runtime {
+
+std::uint64_t xxh3(std::span<const std::byte> bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+}  // namespace ranvier::runtime

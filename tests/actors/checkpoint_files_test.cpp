@@ -1,0 +1,280 @@
+// Checkpoints in files: one rank on the asynchronous CPU device, with its states in any tier, takes them and
+// another one goes on from them.
+#include "actors/checkpoint/checkpoint_files.hpp"
+#include "actors/checkpoint/checkpoint_source.hpp"
+#include "models/initialize.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/xxh3.hpp"
+#include "tests/actors/lone_transport.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/far_device.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+
+namespace {
+
+constexpr std::int64_t all_steps = 6;
+
+actors::TrainerOptions file_run(const actors::TierOptions& tiers, const std::filesystem::path& nvme) {
+  auto options = tests::small_run();
+  options.steps = all_steps;
+  options.learning_rate = {.peak = 1e-2, .steps = all_steps};
+  options.batch_size = 4;
+  options.tiers = tiers;
+  options.tiers.bucket_elements = 1500;
+  options.tiers.files.directories = {nvme};
+  options.checkpoint_staging = std::size_t{128} << 10;
+  options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host does not reach the device's memory
+  return options;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<actors::CheckpointResult> checkpoints;
+};
+
+/// Trains on a device whose memory the host does not reach, from a checkpoint if there is one.
+Trained train(const actors::TrainerOptions& options, const std::filesystem::path& checkpoints, std::int64_t every,
+              const std::filesystem::path& from = {}, const std::filesystem::path& damaged = {},
+              const offload::CheckpointStorage& storage = offload::system_storage()) {
+  const auto gpt = tests::small_gpt(2);
+  const auto architecture = models::make_gpt(gpt);
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  runtime::AsioLoop loop;
+  tests::LoneTransport transport;
+  tests::FarDevice device(runtime::make_cpu_device({}));
+  device.on_failure([&](std::exception_ptr error) { loop.stop(error); });
+  offload::CheckpointFolder folder(checkpoints, storage);
+  folder.lock("0123abcd");
+  actors::Rank rank(loop, transport, device, actors::Rank::Samples{tokens},
+                    actors::plan_rank(architecture, tokens.sample_bytes(), options, 0));
+  std::unique_ptr<offload::CheckpointReader> reader;
+  std::unique_ptr<actors::CheckpointSource> source;
+  if (!damaged.empty()) {
+    reader = std::make_unique<offload::CheckpointReader>(damaged);
+    source = std::make_unique<actors::CheckpointSource>(*reader, architecture);
+    const auto load = [&] {
+      rank.resume(*source);
+      rank.load([&] { loop.stop(); });
+      loop.run();
+    };
+    CHECK_THROWS_WITH_AS(load(), doctest::Contains("are not what was written"), Error);
+  }
+  if (from.empty()) {
+    rank.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+  } else {
+    reader = std::make_unique<offload::CheckpointReader>(from);
+    source = std::make_unique<actors::CheckpointSource>(*reader, architecture);
+    rank.resume(*source);
+  }
+  Trained trained;
+  actors::CheckpointFiles files(loop, rank.plan(), folder,
+                                {.job = "0123abcd", .keep = 2, .about = [&] {
+                                   return boost::json::object{{"loss", trained.losses.back()}};
+                                 }});
+  rank.add_checkpoints({.target = &files, .every = every, .result = [&](const actors::CheckpointResult& result) {
+                          trained.checkpoints.push_back(result);
+                        }});
+  device.close(runtime::MemorySpace::pinned);
+  device.close(runtime::MemorySpace::device);
+  rank.start({.step = [&](const actors::StepResult& step) { trained.losses.push_back(step.loss); },
+              .done = [&] { loop.stop(); }});
+  loop.run();
+  return trained;
+}
+
+}  // namespace
+
+TEST_CASE("a training goes on from the files that it left, whatever the tier of its states was and is") {
+  const tests::TemporaryFolder nvme;
+  using actors::StepPlace;
+  const std::vector<actors::TierOptions> all_tiers = {
+      {},
+      {.optimizer = TierKind::host},
+      {.optimizer = TierKind::nvme},
+      {.optimizer = TierKind::nvme, .step = StepPlace::host},
+      {.parameters = TierKind::nvme, .optimizer = TierKind::nvme, .commit = actors::Commit::flip},
+  };
+  std::vector<double> expected;
+  for (std::size_t t = 0; t < all_tiers.size(); ++t) {
+    CAPTURE(t);
+    const tests::TemporaryFolder checkpoints;
+    const Trained whole = train(file_run(all_tiers[t], nvme.path()), checkpoints.path(), 2);
+    if (t == 0) expected = whole.losses;
+    CHECK(whole.losses == expected);
+    REQUIRE(!whole.checkpoints.empty());
+    for (const auto& result : whole.checkpoints) {
+      CHECK(result.failure == "");
+      CHECK(result.warning == "");
+    }
+    const offload::CheckpointFolder folder(checkpoints.path());
+    const auto entries = folder.list();
+    REQUIRE(!entries.empty());
+    CHECK(entries.size() <= 2);
+    CHECK(entries.back().step == all_steps);
+    for (const auto& entry : entries) {
+      CAPTURE(entry.why_not);
+      CHECK(entry.whole);
+      CHECK(offload::verify_checkpoint(entry.path, 2).empty());
+    }
+    const auto& from = entries.front();
+    const tests::TemporaryFolder others;
+    const Trained late =
+        train(file_run(all_tiers[(t + 2) % all_tiers.size()], nvme.path()), others.path(), 0, from.path);
+    CHECK(late.losses ==
+          std::vector<double>(expected.begin() + static_cast<std::ptrdiff_t>(from.step), expected.end()));
+  }
+}
+
+TEST_CASE("what was loaded of a damaged checkpoint leaves nothing behind") {
+  const tests::TemporaryFolder nvme, checkpoints, others;
+  for (const actors::TierOptions& tiers :
+       {actors::TierOptions{},
+        actors::TierOptions{
+            .parameters = TierKind::host, .optimizer = TierKind::nvme, .commit = actors::Commit::flip}}) {
+    const auto options = file_run(tiers, nvme.path());
+    const Trained whole = train(options, checkpoints.path(), 2);
+    const auto all = offload::CheckpointFolder(checkpoints.path()).list();
+    REQUIRE(all.size() == 2);
+    {
+      const auto data = all.back().path / "rank-0000.data";
+      std::fstream bytes(data, std::ios::in | std::ios::out | std::ios::binary);
+      bytes.seekp(static_cast<std::streamoff>(std::filesystem::file_size(data)) - 4096).put('!');
+    }
+    // The one before, or none.
+    const Trained late = train(options, others.path(), 0, all.front().path, all.back().path);
+    CHECK(late.losses == std::vector<double>(whole.losses.begin() + static_cast<std::ptrdiff_t>(all.front().step),
+                                             whole.losses.end()));
+    CHECK(train(options, others.path(), 0, {}, all.back().path).losses == whole.losses);
+    for (const auto& entry : all) std::filesystem::remove_all(entry.path);
+  }
+}
+
+TEST_CASE("a checkpoint tells of its own step, however long its folder takes to make") {
+  class SlowStorage final : public offload::CheckpointStorage {
+   public:
+    int make_folder(const std::filesystem::path& folder) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // many steps
+      return CheckpointStorage::make_folder(folder);
+    }
+  };
+  const tests::TemporaryFolder nvme, checkpoints;
+  const SlowStorage slow;
+  const Trained trained = train(file_run({}, nvme.path()), checkpoints.path(), 2, {}, {}, slow);
+  REQUIRE(trained.checkpoints.front().step == 2);
+  // How many more there were, and so whether the first is kept, follows from how long a step takes.
+  const offload::CheckpointFolder folder(checkpoints.path());
+  const auto kept = folder.list();
+  REQUIRE(!kept.empty());
+  for (const auto& entry : kept) {
+    CAPTURE(entry.step);
+    const double loss = trained.losses.at(static_cast<std::size_t>(entry.step) - 1);
+    CHECK(folder.open(entry.step).about.at("loss").as_double() == doctest::Approx(loss).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("the files of all ranks of a grid are one whole, and damage to one of them is named") {
+  const tests::TemporaryFolder checkpoints;
+  const auto architecture = models::make_gpt(tests::small_gpt(3));
+  auto options = tests::small_run();
+  options.grid = {3, 4};
+  options.group_size = 2;
+  options.sharding = collectives::parse_sharding("paro-iig");
+  options.tiers.bucket_elements = 600;
+  options.checkpoint_staging = 1;
+  // What an element would be.
+  const auto value = [](const std::string& unit, std::size_t array, std::size_t element) {
+    return static_cast<float>(unit.size() + unit.back() + 1000 * array) + 1e-3f * static_cast<float>(element);
+  };
+  offload::CheckpointFolder folder(checkpoints.path());
+  folder.lock("cafe");
+  std::vector<actors::CheckpointShare> shares;
+  runtime::AsioLoop first_loop;
+  std::unique_ptr<actors::CheckpointFiles> first;
+  const auto device = runtime::make_inline_device();
+  for (int r = 0; r < options.grid.ranks(); ++r) {
+    runtime::AsioLoop other_loop;
+    runtime::AsioLoop& loop = r == 0 ? first_loop : other_loop;
+    const auto plan = actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, r);
+    auto files = std::make_unique<actors::CheckpointFiles>(
+        loop, plan, folder, actors::CheckpointFiles::Options{.job = "cafe", .about = nullptr});
+    if (r == 0) files->prepare(7);
+    const auto& pieces = plan.snapshot.pieces;
+    const runtime::Buffer memory =
+        device->allocate(pieces.size() * plan.snapshot.slot_bytes, runtime::MemorySpace::pinned);
+    const auto blocks = [&](std::size_t p) {
+      return std::span(memory.data() + p * plan.snapshot.slot_bytes,
+                       offload::Tier::whole_blocks(pieces[p].bytes()));
+    };
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      const std::string& unit = plan.states->all()[pieces[p].unit].spec->name;
+      auto* values = reinterpret_cast<float*>(blocks(p).data());
+      for (std::size_t e = 0; e < pieces[p].count; ++e)
+        values[e] = value(unit, pieces[p].array, pieces[p].begin + e);
+    }
+    std::size_t missing = pieces.size();
+    const auto close = [&] {
+      files->close([&](actors::CheckpointShare share) {
+        shares.push_back(std::move(share));
+        loop.stop();
+      });
+    };
+    loop.post([&] {
+      files->open(7, [&] {
+        if (missing == 0) close();
+        for (std::size_t p = 0; p < pieces.size(); ++p) {
+          files->put(pieces[p], p, blocks(p), runtime::xxh3(blocks(p)), [&] {
+            if (--missing == 0) close();
+          });
+        }
+      });
+    });
+    loop.run();
+    CHECK(shares.back().failure == "");
+    if (r == 0) first = std::move(files);
+  }
+  CHECK(first->commit(7, std::vector<actors::StateScalar>{{"step", std::int64_t{7}}}, shares) == "");
+
+  const auto entry = folder.newest_whole();
+  REQUIRE(entry);
+  CHECK(entry->step == 7);
+  {
+    offload::CheckpointReader reader(entry->path);
+    actors::CheckpointSource source(reader, architecture);
+    CHECK(actors::find_scalar<std::int64_t>(source.scalars(), "step") == 7);
+    for (const models::UnitSpec& unit : architecture.units()) {
+      for (std::size_t array = 0; array < actors::state_array_names.size(); ++array) {
+        std::vector<float> all(unit.elements());
+        source.read(unit, actors::state_array_names[array], 0, all);
+        bool same = true;
+        for (std::size_t e = 0; e < all.size(); ++e) same &= all[e] == value(unit.name, array, e);
+        CHECK(same);
+      }
+    }
+    const auto other = models::make_gpt(tests::small_gpt(2));
+    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, other), doctest::Contains("arrays, and the model"),
+                         Error);
+  }
+  const std::filesystem::path file = entry->path / "rank-0005.data";
+  {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.put('!');
+  }
+  const auto damage = offload::verify_checkpoint(entry->path, 2);
+  REQUIRE(damage.size() == 1);
+  CHECK(damage.front().file == "rank-0005.data");
+}

@@ -1,0 +1,451 @@
+// Checkpoints that are taken while a job trains, and jobs that go on from them: whatever wrote one, any grid
+// resumes it.
+#include "actors/checkpoint/scalars_json.hpp"
+#include "runtime/json_text.hpp"
+#include "tests/actors/memory_checkpoints.hpp"
+#include "tests/actors/same_bits.hpp"
+#include "tests/effort.hpp"
+#include "tests/seeds.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+using runtime::DType;
+using tests::CheckpointedJob;
+using tests::CheckpointedResult;
+using tests::Devices;
+using tests::JobResult;
+using tests::run_checkpointed;
+using tests::run_simulated;
+using tests::SavedState;
+using tests::small_gpt;
+using tests::small_run;
+
+namespace {
+
+constexpr std::int64_t run_steps = 5;
+
+actors::TrainerOptions longer_run() {
+  auto options = small_run();
+  options.steps = run_steps;
+  options.learning_rate = {
+      .peak = 1e-2, .warmup_steps = 2, .steps = run_steps, .decay = actors::LearningRateOptions::Decay::cosine};
+  return options;
+}
+
+models::GptOptions gpt_with_dropout(const actors::TrainerOptions& options) {
+  auto gpt = tests::in_precision(small_gpt(3), options.precision);
+  gpt.dropout = 0.1f;
+  return gpt;
+}
+
+/// How a job is placed and cut, which changes no bit.
+struct Placement {
+  const char* name;
+  void (*place)(actors::TrainerOptions&);
+};
+
+void states_on_host(actors::TrainerOptions& options) {
+  options.tiers.optimizer = TierKind::host;
+  options.tiers.bucket_elements = 1500;
+}
+
+/// Some placement of a job in its precision, with the grid's rows as they are.
+void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
+  const auto any_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
+  options.grid.g_inter = any_of(1, 2, 3);
+  options.policy = any_of(actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe);
+  options.pipeline_limit = any_of(0, 1, 3);
+  options.recompute = any_of(0, 0, 1, 2);
+  auto& tiers = options.tiers;
+  tiers = {};
+  tiers.bucket_elements = any_of(600, 1500, 5000, 1 << 20);
+  tiers.chunk_buckets = any_of(0, 1, 2, 4);
+  tiers.bundle_bytes = any_of(1, 10'000, 1 << 20);
+  tiers.depth = any_of(1, 3);
+  if (random() % 3 > 0) {
+    tiers.optimizer = TierKind::host;
+    tiers.step = any_of(actors::StepPlace::device, actors::StepPlace::host);
+    tiers.parameters = any_of(TierKind::device, TierKind::host);
+    tiers.gradients = any_of(TierKind::device, TierKind::host);
+    const bool separate = options.precision.compute != DType::f32 || tiers.parameters == TierKind::host;
+    if (separate) tiers.commit = any_of(actors::Commit::wait, actors::Commit::flip);
+  }
+  options.clip = any_of(0.0, 0.05, 1e3);
+}
+
+/// Whether `late`, which went on from a checkpoint of step `from`, is how `whole` goes on.
+void check_goes_on(const CheckpointedResult& whole, const CheckpointedResult& late, std::int64_t from) {
+  const auto skipped = static_cast<std::size_t>(from);
+  REQUIRE(late.job.steps.size() + skipped == whole.job.steps.size());
+  for (std::size_t s = 0; s < late.job.steps.size(); ++s) {
+    const actors::StepResult &a = whole.job.steps[s + skipped], &b = late.job.steps[s];
+    CAPTURE(a.step);
+    CHECK(a.step == b.step);
+    CHECK(a.loss == b.loss);
+    CHECK((a.gradient_norm == b.gradient_norm || a.skipped));
+    CHECK(a.learning_rate == b.learning_rate);
+    CHECK(a.loss_scale == b.loss_scale);
+    CHECK(a.skips == b.skips);
+  }
+  CHECK(whole.job.weights == late.job.weights);
+  CHECK((whole.states.at(run_steps) == late.states.at(run_steps)));
+}
+
+}  // namespace
+
+TEST_CASE("checkpoints change no bit of a training, and have what it was after their step") {
+  const std::array<Placement, 6> placements{{
+      {"all on the device", [](actors::TrainerOptions&) {}},
+      {"states on the host", states_on_host},
+      {"stepped on the host",
+       [](actors::TrainerOptions& options) {
+         states_on_host(options);
+         options.tiers.step = actors::StepPlace::host;
+       }},
+      {"flip",
+       [](actors::TrainerOptions& options) {
+         states_on_host(options);
+         options.tiers.parameters = TierKind::host;
+         options.tiers.commit = actors::Commit::flip;
+       }},
+      {"flip, stepped on the host",
+       [](actors::TrainerOptions& options) {
+         states_on_host(options);
+         options.tiers.step = actors::StepPlace::host;
+         options.tiers.parameters = TierKind::host;
+         options.tiers.commit = actors::Commit::flip;
+       }},
+      {"every step counts", [](actors::TrainerOptions& options) { options.clip = 0; }},
+  }};
+  for (const Placement& placement : placements) {
+    for (const Devices kind : {Devices::inline_, Devices::delayed}) {
+      CAPTURE(placement.name);
+      CAPTURE(kind == Devices::delayed);
+      auto options = longer_run();
+      options.grid = {2, 2};
+      placement.place(options);
+      const auto gpt = gpt_with_dropout(options);
+      const auto plain = run_simulated(gpt, options, 3, {}, 1 << 20, kind);
+      // Pieces go so slowly that steps must wait for them.
+      const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, 4, kind);
+      tests::check_same_bits(plain, checked.job);
+      REQUIRE(checked.states.size() > 1);
+      REQUIRE(checked.results.size() == checked.states.size());
+      for (const auto& result : checked.results) {
+        CHECK(result.failure.empty());
+        CHECK(result.bytes > 0);
+      }
+      for (const auto& [step, state] : checked.states) {
+        CAPTURE(step);
+        auto shorter = options;
+        shorter.steps = step;
+        const auto ended = run_checkpointed(gpt, shorter, {}, 5);
+        CHECK((ended.states.at(step) == state));
+      }
+    }
+  }
+}
+
+TEST_CASE("the optimizer waits for buckets that are not copied, and for those alone") {
+  auto options = longer_run();
+  const auto gpt = gpt_with_dropout(options);
+  options.checkpoint_staging = std::size_t{1} << 20;  // all of it at a time
+  const auto fast = run_checkpointed(gpt, options, {.every = 2, .slowest_put_us = 0}, 1);
+  CHECK(fast.results.front().waited_seconds == 0);
+  options.checkpoint_staging = 1;  // one piece
+  const auto slow = run_checkpointed(gpt, options, {.every = 2, .slowest_put_us = 100'000}, 1);
+  CHECK(slow.results.front().waited_seconds > 0);
+  CHECK(slow.results.front().waited_seconds < slow.results.front().seconds);
+  tests::check_same_bits(fast.job, slow.job);
+  CHECK((fast.states.at(2) == slow.states.at(2)));
+}
+
+TEST_CASE("a training goes on from any of its steps, in any placement of its rows, to the bit") {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    auto options = longer_run();
+    if (random() % 3 == 0) options.precision = {DType::bf16, DType::f32};
+    if (random() % 3 == 0) {
+      options.precision = {DType::f16, DType::f32};
+      // Grows within the run.
+      options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
+    }
+    options.grid.g_data = std::array{1, 2, 4}[random() % 3];
+    options.group_size = 2 % options.grid.g_data;
+    options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+    place_at_random(options, random);
+    const double clip = options.clip;
+    const auto gpt = gpt_with_dropout(options);
+    if (options.loss_scale.dynamic)
+      options.fault = {.rank = 0, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+    const auto whole =
+        run_checkpointed(gpt, options, {.every = 1}, seed, random() % 2 == 0 ? Devices::inline_ : Devices::delayed);
+    REQUIRE(whole.states.size() > 1);
+    auto from = whole.states.begin();
+    std::advance(from, random() % (whole.states.size() - 1));
+    place_at_random(options, random);
+    options.clip = clip;
+    if (from->first >= 2) options.fault.reset();
+    const auto late = run_checkpointed(gpt, options, {.from = &from->second}, seed + 1,
+                                       random() % 2 == 0 ? Devices::inline_ : Devices::delayed);
+    check_goes_on(whole, late, from->first);
+  }
+}
+
+TEST_CASE("any grid, sharding and precision goes on from any other") {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto place = [&](actors::TrainerOptions& options) {
+      options.grid.g_data = std::array{1, 2, 4}[random() % 3];
+      options.group_size = options.grid.g_data == 4 ? 2 : 0;
+      options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+      options.precision = {std::array{DType::f32, DType::f32, DType::bf16, DType::f16}[random() % 4], DType::f32};
+      if (options.precision.compute == DType::f16)
+        options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 100};
+      place_at_random(options, random);
+      options.clip = 1.0;
+    };
+    auto options = longer_run();
+    place(options);
+    const auto whole = run_checkpointed(gpt_with_dropout(options), options, {.every = 1}, seed);
+    const bool was_rounded = options.precision.compute != DType::f32;
+    auto from = whole.states.begin();
+    std::advance(from, random() % (whole.states.size() - 1));
+    auto other = longer_run();
+    place(other);
+    const bool is_rounded = was_rounded || other.precision.compute != DType::f32;
+    const auto late = run_checkpointed(gpt_with_dropout(other), other, {.from = &from->second}, seed);
+    const double tolerance = is_rounded ? 2e-2 : 1e-4;
+    REQUIRE(late.job.steps.size() + static_cast<std::size_t>(from->first) == whole.job.steps.size());
+    for (const actors::StepResult& step : late.job.steps) {
+      const actors::StepResult& same = whole.job.steps[static_cast<std::size_t>(step.step - 1)];
+      CAPTURE(step.step);
+      CHECK(step.loss == doctest::Approx(same.loss).epsilon(tolerance));
+      CHECK(step.gradient_norm == doctest::Approx(same.gradient_norm).epsilon(5 * tolerance));
+      CHECK(step.learning_rate == same.learning_rate);
+    }
+    const SavedState &a = whole.states.at(run_steps), &b = late.states.at(run_steps);
+    CHECK(a.scalars.at("next_sample") == b.scalars.at("next_sample"));
+    CHECK(a.scalars.at("applied_steps") == b.scalars.at("applied_steps"));
+    for (const auto& [name, values] : a.arrays) {
+      const std::vector<float>& others = b.arrays.at(name);
+      double difference = 0, size = 0;
+      for (std::size_t e = 0; e < values.size(); ++e) {
+        difference += std::pow(static_cast<double>(values[e]) - static_cast<double>(others[e]), 2);
+        size += std::pow(static_cast<double>(values[e]), 2);
+      }
+      CAPTURE(name);
+      // Where a gradient is zero but for rounding, as that of keys' biases, AdamW makes whole steps of it.
+      CHECK(std::sqrt(difference) <= (is_rounded ? 0.2 : 0.05) * std::sqrt(size));
+    }
+  }
+}
+
+TEST_CASE("another batch size goes on with the sample after the last one") {
+  auto options = longer_run();
+  const auto whole = run_checkpointed(small_gpt(), options, {.every = 2}, 1);
+  options.batch_size = 2;
+  options.steps = 4;
+  const auto late = run_checkpointed(small_gpt(), options, {.from = &whole.states.at(2)}, 1);
+  CHECK(late.job.steps.front().step == 3);
+  const std::int64_t first = 2 * longer_run().batch_size;
+  CHECK(std::get<std::int64_t>(whole.states.at(2).scalars.at("next_sample")) == first);
+  CHECK(std::get<std::int64_t>(late.states.at(4).scalars.at("next_sample")) == first + 2 * options.batch_size);
+}
+
+TEST_CASE("what cannot be written costs a checkpoint, and no bit of the training") {
+  auto options = longer_run();
+  options.steps = 20;
+  options.grid = {2, 2};
+  const auto plain = run_simulated(small_gpt(2), options, 1);
+  for (const int rank : {0, 3}) {
+    CAPTURE(rank);
+    const auto checked = run_checkpointed(
+        small_gpt(2), options,
+        {.every = 1, .slowest_put_us = 0, .write_fails = 2, .prepare_fails = 3, .failing_rank = rank}, 2);
+    tests::check_same_bits(plain, checked.job);
+    REQUIRE(checked.results.size() > 3);
+    for (std::size_t r = 0; r < checked.results.size(); ++r) {
+      const actors::CheckpointResult& result = checked.results[r];
+      CAPTURE(r);
+      const std::string expected = r == 1   ? fmt::format("rank {}: no space at step {}", rank, result.step)
+                                   : r == 2 ? fmt::format("no folder for step {}", result.step)
+                                            : "";
+      CHECK(result.failure == expected);
+      CHECK(checked.states.count(result.step) == (expected.empty() ? 1 : 0));
+    }
+    CHECK((checked.discarded == std::vector{checked.results[1].step, checked.results[2].step}));
+  }
+}
+
+TEST_CASE("one that is due while another is under way begins after it, and the last step has one") {
+  auto options = longer_run();
+  options.steps = 12;
+  options.grid = {1, 2};
+  // A checkpoint takes several steps.
+  const auto slow = run_checkpointed(small_gpt(2), options, {.every = 1, .slowest_put_us = 20'000}, 1);
+  REQUIRE(!slow.results.empty());
+  CHECK(slow.results.size() < 12);
+  CHECK(slow.results.front().step == 1);
+  CHECK(slow.results.back().step == 12);
+  CHECK(slow.states.count(12) == 1);
+
+  // One that stops early is saved where it stopped.
+  const auto stopped = run_checkpointed(small_gpt(2), options, {.every = 100}, 1, Devices::inline_, {{1, 3}});
+  REQUIRE(stopped.results.size() == 1);
+  CHECK(stopped.results.front().step == stopped.job.steps.back().step);
+  CHECK(stopped.job.steps.size() < 12);
+}
+
+TEST_CASE("what is due with the last step of a run is taken then") {
+  auto options = longer_run();
+  options.grid = {1, 2};
+  const CheckpointedJob weights{.every = 2, .at_end = false, .arrays = actors::Snapshot::weights_only};
+  const auto stopped = run_checkpointed(small_gpt(2), options, weights, 1, Devices::inline_, {{1, 1}});
+  REQUIRE(stopped.job.steps.size() == 2);
+  CHECK(stopped.states.count(2) == 1);
+  const auto between = run_checkpointed(small_gpt(2), options, weights, 1, Devices::inline_, {{1, 2}});
+  REQUIRE(between.job.steps.size() == 3);
+  CHECK(between.results.size() == 1);
+  options.steps = 4;
+  const auto ended = run_checkpointed(small_gpt(2), options, weights, 1);
+  CHECK(ended.results.size() == 2);
+  CHECK(ended.states.count(4) == 1);
+}
+
+TEST_CASE("evaluations and texts that a wish to stop comes before are the next run's") {
+  auto options = longer_run();
+  options.grid = {2, 1};
+  options.eval_every = 2;
+  options.eval_samples = 2 * options.batch_size;
+  options.sample = {.every = 2, .prompt = {3, 1}, .tokens = 4};
+  const auto whole = run_checkpointed(small_gpt(2), options, {}, 1);
+  REQUIRE(whole.job.evaluations.size() == 3);
+  REQUIRE(whole.job.texts.size() == 3);
+  // After step 1 it is agreed with step 2, after step 2 in its evaluation, after step 5 in the last one.
+  for (const auto& [asked, stops] : {std::pair{1, 2}, {2, 2}, {3, 4}, {5, 5}}) {
+    CAPTURE(asked);
+    const auto first = run_checkpointed(small_gpt(2), options, {}, 1, Devices::inline_, {{1, asked}});
+    REQUIRE(first.job.steps.back().step == stops);
+    CHECK(first.job.steps.back().evaluation_follows == (asked == stops));
+    CHECK(first.job.evaluations.size() + 1 == static_cast<std::size_t>(stops + 1) / 2);
+    const auto second = run_checkpointed(small_gpt(2), options, {.from = &first.states.at(stops)}, 1);
+    auto evaluations = first.job.evaluations;
+    evaluations.insert(evaluations.end(), second.job.evaluations.begin(), second.job.evaluations.end());
+    CHECK(evaluations == whole.job.evaluations);
+    auto texts = first.job.texts;
+    texts.insert(texts.end(), second.job.texts.begin(), second.job.texts.end());
+    CHECK(texts == whole.job.texts);
+    CHECK(second.job.weights == whole.job.weights);
+  }
+  // A run that does without them is not held up.
+  const auto first = run_checkpointed(small_gpt(2), options, {}, 1, Devices::inline_, {{1, 1}});
+  options.eval_every = 0;
+  options.sample.every = 0;
+  const auto second = run_checkpointed(small_gpt(2), options, {.from = &first.states.at(2)}, 1);
+  CHECK(second.job.evaluations.empty());
+  CHECK(second.job.texts.empty());
+  CHECK(second.job.weights == whole.job.weights);
+}
+
+TEST_CASE("checkpoints come by time as well, and no faster than they may") {
+  auto options = longer_run();
+  options.steps = 20;
+  const auto by_time =
+      run_checkpointed(small_gpt(2), options, {.period = std::chrono::milliseconds(1), .slowest_put_us = 0}, 1);
+  CHECK(by_time.results.size() > 1);
+  CHECK(by_time.results.size() < 20);
+  // The last one need not be slow.
+  const auto paced =
+      run_checkpointed(small_gpt(2), options, {.every = 5, .bytes_per_second = 1e6, .slowest_put_us = 0}, 1);
+  REQUIRE(paced.results.size() > 1);
+  CHECK(paced.results.front().seconds > 0.8e-6 * static_cast<double>(paced.results.front().bytes));
+  CHECK(paced.results.back().seconds < 0.1 * paced.results.front().seconds);
+  // Nor one that is under way as the training ends, whose pieces are all put off.
+  options.steps = 6;
+  options.checkpoint_staging = std::size_t{1} << 20;
+  const auto ending =
+      run_checkpointed(small_gpt(2), options, {.every = 5, .bytes_per_second = 1e3, .slowest_put_us = 0}, 1);
+  REQUIRE(ending.results.size() == 2);
+  CHECK(ending.results.front().seconds < 1e-4 * static_cast<double>(ending.results.front().bytes));
+}
+
+TEST_CASE("a rank that does not get on with a checkpoint is named by the one that waits for it") {
+  auto options = longer_run();
+  options.grid = {1, 2};
+  std::vector<actors::Wait> waits;
+  const CheckpointedJob job{.every = 1, .stuck_rank = 1, .waits = &waits};
+  CHECK_THROWS_WITH_AS(static_cast<void>(run_checkpointed(small_gpt(2), options, job, 1)),
+                       doctest::Contains("a rank is stuck"), Error);
+  const auto named = std::find_if(waits.begin(), waits.end(), [](const actors::Wait& wait) {
+    return wait.what == "what it wrote of the checkpoint of step 1";
+  });
+  REQUIRE(named != waits.end());
+  CHECK(named->rank == 1);
+}
+
+TEST_CASE("numbers of training state come back from JSON as they were") {
+  const std::vector<actors::StateScalar> scalars = {{"least", std::numeric_limits<std::int64_t>::min()},
+                                                    {"most", std::numeric_limits<std::int64_t>::max()},
+                                                    {"tenth", 0.1},
+                                                    {"third", 1.0 / 3.0},
+                                                    {"tiny", 0x1p-1074},
+                                                    {"row", std::vector<std::int64_t>{3, -1}},
+                                                    {"reals", std::vector<double>{0.1, 1.0 / 3.0}},
+                                                    {"infinite", std::numeric_limits<double>::infinity()},
+                                                    {"zero", -0.0}};
+  const std::string text = boost::json::serialize(actors::scalars_to_json(scalars));
+  const auto object = runtime::parse_json(text, "text").as_object();
+  const auto read = actors::scalars_of_json(object, "text");
+  CHECK(read == scalars);
+  CHECK(std::signbit(std::get<double>(read.back().value)));
+  for (const char* const wrong : {R"({"a": 0.5})", R"({"a": "1x"})", R"({"a": ""})", R"({"a": null})",
+                                  R"({"a": [null]})", R"({"a": [1, "0x1p0"]})"}) {
+    CAPTURE(wrong);
+    const auto other = runtime::parse_json(wrong, "text").as_object();
+    CHECK_THROWS_WITH_AS(static_cast<void>(actors::scalars_of_json(other, "FILE")),
+                         doctest::Contains("FILE: a is "), Error);
+  }
+}
+
+TEST_CASE("staging is all that checkpoints add to the memory plan, and nothing is taken later") {
+  auto options = longer_run();
+  options.grid = {2, 2};
+  options.checkpoint_staging = 0;
+  const auto architecture = models::make_gpt(small_gpt());
+  const auto sample = tests::RandomTokens(8, 37).sample_bytes();
+  const auto pinned = [&] {
+    return actors::plan_rank(architecture, sample, options, 1).memory.bytes(runtime::MemorySpace::pinned);
+  };
+  const std::size_t without = pinned();
+  options.checkpoint_staging = std::size_t{1} << 16;
+  CHECK(pinned() > without);
+  CHECK(pinned() <= without + options.checkpoint_staging);
+  // On a device that gives no pinned memory once the training has begun.
+  options.grid = {1, 1};
+  options.gpu = {{.scratch_bytes = 0, .staged = true}};
+  const auto far = run_checkpointed(small_gpt(), options, {.every = 1}, 1, Devices::far);
+  CHECK(far.states.size() > 1);
+}
+
+TEST_CASE("weights alone may be asked for") {
+  auto options = longer_run();
+  const auto all = run_checkpointed(small_gpt(), options, {.every = 2}, 1);
+  const auto weights =
+      run_checkpointed(small_gpt(), options, {.every = 2, .arrays = actors::Snapshot::weights_only}, 1);
+  CHECK(weights.states.at(2).arrays.size() * 3 == all.states.at(2).arrays.size());
+  for (const auto& [name, values] : weights.states.at(2).arrays) CHECK(values == all.states.at(2).arrays.at(name));
+}

@@ -1,0 +1,168 @@
+#include "actors/watch/replica_check.hpp"
+
+#include "tests/actors/same_bits.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <random>
+
+using namespace ranvier;
+using actors::BadStepOptions;
+using actors::CopySet;
+using actors::Damage;
+using actors::TierKind;
+using actors::UnitArray;
+using runtime::DType;
+using tests::run_simulated;
+using tests::small_gpt;
+using tests::small_run;
+using Fault = actors::TrainerOptions::Fault;
+
+namespace {
+
+/// Two units of which the first one is on both stages of two rows, or of three rows on one stage.
+std::vector<CopySet> sets_of(const char* sharding, runtime::GridShape grid, bool separate_master) {
+  const std::vector<models::UnitSpec> units = {
+      {.name = "tied", .parameters = {{.name = "w", .shape = {96}}}},
+      {.name = "own", .parameters = {{.name = "w", .shape = {96}}}},
+  };
+  const std::vector<int> nodes(static_cast<std::size_t>(grid.g_data), 0);
+  const collectives::ShardLayout layout(nodes, 1, 0);
+  const std::vector<std::vector<int>> stages =
+      grid.g_inter == 2 ? std::vector<std::vector<int>>{{0, 1}, {1}} : std::vector<std::vector<int>>{{0}, {0}};
+  return actors::copy_sets(units, stages,
+                           {.grid = grid,
+                            .layout = &layout,
+                            .sharding = collectives::parse_sharding(sharding),
+                            .separate_master = separate_master});
+}
+
+/// What a check of a job finds where a bit of that array flips on that rank.
+Damage found_damage(actors::TrainerOptions options, int rank, UnitArray array) {
+  options.bad_steps.action = BadStepOptions::Action::rollback;
+  options.fault = Fault{.rank = rank, .step = 2, .kind = Fault::Kind::damage, .array = array};
+  const auto result = run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1);
+  REQUIRE(result.rollback);
+  CHECK(result.rollback->newest_step == 1);
+  CHECK(result.rollback->left_out.empty());
+  CHECK(result.steps.size() == 2);
+  REQUIRE(result.checks.size() == 2);
+  CHECK(result.checks.front().damage.empty());
+  REQUIRE(result.checks.back().damage.size() == 1);
+  return result.checks.back().damage.front();
+}
+
+actors::TrainerOptions checked_run(runtime::GridShape grid, const char* sharding) {
+  auto options = small_run();
+  options.grid = grid;
+  options.batch_size = 12;
+  options.steps = 3;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.check_every = 1;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("rows that hold the same elements are a set of copies, and so are the stages of a tied unit") {
+  const auto whole = sets_of("ddp", {1, 3}, false);
+  REQUIRE(whole.size() == 6);
+  for (const CopySet& set : whole) {
+    CHECK(set.ranks == std::vector<int>{0, 1, 2});
+    CHECK(set.range == collectives::Range{0, 96});
+  }
+  CHECK(sets_of("zero3", {1, 3}, false).empty());
+  const auto layers = sets_of("zero1", {1, 3}, true);
+  REQUIRE(layers.size() == 2);
+  CHECK(layers[0].array == UnitArray::parameters);
+  CHECK(layers[0].ranks == std::vector<int>{0, 1, 2});
+  // Of what is shared out over both rows the other stage has the same halves.
+  const auto tied = sets_of("zero3", {2, 2}, true);
+  REQUIRE(tied.size() == 8);
+  for (std::size_t s = 0; s < tied.size(); ++s) {
+    CHECK(tied[s].unit == "tied");
+    CHECK(tied[s].ranks == (s % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3}));
+  }
+}
+
+TEST_CASE("the copy that differs from most is the odd one, and none of two is") {
+  using Hashes = std::vector<std::uint64_t>;
+  using Odd = std::vector<std::size_t>;
+  CHECK(actors::odd_copies(Hashes{7, 7, 7}) == Odd{});
+  CHECK(actors::odd_copies(Hashes{7, 8, 7}) == Odd{1});
+  CHECK(actors::odd_copies(Hashes{7, 8}) == Odd{0, 1});
+  CHECK(actors::odd_copies(Hashes{7, 8, 8, 7}) == Odd{0, 1, 2, 3});
+  CHECK(actors::odd_copies(Hashes{7, 8, 9, 7}) == Odd{1, 2});
+}
+
+TEST_CASE("a bit that flips on one of three rows is found at the next check, and its rank is named") {
+  for (const bool half : {false, true}) {
+    for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
+      if (array == UnitArray::weights && !half) continue;  // layers' parameters are the weights
+      CAPTURE(half);
+      CAPTURE(to_string(array));
+      auto options = checked_run({1, 3}, "ddp");
+      if (half) options.precision = {DType::bf16, DType::f32};
+      const Damage damage = found_damage(options, 1, array);
+      CHECK(damage.array == array);
+      CHECK(damage.range.begin == 0);
+      CHECK(damage.ranks == std::vector<int>{1});
+      CHECK(damage.others == std::vector<int>{0, 2});
+    }
+  }
+  const Damage parameters = found_damage(checked_run({1, 3}, "zero1"), 2, UnitArray::parameters);
+  CHECK(parameters.ranks == std::vector<int>{2});
+}
+
+TEST_CASE("of two copies both are named, on two stages too, and damage ends the job unless it is rolled back") {
+  auto options = checked_run({2, 2}, "zero3");
+  options.precision = {DType::bf16, DType::f32};
+  options.tiers.optimizer = TierKind::host;
+  const Damage tied = found_damage(options, 3, UnitArray::m);
+  CHECK(tied.unit == "wte");
+  CHECK(tied.ranks == std::vector<int>{1, 3});
+  CHECK(tied.others.empty());
+  options.fault = Fault{.rank = 3, .step = 2, .kind = Fault::Kind::damage, .array = UnitArray::v};
+  options.bad_steps.action = BadStepOptions::Action::skip;
+  CHECK_THROWS_WITH_AS(
+      run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1),
+      doctest::Contains("step 2: silent damage: rank 1 (stage 0, row 1) and rank 3 (stage 1, row 1) "
+                        "have different elements"),
+      Error);
+}
+
+TEST_CASE("nothing is found in healthy runs, whatever the scopes, tiers, precision and order of messages") {
+  for (const std::uint64_t seed : test::seeds(26)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const bool stages = random() % 2 == 0;
+    auto options = checked_run(stages ? runtime::GridShape{2, 2} : runtime::GridShape{1, 4},
+                               tests::shardings[seed % tests::shardings.size()]);
+    options.group_size = 2;
+    constexpr std::array tiers = {TierKind::device, TierKind::host};
+    options.tiers.optimizer = tiers[random() % 2];
+    options.tiers.parameters = tiers[random() % 2];
+    options.tiers.bucket_elements = std::array{600, 5000, 1 << 20}[random() % 3];
+    constexpr std::array dtypes = {DType::f32, DType::bf16, DType::f16};
+    options.precision = {dtypes[random() % 3], DType::f32};
+    if (options.precision.compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+    if (random() % 2 == 0) options.clip = 0;
+    const auto result =
+        run_simulated(tests::in_precision(small_gpt(2), options.precision), options, seed, {}, 1 << 20,
+                      random() % 3 == 0 ? tests::Devices::delayed : tests::Devices::inline_);
+    CHECK(result.checks.size() == 3);
+    for (const actors::ReplicaReport& report : result.checks) CHECK(report.damage.empty());
+  }
+}
+
+TEST_CASE("looking changes no bit") {
+  auto options = checked_run({1, 4}, "ddp");
+  options.check_every = 0;
+  const auto reference = run_simulated(small_gpt(), options, 1);
+  options.check_every = 2;
+  const auto checked = run_simulated(small_gpt(), options, 2);
+  CHECK(checked.checks.size() == 2);  // and at the end
+  tests::check_same_bits(reference, checked);
+}

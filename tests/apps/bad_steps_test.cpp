@@ -1,0 +1,80 @@
+// Steps that a training should not learn from, and states that nobody meant to change, in whole jobs.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+bool mentions(const Outcome& outcome, const std::string& words) {
+  return outcome.output.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(SmallText, "a step whose gradients are no numbers is skipped on all ranks, and told") {
+  const std::string metrics = file("metrics.jsonl");
+  const Outcome outcome =
+      run(2, small_run(text, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}), 60s,
+          {{"RANVIER_FAULT", "1:2:nan"}});
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(mentions(outcome, "step 2/4  bad step: the gradient's norm is nan at loss "));
+  const std::string lines = read_file(metrics);
+  CHECK(lines_of(lines).size() == 5);
+  CHECK(lines.find(R"({"bad_step":2,"reason":"gradient norm","action":"skip",)") != std::string::npos);
+  CHECK(lines.find("\"skipped\":true") == lines.rfind("\"skipped\":true"));
+  CHECK(lines.find("\"skipped\":true") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(SmallText, "a bit that flips in a state is found, wherever that lives, and ends the job") {
+  const std::string metrics = file("metrics.jsonl");
+  const Outcome outcome =
+      run(3,
+          small_run(text, {"--g-data", "3", "--batch-size", "6", "--offload", "infinity-nvme", "--nvme", file(""),
+                           "--precision", "bf16", "--check-every", "2", "--metrics", metrics}),
+          60s, {{"RANVIER_FAULT", "1:3:flip-m"}});
+  INFO(outcome.output);
+  CHECK(outcome.status != 0);
+  CHECK(mentions(outcome, "step 2/4  compared "));
+  CHECK(mentions(outcome, "error: step 4: silent damage: rank 1 (stage 0, row 1) has other elements 0 to "));
+  CHECK(mentions(outcome, " of the m of wte than ranks 0, 2: test the memory"));
+  CHECK(read_file(metrics).find(R"({"damage":4,"unit":"wte","state":"m","begin":0,)") != std::string::npos);
+  CHECK(read_file(metrics).find(R"("ranks":[1],"others":[0,2],"action":"stop"})") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a bad step is rolled back to the last checkpoint in the same job, without its samples") {
+  const std::string metrics = file("metrics.jsonl");
+  const Outcome outcome =
+      run(2,
+          small_run(text, {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint",
+                           file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics}),
+          60s, {{"RANVIER_FAULT", "1:5:nan"}});
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(mentions(outcome, "step 5/8  bad step: the gradient's norm is nan at loss "));
+  CHECK(mentions(outcome, "resumed from " + file("kept") + "/step-0000000"));
+  std::vector<std::string> steps;
+  for (const std::string& line : lines_of(read_file(metrics))) {
+    if (line.starts_with("{\"step\":")) steps.push_back(line.substr(8, 1));
+  }
+  CHECK(steps == std::vector<std::string>{"1", "2", "3", "4", "5", "6", "7", "8"});
+  CHECK(read_file(metrics).find(R"({"bad_step":5,"reason":"gradient norm","action":"rollback",)") !=
+        std::string::npos);
+
+  // Before it has a checkpoint of its own, a run goes back to the one that it went on from.
+  const Outcome later = run(
+      2,
+      small_run(text, {"--g-inter", "2", "--steps", "10", "--resume-with", "steps,warmup-steps", "--bad-steps",
+                       "rollback", "--resume", file("kept"), "--checkpoint", file("others"), "--metrics", metrics}),
+      60s, {{"RANVIER_FAULT", "1:10:nan"}});
+  INFO(later.output);
+  CHECK(later.status == 0);
+  const std::string resumed = "resumed from " + file("kept") + "/step-00000008";
+  CHECK(mentions(later, resumed));
+  CHECK(later.output.find(resumed) != later.output.rfind(resumed));
+  CHECK(lines_of(read_file(metrics)).back().find("{\"checkpoint\":10,") == 0);
+}

@@ -1,0 +1,233 @@
+#include "apps/checkpoint/checkpoint_tool.hpp"
+
+#include "apps/checkpoint/saved_training.hpp"
+#include "models/weights/safetensors.hpp"
+#include "models/weights/unit_weights.hpp"
+#include "runtime/error.hpp"
+#include "tests/apps/small_training.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/small_tokenizer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace ranvier;
+using ranvier::tests::error_of;
+using ranvier::tests::overwrite;
+using ranvier::tests::says;
+using ranvier::tests::SmallTraining;
+using ranvier::tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+apps::CheckpointToolResult run_tool(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv{"ranvier-checkpoint"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return apps::run_checkpoint_tool(apps::parse_checkpoint_options(static_cast<int>(argv.size()), argv.data()));
+}
+
+bool has_all(const std::string& text, std::initializer_list<std::string_view> words) {
+  return std::all_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+struct Fixture {
+  std::string save(std::int64_t step, float seed = 1) const {
+    SmallTraining training;
+    training.step = step;
+    training.seed = seed;
+    return training.save(dir).string();
+  }
+  [[nodiscard]] std::string refusal(const std::vector<std::string>& arguments) const {
+    const Error error = error_of([&] { run_tool(arguments); });
+    return fmt::format("{}: {}", to_string(error.code()), error.what());
+  }
+
+  TemporaryFolder folder;
+  fs::path dir = folder.path() / "checkpoints";
+  std::string out = (folder.path() / "model").string();
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "commands are told their paths and their flags alone") {
+  CHECK(has_all(refusal({}), {"usage", "there is no command", "list, show, verify, export, diff, prune"}));
+  CHECK(has_all(refusal({"look", "a"}), {"usage", "'look' is no command"}));
+  CHECK(has_all(refusal({"list"}), {"usage", "list takes one path, and 0 were given"}));
+  CHECK(has_all(refusal({"diff", "a"}), {"usage", "diff takes two paths, and 1"}));
+  CHECK(has_all(refusal({"export", "a"}), {"usage", "--output is missing"}));
+  CHECK(has_all(refusal({"prune", "a"}), {"usage", "--keep is missing"}));
+  CHECK(has_all(refusal({"list", "a", "--keep", "3"}),
+                {"usage", "--keep is a flag of prune", "leave it out of list"}));
+  const char* const short_form[] = {"ranvier-checkpoint", "export", "a", "-o", "b"};
+  CHECK(apps::parse_checkpoint_options(5, short_form).output == "b");
+  for (const char* command : {"list", "show", "verify", "prune"})
+    CHECK(has_all(
+        refusal(command == std::string_view("prune") ? std::vector<std::string>{command, "nowhere", "--keep", "1"}
+                                                     : std::vector<std::string>{command, "nowhere"}),
+        {"data", "nowhere: there is no such folder"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a list has what is whole, what is not and why, and what is being written") {
+  fs::create_directory(dir);
+  CHECK(has_all(run_tool({"list", dir.string()}).text, {"there is no whole checkpoint"}));
+  save(500);
+  fs::remove(fs::path(save(600)) / "rank-0001.data");
+  fs::create_directory(dir / "step-00000700.0a1b.part");
+  std::ofstream(dir / "step-00000700.0a1b.part/rank-0000.data") << std::string(3000, 'x');
+  folder.write("checkpoints/lock", "job 0a1b, process 7 on node3");
+  const std::string text = run_tool({"list", dir.string()}).text;
+  INFO(text);
+  CHECK(has_all(text, {"step-00000500", "2.5", "1 x 2", "2026-01-01",
+                       "step-00000600: not whole: ", "rank-0001.data: it is missing",
+                       "step-00000700.0a1b.part: 2.9 KiB so far", "written by job 0a1b, process 7 on node3"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "one checkpoint is shown with its run, numbers, states and options") {
+  save(400);
+  const std::string path = save(500);
+  const std::string text = run_tool({"show", path}).text;
+  INFO(text);
+  CHECK(has_all(text, {path, "step        500", "loss        2.5", "version     0.1.0", "gpt2 2 × 16, 2 heads",
+                       "weights", "--learning-rate         0.001", "step                500"}));
+  CHECK(run_tool({"show", dir.string()}).text == text);  // the newest
+  overwrite(fs::path(path) / "manifest.json", 100, '#');
+  CHECK(has_all(refusal({"show", path}), {"data", "manifest.json"}));
+  CHECK(has_all(run_tool({"show", dir.string()}).text, {"step        400"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and told by the exit status") {
+  const std::string fine = save(400), path = save(500);
+  CHECK(run_tool({"verify", path}).status == 0);
+  CHECK(has_all(run_tool({"verify", dir.string(), "--threads", "2"}).text, {fine + ": as it was written", path}));
+  overwrite(fs::path(path) / "rank-0001.data", 4100, '\x7f');
+  const auto damaged = run_tool({"verify", dir.string()});
+  INFO(damaged.text);
+  CHECK(damaged.status == 65);
+  CHECK(has_all(damaged.text, {fine + ": as it was written", "rank-0001.data: ", path + ": damaged in 1 places"}));
+  fs::resize_file(fs::path(path) / "rank-0001.data", 10);
+  CHECK(run_tool({"verify", path}).status == 65);
+  fs::remove(fs::path(path) / "manifest.json");
+  const auto headless = run_tool({"verify", path});
+  CHECK(headless.status == 65);
+  CHECK(has_all(headless.text, {"manifest.json"}));
+  CHECK(has_all(refusal({"export", path, "-o", out}), {"data", "manifest.json"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "exported weights are those of the checkpoint, in as many files as asked for") {
+  SmallTraining training;
+  for (const int tile : {1, 4})
+    for (const char* size : {"5GiB", "10KiB"}) {
+      training.gpt.tile = tile;
+      training.options["tile"] = std::to_string(tile);
+      const auto result =
+          run_tool({"export", training.save(dir).string(), "-o", out, "--file-size", size, "--overwrite"});
+      CHECK(has_all(result.text, {"weights of step 500", out}));
+      const models::Safetensors file(models::find_weights(out, "--init-from"));
+      const auto units = training.units();
+      models::check_weights(file, units);
+      for (const models::UnitSpec& unit : units) {
+        std::vector<float> values(unit.elements());
+        models::read_unit(file, unit, 0, values.size(), values.data());
+        for (std::size_t p = 0; p < unit.parameters.size(); ++p)
+          for (std::size_t i = 0; i < unit.parameters[p].elements(); ++i)
+            REQUIRE(values[unit.offset(p) + i] == training.value(unit.name, "weights", unit.offset(p) + i));
+      }
+      CHECK(models::read_gpt_config(out)->sizes.layers == 2);
+    }
+  CHECK(has_all(refusal({"export", dir.string(), "-o", out}),
+                {"usage", "it has a model.safetensors", "--overwrite"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "the tokenizer goes along while it can be read, and is asked for where it cannot") {
+  SmallTraining training;
+  const tests::SmallTokenizer tokenizer;
+  folder.write("tokenizer/tokenizer.json", tokenizer.tokenizer_json());
+  training.options["tokenizer"] = "gpt2:" + (folder.path() / "tokenizer").string();
+  const std::string path = training.save(dir).string();
+  CHECK_FALSE(has_all(run_tool({"export", path, "-o", out}).text, {"copy"}));
+  CHECK(folder.read("model/tokenizer.json") == tokenizer.tokenizer_json());
+  fs::remove_all(folder.path() / "tokenizer");
+  CHECK(
+      has_all(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"cannot be read here: copy its files"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "two checkpoints are equal to the bit, or differ in tensors by so much") {
+  SmallTraining training;
+  const std::string a = training.save(dir).string(), same = training.save(folder.path() / "same").string();
+  const auto equal = run_tool({"diff", a, same});
+  CHECK(equal.status == 0);
+  CHECK(has_all(equal.text, {"tensors and states are equal to the bit"}));
+  const auto before = training.value;
+  const auto units = training.units();
+  const models::UnitSpec& unit =
+      *std::find_if(units.begin(), units.end(), [](const auto& each) { return each.name == "h.0"; });
+  const std::size_t at = unit.offset(1) + 3;
+  training.value = [&](const std::string& name, const std::string& state, std::size_t i) {
+    const float value = before(name, state, i);
+    if (name != unit.name || i != at) return value;
+    return state == "m" ? value * 1.5f : state == "v" ? std::numeric_limits<float>::quiet_NaN() : value;
+  };
+  training.options["learning-rate"] = "0.002";
+  training.options["clip"] = "1";
+  training.step = 600;
+  const auto other = run_tool({"diff", a, training.save(dir).string()});
+  INFO(other.text);
+  CHECK(other.status == 1);
+  CHECK(has_all(other.text, {"step 500 | 600", "--learning-rate", "0.001 | 0.002", "--clip", "(not there) | 1",
+                             "relatively 0.333", "by inf at most"}));
+  CHECK(has_all(other.text, {"m       " + unit.parameters[1].name, "v       " + unit.parameters[1].name}));
+  CHECK_FALSE(has_all(other.text, {"weights " + unit.parameters[1].name}));
+  training.gpt.layers = 3;
+  const auto larger = run_tool({"diff", a, training.save(folder.path() / "larger").string()});
+  CHECK(larger.status == 1);
+  CHECK(has_all(larger.text, {"only in the second"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "older checkpoints are removed, or would be, but for archives") {
+  for (const std::int64_t step : {100, 200, 300, 400}) save(step);
+  const std::vector<std::string> keep_one{"prune", dir.string(), "--keep", "1", "--archive-every", "200"};
+  auto dry = keep_one;
+  dry.push_back("--dry-run");
+  CHECK(has_all(run_tool(dry).text, {"would remove " + (dir / "step-00000300").string(), "step-00000100"}));
+  CHECK(fs::exists(dir / "step-00000100"));
+  {
+    offload::CheckpointFolder job(dir);
+    job.lock("0a1b");
+    CHECK(has_all(refusal(keep_one), {"io", "another job writes its checkpoints there"}));
+    CHECK(fs::exists(dir / "step-00000100"));
+  }
+  CHECK(has_all(run_tool(keep_one).text, {"removed " + (dir / "step-00000300").string()}));
+  for (const auto& [step, there] : {std::pair{100, false}, {200, true}, {300, false}, {400, true}})
+    CHECK(fs::exists(dir / fmt::format("step-{:08}", step)) == there);
+  CHECK(has_all(run_tool(keep_one).text, {"nothing to remove"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what a manifest says of a model is not believed before its arrays agree") {
+  SmallTraining training;
+  training.options["tile"] = "7";
+  CHECK(has_all(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"}));
+  offload::Manifest manifest;
+  manifest.about["config"] = models::gpt_config_json(training.gpt);
+  const auto model = [&] { return error_of([&] { static_cast<void>(apps::saved_model(manifest, "c")); }); };
+  CHECK(says(model(), "c: its config.json has 2 layers, and it has 0 arrays"));
+  manifest.arrays.assign(9, {"h.0", "weights", runtime::DType::f32, 3});
+  CHECK(says(model(), "c: it has no weights of"));
+  for (auto& array : manifest.arrays) array.unit = training.units()[0].name;
+  CHECK(says(model(), "and its config.json asks for"));
+  manifest.about["config"] = "{\"model_type\":";
+  CHECK(says(model(), "c/config.json: not JSON"));
+  manifest.about.erase("config");
+  CHECK_FALSE(apps::saved_model(manifest, "c"));
+  CHECK_FALSE(fs::exists(out));
+}

@@ -1,0 +1,67 @@
+#include "apps/train/plan/kept_column.hpp"
+
+#include "runtime/json_text.hpp"
+
+#include <boost/json/serialize.hpp>
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using apps::column_change;
+using apps::KeptColumn;
+
+namespace {
+
+KeptColumn four_rows() {
+  return {
+      .nodes = {0, 0, 1, 1},
+      .group_size = 2,
+      .sharding = "GIN",
+      .algorithms = {{{"ring", "ring", "ring"}, {"ring", "hierarchical", "torus"}, {"ring", "ring", "ho-ring"}}}};
+}
+
+}  // namespace
+
+TEST_CASE("a column comes back from a checkpoint as it was, and what this program does not know does not") {
+  const std::string text = boost::json::serialize(apps::to_json(four_rows()));
+  const auto read = [](const std::string& json) {
+    const boost::json::value value = runtime::parse_json(json, "text");
+    return apps::column_of_json(&value);
+  };
+  CHECK(read(text) == four_rows());
+  CHECK(!apps::column_of_json(nullptr));
+  for (const auto& [from, to] :
+       {std::pair{"ho-ring", "ho-star"}, {"\"nccl\"", "\"ncc\""}, {"[0,0,1,1]", "4"}, {"\"torus\"", "7"}}) {
+    std::string other = text;
+    other.replace(other.find(from), std::string(from).size(), to);
+    CAPTURE(other);
+    CHECK(!read(other));
+  }
+}
+
+TEST_CASE("rows number their nodes as they come, whatever the machines") {
+  actors::TrainerOptions trainer;
+  trainer.grid = {2, 2};
+  trainer.batch_size = 2;
+  trainer.node_of = {7, 3, 7, 3};
+  const KeptColumn column = apps::kept_column(trainer, {}, false);
+  trainer.node_of = {1, 0, 1, 0};
+  CHECK(column == apps::kept_column(trainer, {}, false));
+  CHECK(column.nodes == std::vector<int>{0, 1});
+}
+
+TEST_CASE("what auto chose is kept where rows lie as before, and where they do not it is said") {
+  const KeptColumn before = four_rows();
+  KeptColumn now = before;
+  CHECK(column_change(before, now, {}).line.empty());
+  now.algorithms[2].all_reduce = "ring";
+  CHECK(column_change(before, now, {}).keeps);
+  CHECK(column_change(before, now, {}).line.find("to the bit") != std::string::npos);
+  CHECK(!column_change(before, now, {.all_reduce = "ring"}).keeps);  // the flag says it
+  now.nodes = {0, 1, 0, 1};
+  CHECK(!column_change(before, now, {}).keeps);
+  CHECK(column_change(before, now, {}).line.find("within rounding") != std::string::npos);
+  now.group_size = 4;
+  CHECK(column_change(before, now, {}).line.empty());
+}

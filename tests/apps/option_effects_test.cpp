@@ -1,0 +1,137 @@
+#include "apps/train/options/option_effects.hpp"
+
+#include "apps/train/options/train_options.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+
+namespace {
+
+std::vector<runtime::ResolvedOption> resolve(std::vector<const char*> arguments, const std::string& content = "1") {
+  arguments.insert(arguments.begin(), "ranvier-train");
+  if (std::none_of(arguments.begin(), arguments.end(), [](std::string_view each) { return each == "--data"; }))
+    arguments.insert(arguments.end(), {"--data", "text.txt"});
+  const auto options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 4);
+  auto all = resolved(options);
+  all.push_back({"Model", computation_option, models::computation_of(options.model.sizes)});
+  all.push_back({"Data", content_option, content});
+  return all;
+}
+
+struct Changed {
+  std::vector<std::string> lines;
+  std::string error;
+};
+
+Changed change(const std::vector<const char*>& before, const std::vector<const char*>& now,
+               const std::vector<std::string>& meant = {}, const std::string& content = "1") {
+  const auto changes = changed_options(options_to_save(resolve(before)), resolve(now, content));
+  try {
+    return {accept_changes(changes, meant, "c/step-00000004"), {}};
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::usage);
+    return {{}, error.what()};
+  }
+}
+
+bool contains(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("every option says what another value of it means for a training that goes on") {
+  auto options = resolve({});
+  TrainOptions with_links;
+  with_links.shard.links = "links.json";
+  for (const auto& option : resolved(with_links)) options.push_back(option);
+  for (const auto& option : options) {
+    CAPTURE(option.name);
+    CHECK_NOTHROW(static_cast<void>(effect_of(option.name)));
+  }
+  CHECK(error_of([] { static_cast<void>(effect_of("new-flag")); }).code() == ErrorCode::internal);
+}
+
+TEST_CASE("what was not changed is accepted without a word") {
+  const auto same = change({"--seed", "3"}, {"--seed", "3", "--save", "w", "--metrics", "m", "--timeout", "5"});
+  CHECK(same.lines.empty());
+  CHECK(same.error.empty());
+}
+
+TEST_CASE("changes that train something else are refused together, with both values and the remedy") {
+  const auto refused = change({}, {"--learning-rate", "1e-4", "--clip", "0", "--g-inter", "2"});
+  for (const auto* words : {"c/step-00000004 is of another training", "--learning-rate 0.0001 (was 0.0006)",
+                            "--clip 0 (was 1)", "--resume-with learning-rate,"}) {
+    CAPTURE(words);
+    CHECK(contains(refused.error, words));
+  }
+  CHECK_FALSE(contains(refused.error, "g-inter"));
+  // What was named already stays in the remedy.
+  const auto half = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip"});
+  CHECK(contains(half.error, "--resume-with beta1,clip"));
+  CHECK_FALSE(contains(half.error, "--clip"));
+  const auto meant = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip", "beta1"});
+  REQUIRE(meant.lines.size() == 1);
+  CHECK(contains(meant.lines[0], "another training, as --resume-with says"));
+}
+
+TEST_CASE("changes that leave the training as it is are told by what becomes of its bits") {
+  const auto told = change({}, {"--g-inter", "2", "--g-data", "2", "--policy", "gpipe", "--pipeline-limit", "1",
+                                "--eval-every", "5", "--validation-split", "0", "--hellaswag", "q"});
+  REQUIRE(told.lines.size() == 3);
+  CHECK(contains(told.lines[0], "--g-data 2 (was 4): the same training within rounding"));
+  CHECK(contains(told.lines[1], "--g-inter 2 (was 1)"));
+  CHECK(contains(told.lines[1], "--policy gpipe (was message-driven)"));
+  CHECK(contains(told.lines[1], "the same training to the bit"));
+  CHECK(contains(told.lines[2], "--hellaswag q (was nothing)"));
+}
+
+TEST_CASE("states of other sizes are refused whatever is meant") {
+  const auto refused = change({}, {"--layers", "7"}, {"layers"});
+  CHECK(contains(refused.error, "--layers 7 (was 6)"));
+  CHECK(contains(refused.error, "begin anew"));
+}
+
+TEST_CASE("a model of the same sizes that computes otherwise is another one, and the same by another name is not") {
+  const auto as = [](const char* name) { return std::vector<const char*>{"--model", name, "--data", "a.bin"}; };
+  const auto other = change(as("llama3-8b"), as("llama3.1-8b"));
+  CHECK(contains(other.error, "--model"));
+  CHECK(contains(other.error, "llama3 8"));
+  CHECK(contains(other.error, "--resume-with model"));
+  CHECK(change(as("llama3-8b"), as("llama3.1-8b"), {"model"}).error.empty());
+  auto spelled = as("llama2-7b");
+  spelled.insert(spelled.end(), {"--kv-heads", "32", "--head-size", "128"});
+  CHECK(change(as("llama2-7b"), spelled).error.empty());
+}
+
+TEST_CASE("a training whose rate is constant may go on longer") {
+  const std::vector<const char*> constant = {"--lr-decay", "constant", "--warmup-steps", "3"};
+  auto longer = constant;
+  longer.insert(longer.end(), {"--steps", "600"});
+  CHECK(change(constant, longer).error.empty());
+  CHECK(contains(change({}, {"--steps", "600"}).error, "--resume-with steps"));
+}
+
+TEST_CASE("data may lie elsewhere, and other data at the same place are refused") {
+  CHECK(change({}, {"--data", "moved.txt"}).error.empty());
+  CHECK(contains(change({}, {"--data", "moved.txt"}, {}, "2").error, "--data moved.txt (was text.txt)"));
+  const auto other = change({}, {}, {}, "2");
+  CHECK(contains(other.error, "--data text.txt (was the same name with other content)"));
+  CHECK(contains(other.error, "--resume-with data"));
+  CHECK(change({}, {}, {"data"}, "2").error.empty());
+}
+
+TEST_CASE("a change that is meant and is none is told") {
+  const auto none = change({}, {}, {"seed"});
+  REQUIRE(none.lines.size() == 1);
+  CHECK(contains(none.lines[0], "--resume-with seed has no effect"));
+}

@@ -1,0 +1,363 @@
+// Trainings that several runs do: stopped, killed, refused and gone on with, under mpirun.
+#include "tests/apps/small_run.hpp"
+#include "tests/effort.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr auto limit = 120s;
+
+bool mentions(const Outcome& outcome, const std::string& words) {
+  return outcome.output.find(words) != std::string::npos;
+}
+
+/// What was trained, step by step: of every line of metrics what does not tell of time.
+std::vector<std::string> trained(const std::string& metrics) {
+  std::vector<std::string> steps;
+  for (const std::string& line : lines_of(read_file(metrics))) {
+    if (!line.starts_with("{\"step\":")) continue;
+    const auto validated = line.find(",\"validation");
+    steps.push_back(line.substr(0, line.find(",\"tokens\"")) +
+                    (validated == std::string::npos ? "" : line.substr(validated)));
+  }
+  return steps;
+}
+
+struct Fixture : SmallText {
+  std::string checkpoints = file("checkpoints");
+  std::string metrics = file("metrics.jsonl");
+  std::string weights = file("weights.safetensors");
+
+  /// Steps that take no time, to be stopped in the middle of them.
+  [[nodiscard]] Flags flags(const Flags& more = {}) const {
+    Flags all{"--steps", "400", "--dropout", "0.1", "--eval-every", "150", "--save", weights, "--metrics", metrics};
+    all.insert(all.end(), more.begin(), more.end());
+    return small_run(text, all);
+  }
+  [[nodiscard]] Flags with_checkpoints(Flags more = {}) const {
+    more.insert(more.end(), {"--checkpoint", checkpoints, "--checkpoint-every", "25"});
+    return flags(more);
+  }
+
+  /// What a run that nobody interrupts makes of the same flags.
+  struct Whole {
+    std::vector<std::string> steps;
+    std::string weights;
+  };
+  [[nodiscard]] Whole uninterrupted(int ranks, Flags more) const {
+    const std::string whole = file("whole.jsonl"), saved = file("whole.safetensors");
+    more.insert(more.end(), {"--metrics", whole, "--save", saved});
+    const Outcome outcome = run(ranks, flags(more), limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    Whole result{trained(whole), read_file(saved)};
+    fs::remove(whole);
+    fs::remove(saved);
+    return result;
+  }
+  void check_same(const Whole& whole) const {
+    CHECK(trained(metrics) == whole.steps);
+    CHECK(read_file(weights) == whole.weights);
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : fs::directory_iterator(checkpoints)) all.push_back(entry.path().filename().string());
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  void check_refused(int status, int ranks, const Flags& flags, std::initializer_list<std::string> words) const {
+    const Outcome outcome = run(ranks, flags, limit);
+    INFO(outcome.output);
+    CHECK(outcome.status == status);
+    CHECK(outcome.output.find("step 1/") == std::string::npos);
+    for (const std::string& word : words) {
+      CAPTURE(word);
+      CHECK(mentions(outcome, word));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on another grid, to the same bits") {
+  const Whole whole = uninterrupted(1, {});
+  {
+    Job job(2, with_checkpoints({"--g-inter", "2"}));
+    REQUIRE(job.wait_for_lines(metrics, 60, limit));
+    job.signal_rank(1, SIGTERM);
+    const Outcome outcome = job.wait(limit);
+    INFO(outcome.output);
+    CHECK(outcome.status == 75);
+    CHECK(mentions(outcome, "takes a checkpoint in " + checkpoints));
+    CHECK(mentions(outcome, "stopped after"));
+  }
+  REQUIRE(trained(metrics).size() < 400);
+  const auto stopped = names();
+
+  // What would be another training, or a second one in the same folder, is refused and changes nothing.
+  check_refused(64, 1, with_checkpoints(), {"has checkpoints of a training", "--resume auto"});
+  check_refused(64, 1, with_checkpoints({"--resume", "auto", "--learning-rate", "2e-3", "--clip", "0"}),
+                {"--learning-rate 0.002 (was 0.001)", "--clip 0 (was 1)",
+                 "--resume-with learning-rate,min-learning-rate,clip"});
+  check_refused(65, 1, flags({"--resume", text}), {"it is no folder", "such as DIR/step-00000500"});
+  CHECK(names() == stopped);
+
+  // The newest one is damaged in its data.
+  const std::string newest =
+      checkpoints + "/" +
+      *std::find_if(stopped.rbegin(), stopped.rend(), [](const auto& name) { return name.starts_with("step-"); });
+  std::fstream data(newest + "/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
+  REQUIRE(data);
+  data.seekp(5000).put('\x55').put('\x2a');
+  data.close();
+
+  const Outcome outcome = run(1, with_checkpoints({"--resume", "auto", "--g-inter", "1"}), limit);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(mentions(outcome, "passed over " + newest + ": "));
+  CHECK(mentions(outcome, "resumed from " + checkpoints + "/step-"));
+  CHECK(mentions(outcome, "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): the same training to the bit"));
+  check_same(whole);
+  CHECK(read_file(metrics).find("{\"checkpoint\":400,\"bytes\":") != std::string::npos);
+  // All is done: another run has nothing to do, and says so.
+  const Outcome again = run(1, with_checkpoints({"--resume", "auto"}), limit);
+  INFO(again.output);
+  CHECK(again.status == 0);
+  CHECK(mentions(again, "nothing was left to train: all 400 steps are done"));
+  check_same(whole);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up, and they begin anew together") {
+  const Flags two{"--g-inter", "2", "--steps", "6", "--eval-every", "0"};
+  const Whole whole = uninterrupted(2, two);
+  const Outcome first = run(2, with_checkpoints(two), limit);
+  INFO(first.output);
+  REQUIRE(first.status == 0);
+  // Of the second stage, whose states no other rank reads.
+  std::fstream data(checkpoints + "/step-00000006/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
+  REQUIRE(data);
+  data.seekp(5000).put('\x55').put('\x2a');
+  data.close();
+  fs::remove(metrics);
+
+  Flags again = two;
+  again.insert(again.end(), {"--resume", "auto"});
+  const Outcome outcome = run(2, with_checkpoints(again), limit);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(mentions(outcome, "the training begins"));
+  check_same(whole);
+}
+
+TEST_CASE_FIXTURE(Fixture, "data by weight go on where they were, on as many ranks as there are") {
+  const std::string other = folder.write("other.txt", std::string(2000, 'x') + small_text()).string();
+  const Flags mixed{
+      "--data", text + ":0.7," + other + ":0.3", "--lr-decay", "constant", "--warmup-steps", "0", "--eval-every",
+      "0"};
+  const auto until = [&](const char* steps, Flags more = {}) {
+    more.insert(more.begin(), mixed.begin(), mixed.end());
+    more.insert(more.end(), {"--steps", steps});
+    return more;
+  };
+  const Whole whole = uninterrupted(2, until("12", {"--g-data", "2"}));
+  REQUIRE(run(2, with_checkpoints(until("5", {"--g-data", "2"})), limit).status == 0);
+  fs::copy(checkpoints, file("copy"), fs::copy_options::recursive);
+  const std::string begun = read_file(metrics);
+
+  const Outcome same = run(2, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit);
+  INFO(same.output);
+  CHECK(same.status == 0);
+  check_same(whole);
+
+  // On one rank sums are in another order.
+  fs::remove_all(checkpoints);
+  fs::rename(file("copy"), checkpoints);
+  folder.write("metrics.jsonl", begun);
+  const Outcome alone = run(1, with_checkpoints(until("12", {"--resume", "auto", "--g-data", "auto"})), limit);
+  INFO(alone.output);
+  CHECK(alone.status == 0);
+  CHECK(mentions(alone, "--g-data 1 (was 2)"));
+  const auto loss_of = [](const std::string& line) { return std::stod(line.substr(line.find("\"loss\":") + 7)); };
+  const auto steps = trained(metrics);
+  REQUIRE(steps.size() == 12);
+  for (std::size_t step = 0; step < 12; ++step)
+    CHECK(loss_of(steps[step]) == doctest::Approx(loss_of(whole.steps[step])).epsilon(1e-4));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no other job writes to its folder") {
+  Job job(2, with_checkpoints(
+                 {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));
+  REQUIRE(job.wait_for_lines(metrics, 30, limit));
+  check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto"}),
+                {"another job writes its checkpoints there", "give --checkpoint another folder"});
+  const Outcome outcome = job.wait(limit);
+  INFO(outcome.output);
+  CHECK(outcome.status == 75);
+  CHECK(mentions(outcome, "--time-limit 20s ends in 12s: the run ends after step "));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and the training goes on") {
+  Job job(1, with_checkpoints({"--steps", "10000000"}));
+  const auto wait_until_said = [&](const char* words) {
+    for (int i = 0; i < 6000 && !job.has_said(words); ++i) std::this_thread::sleep_for(10ms);
+  };
+  wait_until_said("  checkpoint: ");
+  job.limit_files(0, 512 << 10);
+  wait_until_said("warning: no checkpoint");
+  job.signal_rank(0, SIGTERM);
+  const Outcome outcome = job.wait(limit);
+  INFO(outcome.output);
+  CHECK(outcome.status == 75);
+  CHECK(mentions(outcome, "warning: no checkpoint: "));
+  CHECK(mentions(outcome, "File too large"));
+  // Those before are there, and nothing of the others.
+  const auto left = names();
+  CHECK(left.front() == "lock");
+  CHECK(left.back() == "training");
+  CHECK(left.size() > 2);
+  for (const std::string& name : left) CHECK(name.find(".part") == std::string::npos);
+  CHECK(read_file(metrics).find("\"failure\":\"") != std::string::npos);
+  folder.write("plain", "no folder");
+  check_refused(74, 1, small_run(text, {"--checkpoint", file("plain") + "/checkpoints"}),
+                {"give --checkpoint a folder"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started again ends with the same bits") {
+  struct Case {
+    int ranks;
+    Flags flags;
+  };
+  const std::string disk = file("disk");
+  fs::create_directory(disk);
+  const Case cases[] = {
+      {1, {}},
+      {2, {"--shard", "zero3", "--optimizer-tier", "host", "--clip", "0"}},
+      {4, {"--g-inter", "2", "--shard", "zero1", "--offload", "infinity-nvme", "--nvme", disk}},
+  };
+  const char* const asked = std::getenv("RANVIER_KILLS");  // for each of them
+  const int kills = asked != nullptr ? std::atoi(asked) : 2;
+  // Enough to be killed so often: a run of small steps gets far before it is noticed.
+  const std::string steps = std::to_string(std::max(400, 200 * kills));
+  const auto seed = ranvier::test::random_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const Case& one : cases) {
+    CAPTURE(one.ranks);
+    Flags flags = one.flags;
+    flags.insert(flags.end(), {"--steps", steps});
+    const Whole whole = uninterrupted(one.ranks, flags);
+    for (const auto& path : {checkpoints, metrics, weights}) fs::remove_all(path);
+    Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
+    int killed = 0;
+    for (int kill = 0; kill < kills; ++kill) {
+      // From the first steps of a run on; a run that is done before that is not killed.
+      const auto lines = static_cast<int>(lines_of(read_file(metrics)).size());
+      if (!job.wait_for_lines(metrics, lines + 1 + static_cast<int>(random() % 120), 20s)) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
+      const bool all = random() % 2 == 0;
+      const int first = static_cast<int>(random() % static_cast<unsigned>(one.ranks));
+      bool hit = false;
+      for (int rank = 0; rank < one.ranks; ++rank)
+        if (all || rank == first) hit |= job.signal_rank_if_there(rank, SIGKILL);
+      killed += hit ? 1 : 0;
+    }
+    if (asked != nullptr) MESSAGE(killed << " kills of a job of " << one.ranks);
+    const Outcome outcome = job.wait(limit);
+    INFO(outcome.output);
+    CHECK(outcome.status == 0);
+    CHECK(mentions(outcome, "failure 1 of at most 1000"));
+    check_same(whole);
+  }
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a job goes on from the checkpoint of another one, whatever grid, scopes, tiers and precision") {
+  struct Place {
+    int ranks = 1;
+    Flags flags;
+  };
+  const std::string disk = file("disk"), checkpoints = file("checkpoints");
+  fs::create_directory(disk);
+  const auto any_place = [&](std::mt19937_64& random) {
+    const auto any_of = [&](const std::vector<Flags>& all) { return all[random() % all.size()]; };
+    const int g_inter = 1 + static_cast<int>(random() % 2), g_data = 1 + static_cast<int>(random() % 2);
+    Place place{g_inter * g_data, {"--g-inter", std::to_string(g_inter), "--g-data", std::to_string(g_data)}};
+    for (const Flags& some :
+         {any_of({{"--shard", "ddp"}, {"--shard", "zero1"}, {"--shard", "zero2"}, {"--shard", "zero3"}}),
+          any_of({{}, {"--optimizer-tier", "host"}, {"--offload", "infinity-nvme", "--nvme", disk}}),
+          any_of({{"--precision", "fp32"}, {"--precision", "bf16"}, {"--precision", "fp16"}})})
+      place.flags.insert(place.flags.end(), some.begin(), some.end());
+    return place;
+  };
+  const auto losses = [&](const Place& place, Flags more) {
+    const std::string metrics = file("metrics.jsonl");
+    fs::remove(metrics);
+    more.insert(more.end(), place.flags.begin(), place.flags.end());
+    more.insert(more.end(), {"--steps", "6", "--metrics", metrics});
+    const Outcome outcome = run(place.ranks, small_run(text, more), limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    std::vector<double> all;
+    for (const std::string& line : lines_of(read_file(metrics)))
+      if (line.starts_with("{\"step\":")) all.push_back(std::stod(line.substr(line.find("\"loss\":") + 7)));
+    return all;
+  };
+  for (const std::uint64_t seed : ranvier::test::seeds(static_cast<std::uint64_t>(effort(2, 12, 2)))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    fs::remove_all(checkpoints);
+    const Place first = any_place(random), second = any_place(random);
+    const auto before = losses(first, {"--checkpoint", checkpoints, "--checkpoint-every", "3"});
+    const auto after = losses(second, {"--resume", checkpoints + "/step-00000003", "--resume-with", "precision"});
+    REQUIRE(after.size() == 3);
+    for (std::size_t s = 0; s < after.size(); ++s)
+      CHECK(after[s] == doctest::Approx(before.at(s + 3)).epsilon(2e-3));
+  }
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "the restart loop starts again what may go on, so often, and leaves the rest to people") {
+  // A program that ends with the statuses of a list, one after the other, and notes that it was told to resume.
+  const std::string program = folder
+                                  .write("program",
+                                         "#!/bin/bash\n"
+                                         "[[ \"$*\" == '--data x --resume auto' ]] || exit 99\n"
+                                         "echo run >>$0.runs; status=$(head -1 $0.statuses)\n"
+                                         "sed -i 1d $0.statuses; exit $status\n")
+                                  .string();
+  fs::permissions(program, fs::perms::owner_all);
+  const auto loop = [&](const std::string& statuses) {
+    folder.write("program.statuses", statuses);
+    fs::remove(program + ".runs");
+    const std::string command =
+        std::string(RANVIER_RESTART_LOOP) + " --failures 2 --pause 0 -- " + program + " --data x 2>/dev/null";
+    return std::pair{WEXITSTATUS(std::system(command.c_str())), lines_of(read_file(program + ".runs")).size()};
+  };
+  CHECK(loop("0\n") == std::pair{0, std::size_t{1}});
+  CHECK(loop("75\n75\n76\n137\n75\n72\n0\n") == std::pair{0, std::size_t{7}});  // a stop ends a row of failures
+  CHECK(loop("76\n76\n76\n0\n") == std::pair{76, std::size_t{3}});
+  for (const int status : {64, 65, 70, 71, 73, 74})
+    CHECK(loop(std::to_string(status) + "\n0\n") == std::pair{status, std::size_t{1}});
+  CHECK(WEXITSTATUS(std::system(RANVIER_RESTART_LOOP " --failures 2>/dev/null")) == 64);
+}

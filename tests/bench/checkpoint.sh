@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# What checkpoints cost a training while it goes on: two ranks with a thread each, a small model and GPT-2 small, with
+# and without a checkpoint every few steps, in turns.
+#
+#   tests/bench/checkpoint.sh [--directory /tmp] [--rounds 3] [--steps 13] [--every 4] [--build build/release]
+#                             [--python PYTHON] [-- FLAGS OF ranvier-train]
+#
+# One JSON line per model: `seconds` of a step without checkpoints and with them (medians over rounds of the mean of a
+# run's steps but the first), `over_none`, and of a checkpoint its MiB, seconds until it is whole, MiB a second, the
+# seconds that steps waited for buckets, and these as a share of a step; then how long --resume takes to load it, with
+# all states in two parts, and MB a second. Then the disk's own rate: the fastest of fio's engines, where there is fio,
+# 1 MiB at a time past the system's cache with 32 under way, and our files beside plain requests of io_uring
+# (checkpoint_files_bench). With --python, an interpreter with PyTorch 2.4 or newer, PyTorch's asynchronous distributed
+# checkpoint of as many bytes.
+source "$(dirname "$0")/measuring.sh"
+directory=/tmp rounds=3 steps=13 every=4 build=build/release python=
+read_flags directory rounds steps every build python -- "$@"
+random_tokens "$folder/tokens.bin" 200000 50257
+checkpoints=$(mktemp -d "$directory/ranvier-checkpoint.XXXXXX")
+trap 'rm -rf "$folder" "$checkpoints"' EXIT
+
+names=("6x384" "gpt2-small")
+models=("--layers 6 --hidden 384 --heads 6 --vocab-size 50257 --batch-size 32 --microbatch-size 4"
+        "--model gpt2-small --batch-size 16 --microbatch-size 4")
+train() {  # <model> <metrics> <flags…>
+  # shellcheck disable=SC2086  # a model is words
+  mpirun --oversubscribe --bind-to none -n 2 "$build/apps/ranvier-train" --data "$folder/tokens.bin" --tokenizer none \
+    $1 --sequence-length 128 --threads 1 --steps "$steps" --clip 0 --metrics "$2" "${@:3}" "${more[@]}" \
+    >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+}
+mean_of_steps() {  # <metrics>: but the first
+  grep '"step"' "$1" >"$folder/steps"
+  value seconds "$folder/steps" | awk 'NR > 1 { sum += $1 } END { print sum / (NR - 1) }'
+}
+
+disk_rate() {  # <write|read>: {"bench": "fio write", …} of the fastest engine
+  local engine rate best=0 fastest=none
+  for engine in io_uring libaio psync; do
+    # psync has one request under way in each of its jobs.
+    local jobs=1
+    [ $engine != psync ] || jobs=8
+    rate=$(fio --name=disk --filename="$checkpoints/fio" --rw="$1" --bs=1M --size=1G --ioengine=$engine --iodepth=32 \
+      --direct=1 --numjobs=$jobs --offset_increment=$((1024 / jobs))M --io_size=$((1024 / jobs))M --end_fsync=1 \
+      --group_reporting --output-format=json 2>"$folder/fio.errors" | sed -n '/^{/,$p' |
+      way=$1 perl -MJSON::PP -0777 -ne 'print int decode_json($_)->{jobs}[0]{$ENV{way}}{bw_bytes} / 1e6') || continue
+    if ((rate > best)); then best=$rate fastest=$engine; fi
+  done
+  printf '{"bench": "fio %s", "engine": "%s", "mb_per_second": %d}\n' "$1" "$fastest" "$best"
+}
+
+for ((round = 0; round < rounds; ++round)); do
+  for i in "${!names[@]}"; do
+    train "${models[$i]}" "$folder/metrics"
+    mean_of_steps "$folder/metrics" >>"$folder/none-$i"
+    rm "$folder/metrics"
+    train "${models[$i]}" "$folder/metrics" --checkpoint "$checkpoints" --checkpoint-every "$every" --resume none
+    mean_of_steps "$folder/metrics" >>"$folder/with-$i"
+    # The last one is taken when no step follows.
+    grep '"checkpoint"' "$folder/metrics" | head -n -1 >"$folder/records"
+    for key in bytes seconds waited_seconds; do value "$key" "$folder/records" >>"$folder/$key-$i"; done
+    # Nothing is left to train.
+    train "${models[$i]}" "$folder/loaded" --resume "$checkpoints" --shard zero3
+    sed -n 's/.* were read and checked in \([0-9.]*\) s$/\1/p' "$folder/log" >>"$folder/load-$i"
+    rm -r "$folder/metrics" "$folder/loaded" "${checkpoints:?}"/*
+  done
+done
+for i in "${!names[@]}"; do
+  awk -v name="${names[$i]}" -v none="$(median "$folder/none-$i")" -v with="$(median "$folder/with-$i")" \
+    -v bytes="$(median "$folder/bytes-$i")" -v seconds="$(median "$folder/seconds-$i")" \
+    -v waited="$(median "$folder/waited_seconds-$i")" -v load="$(median "$folder/load-$i")" \
+    'BEGIN { printf "{\"model\": \"%s\", \"seconds\": %.4f, \"with_checkpoints\": %.4f, \"over_none\": %.3f, ", name, none, with, with / none
+             printf "\"checkpoint_mib\": %.0f, \"checkpoint_seconds\": %.3f, \"mib_per_second\": %.0f, ", bytes / 1048576, seconds, bytes / 1048576 / seconds
+             printf "\"waited_seconds\": %.4f, \"waited_of_a_step\": %.4f, ", waited, waited / none
+             printf "\"load_seconds\": %.3f, \"load_mb_per_second\": %.0f}\n", load, bytes / 1e6 / load }'
+done
+if command -v fio >/dev/null; then
+  disk_rate write
+  disk_rate read
+  rm "$checkpoints/fio"
+fi
+"$build/tests/bench/checkpoint_files_bench" "$checkpoints" 1024 "$rounds" | tail -n 3
+if [ -n "$python" ]; then
+  "$python" tests/bench/pytorch_checkpoint.py --directory "$checkpoints" --mib "$(($(sort -n "$folder/bytes-1" | tail -1) / 1048576))"
+fi

@@ -1,0 +1,186 @@
+// How fast a rank's file of a checkpoint is written and read back, beside plain requests of io_uring over as many bytes
+// of the same disk: O_DIRECT, files made anew, fsync at the end.
+//
+//   checkpoint_files_bench DIR [mebibytes [rounds]]
+//
+// One JSON line per pass, in turns, then the medians and what share of the plain requests' rate is reached.
+#include "offload/checkpoint/file_writer.hpp"
+#include "offload/checkpoint/folder.hpp"
+#include "offload/checkpoint/reader.hpp"
+#include "offload/io_queue.hpp"
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "runtime/xxh3.hpp"
+#include "tests/offload/blocks.hpp"
+
+#include <fmt/core.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using ranvier::offload::tests::Blocks;
+
+namespace {
+
+constexpr int depth = 32;
+constexpr std::size_t request_bytes = std::size_t{1} << 20;
+constexpr std::size_t slots = 16;  // pieces on their way, as in a staging pool
+constexpr std::uint64_t floats = checkpoint_piece_bytes / sizeof(float);
+
+class FilesBench {
+ public:
+  FilesBench(std::filesystem::path folder, std::size_t pieces)
+      : folder_(std::move(folder)), pieces_(pieces), memory_(Blocks::random(slots * checkpoint_piece_bytes, 1)) {}
+
+  void run(int rounds) {
+    CheckpointFolder checkpoints(folder_);
+    checkpoints.lock("bench");
+    for (int round = 0; round < rounds; ++round) {
+      const auto plain = folder_ / "plain";
+      const auto write_plain = [&] { time("plain write", [&] { request_all(plain, IoKind::write); }); };
+      if (round % 2 == 0) write_plain();  // a disk may be slower for who comes second
+      time("checkpoint write", [&] { write(checkpoints); });
+      if (round % 2 != 0) write_plain();
+      time("plain read", [&] { request_all(plain, IoKind::read); });
+      time("checkpoint read", [&] { read(); });
+      time("checkpoint verify", [&] { verify(); });
+      std::filesystem::remove(plain);
+      std::filesystem::remove_all(whole());
+    }
+    for (const char* what : {"write", "read", "verify"}) {
+      const double mine = median(fmt::format("checkpoint {}", what));
+      const double plain = median(std::string_view(what) == "write" ? "plain write" : "plain read");
+      fmt::print(R"({{"bench":"checkpoint {}, medians","mb_per_second":{:.0f},"plain_mb_per_second":{:.0f},)"
+                 R"("of_plain":{:.3f}}})"
+                 "\n",
+                 what, mine, plain, mine / plain);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::filesystem::path whole() const { return folder_ / "step-00000001"; }
+
+  template <typename Pass>
+  void time(const std::string& name, Pass&& pass) {
+    const auto begin = std::chrono::steady_clock::now();
+    pass();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const auto bytes = static_cast<double>(pieces_ * checkpoint_piece_bytes);
+    rates_[name].push_back(bytes / seconds * 1e-6);
+    fmt::print(R"({{"bench":"{}","mebibytes":{},"seconds":{:.3f},"mb_per_second":{:.0f}}})"
+               "\n",
+               name, pieces_ * checkpoint_piece_bytes >> 20, seconds, rates_[name].back());
+    std::fflush(stdout);
+  }
+
+  [[nodiscard]] double median(const std::string& name) {
+    std::vector<double>& rates = rates_[name];
+    std::sort(rates.begin(), rates.end());
+    return rates[rates.size() / 2];
+  }
+
+  /// All of the file by the fewest instructions.
+  void request_all(const std::filesystem::path& path, IoKind kind) {
+    const OpenedFile opened = kind == IoKind::write
+                                  ? open_blocks(system_storage(), path, pieces_ * checkpoint_piece_bytes, true)
+                                  : OpenedFile{.file = system_storage().open_to_read(path, true)};
+    if (opened.error != 0 || opened.file < 0 || opened.direct_refused != 0)
+      fail(ErrorCode::io, "{}: it cannot be opened with O_DIRECT", path.string());
+    const UringOutcome queue = make_queue(system_storage(), depth, true);
+    const std::size_t requests = pieces_ * checkpoint_piece_bytes / request_bytes;
+    std::vector<IoCompletion> completed;
+    for (std::size_t begun = 0, done = 0; done < requests;) {
+      std::vector<IoRequest> batch;
+      for (; begun < requests && begun - done < depth; ++begun)
+        batch.push_back({kind, opened.file,
+                         memory_.data() + begun % (memory_.span().size() / request_bytes) * request_bytes,
+                         request_bytes, begun * request_bytes, begun});
+      if (!batch.empty()) queue.queue->submit(batch);
+      completed.clear();
+      queue.queue->wait(completed);
+      for (const IoCompletion& completion : completed)
+        if (completion.result != request_bytes) fail(ErrorCode::io, "{}: a request fails", path.string());
+      done += completed.size();
+    }
+    if (kind == IoKind::write) ::fsync(opened.file);
+    ::close(opened.file);
+  }
+
+  void write(CheckpointFolder& checkpoints) {
+    const std::uint64_t bytes = pieces_ * checkpoint_piece_bytes;
+    Manifest manifest;
+    manifest.step = 1;
+    manifest.arrays = {{"unit", "weights", runtime::DType::f32, pieces_ * floats}};
+    manifest.files = {{"rank-0000.data", bytes}};
+    runtime::AsioLoop loop;
+    CheckpointFileWriter writer(loop, system_storage(), depth);
+    const auto check = [](const std::string& failure) {
+      if (!failure.empty()) throw Error(ErrorCode::io, failure);
+    };
+    std::size_t next = 0, done = 0;
+    const std::function<void(std::size_t)> put = [&](std::size_t slot) {
+      if (next == pieces_) return;
+      const std::size_t piece = next++;
+      const auto blocks = memory_.span(slot * checkpoint_piece_bytes, checkpoint_piece_bytes);
+      const std::uint64_t offset = piece * checkpoint_piece_bytes;
+      manifest.pieces.push_back({0, 0, piece * floats, floats, offset, runtime::xxh3(blocks)});
+      writer.write(offset, blocks, [&, slot](const std::string& failure) {
+        check(failure);
+        put(slot);
+        if (++done < pieces_) return;
+        writer.close([&](const std::string& closing) {
+          check(closing);
+          loop.stop();
+        });
+      });
+    };
+    writer.open(checkpoints.prepare(1, "bench") / "rank-0000.data", bytes, [&](const std::string& failure) {
+      check(failure);
+      for (std::size_t slot = 0; slot < slots; ++slot) put(slot);
+    });
+    loop.run();
+    checkpoints.commit(1, "bench", manifest);
+  }
+
+  void read() {
+    CheckpointReader reader(whole());
+    std::vector<float> values(2 * floats);
+    for (std::uint64_t begin = 0; begin < pieces_ * floats; begin += values.size())
+      reader.read("unit", "weights", begin,
+                  std::span(values).first(std::min<std::uint64_t>(values.size(), pieces_ * floats - begin)));
+  }
+
+  void verify() {
+    if (!verify_checkpoint(whole(), 4).empty()) fail(ErrorCode::data, "{}: it is damaged", whole().string());
+  }
+
+  const std::filesystem::path folder_;
+  const std::size_t pieces_;
+  const Blocks memory_;
+  std::map<std::string, std::vector<double>> rates_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc < 2) fail(ErrorCode::usage, "usage: checkpoint_files_bench DIR [mebibytes [rounds]]");
+    const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
+    const std::size_t pieces =
+        (static_cast<std::size_t>(std::max(2, number(2, 1024))) << 20) / checkpoint_piece_bytes;
+    FilesBench(argv[1], pieces).run(std::max(1, number(3, 5)));
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "checkpoint_files_bench: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,10 @@
+// SentencePiece's tokenizer.model.
+#include "tests/fuzz/tokenizer.hpp"
+
+using namespace ranvier;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::InputFolder folder;
+  fuzz::read_any_tokenizer(folder.write("tokenizer.model", fuzz::view(data, size)), folder);
+  return 0;
+}

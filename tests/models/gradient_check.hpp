@@ -1,0 +1,69 @@
+// What tests of whole models share: devices to run them on, and how gradients are compared with a reference's.
+#pragma once
+
+#include "models/layer.hpp"
+#include "runtime/device.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/reference_gpt.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Where the program is for a GPU, that.
+inline std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
+  if (on_gpu_here()) return tests::make_device();
+  return at_once ? runtime::make_inline_device({.threads = threads})
+                 : runtime::make_cpu_device({.threads = threads});
+}
+
+/// Threads and kind make no other device where the program is for a GPU; two runs show whether bits stay.
+inline bool repeats(int threads, bool at_once) { return on_gpu_here() && (!at_once || threads > 2); }
+
+/// Sums of products have other orders for other shapes on a GPU.
+inline double allowed(double error) { return on_gpu_here() ? 4 * error : error; }
+
+inline double norm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// Gradients of the mean loss by central differences of the reference, for every `stride`th element.
+template <typename Reference, typename Options>
+ReferenceParameters differences(const Options& options, ReferenceParameters parameters,
+                                const ReferenceSamples& samples, double factor, std::size_t stride) {
+  const Reference reference(options, parameters);
+  ReferenceParameters slopes;
+  for (auto& [name, values] : parameters) {
+    for (std::size_t i = 0; i < values.size(); i += stride) {
+      const double keep = values[i], step = 1e-5;
+      values[i] = keep + step;
+      const double above = reference.loss(samples);
+      values[i] = keep - step;
+      const double below = reference.loss(samples);
+      values[i] = keep;
+      slopes[name].push_back((above - below) / (2 * step) * factor);
+    }
+  }
+  return slopes;
+}
+
+/// Whether gaps of a unit's gradient are as they were before: nobody writes them.
+inline bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
+  std::vector<bool> owned(gradient.size());
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const std::size_t stored = std::max(unit.parameters[p].elements(), unit.parameters[p].stored_elements);
+    for (std::size_t i = 0; i < stored; ++i) owned[unit.offset(p) + i] = true;
+  }
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    if (!owned[i] && !std::isnan(gradient[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,216 @@
+#include "models/weights/partial_weights.hpp"
+
+#include "models/weights/safetensors.hpp"
+#include "models/weights/unit_weights.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+using Kind = PartialWeights::Kind;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::vector<UnitSpec> units = {
+    {"a", {{.name = "a.weight", .shape = {3, 5}}, {.name = "a.bias", .shape = {5}}}},
+    {"b", {{.name = "b.weight", .shape = {40}}}}};
+
+struct Fixture {
+  /// `writers` put every other piece of 7 elements each; all values are `first`, `first` + 1, …
+  void write(const WeightLayout& layout, const fs::path& partial, float first, std::size_t writers = 2) const {
+    std::uint64_t elements = 0;
+    for (std::size_t w = 0; w < writers; ++w) {
+      WeightWriter writer(layout, partial);
+      for (const UnitSpec& unit : units) {
+        std::vector<float> values(unit.elements());
+        std::iota(values.begin(), values.end(), first);
+        for (std::size_t begin = 7 * w; begin < values.size(); begin += 7 * writers)
+          writer.put(unit, begin,
+                     std::span(values).subspan(begin, std::min<std::size_t>(7, values.size() - begin)));
+      }
+      writer.close();
+      elements += writer.elements();
+    }
+    CHECK(elements == layout.elements());
+  }
+
+  void save(std::uint64_t most_bytes, float first, const FilesBeside& beside = {}) const {
+    const WeightLayout layout(units, most_bytes);
+    PartialWeights partial(model, Kind::folder, path, layout);
+    write(layout, path, first);
+    partial.commit(beside);
+  }
+
+  /// Of a.weight, whose values all follow from it; none: there are no weights.
+  [[nodiscard]] std::optional<float> first_value() const {
+    std::error_code unknown;
+    if (!fs::exists(model / "model.safetensors", unknown) &&
+        !fs::exists(model / "model.safetensors.index.json", unknown))
+      return std::nullopt;
+    const Safetensors file(find_weights(model, "--init-from"));
+    check_weights(file, units);
+    float first = 0;
+    file.read(*file.find("a.weight"), 0, 1, &first);
+    for (const UnitSpec& unit : units) {
+      std::vector<float> values(unit.elements());
+      read_unit(file, unit, 0, values.size(), values.data());
+      for (std::size_t i = 0; i < unit.parameters.size(); ++i)
+        for (std::size_t j = 0; j < unit.parameters[i].elements(); ++j)
+          CHECK(values[unit.offset(i) + j] == first + static_cast<float>(unit.offset(i) + j));
+    }
+    return first;
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(model)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TemporaryFolder folder;
+  fs::path model = folder.path() / "model";
+  std::string job = random_job();
+  fs::path path = partial_path(folder.path(), "model", job);  // beside it
+  using Names = std::vector<std::string>;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a folder that is not there appears with all that belongs into it") {
+  const WeightLayout layout(units, 100);
+  {
+    PartialWeights partial(model.string() + "/", Kind::folder, path, layout);
+    write(layout, path, 1, 3);
+    CHECK_FALSE(fs::exists(model));
+    partial.commit({{"config.json", "{}"}});
+  }
+  CHECK(first_value() == 1);
+  CHECK(names() == Names{"config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                         "model.safetensors.index.json"});
+  CHECK(folder.read("model/config.json") == "{}");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights take the place of others in a folder, however many files either are") {
+  fs::create_directory(model);
+  folder.write("model/notes.txt", "mine");
+  float first = 0;
+  for (const std::uint64_t from : {1000, 100, 1})
+    for (const std::uint64_t to : {1000, 100, 1}) {
+      CAPTURE(from);
+      CAPTURE(to);
+      save(from, ++first);
+      CHECK(first_value() == first);
+      save(to, ++first, {{"config.json", std::to_string(to)}});
+      CHECK(first_value() == first);
+      CHECK(folder.read("model/config.json") == std::to_string(to));
+      const std::size_t files = WeightLayout(units, to).files().size();
+      CHECK(names().size() == 2 + files + (files > 1 ? 1 : 0));
+      CHECK(folder.read("model/notes.txt") == "mine");
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "one file has a name of its own, and a link to it stays one") {
+  const fs::path target = folder.write("there.bin", "before"), link = folder.path() / "weights.safetensors";
+  fs::create_symlink(target, link);
+  folder.write("model.safetensors.index.json", "of others");
+  const WeightLayout layout(units);
+  PartialWeights partial(link, Kind::file, path, layout);
+  write(layout, path, 1);
+  CHECK(folder.read("there.bin") == "before");
+  partial.commit();
+  CHECK(fs::is_symlink(link));
+  CHECK(Safetensors(target).tensors().size() == 3);
+  CHECK(folder.read("model.safetensors.index.json") == "of others");
+}
+
+TEST_CASE_FIXTURE(Fixture, "until they are committed, and where they never are, the weights before stay") {
+  for (const std::uint64_t before : {1000, 100})
+    for (const std::uint64_t most_bytes : {1000, 100}) {
+      save(before, 5, {{"config.json", "old"}});
+      const auto there = names();
+      {
+        const WeightLayout layout(units, most_bytes);
+        PartialWeights partial(model, Kind::folder, path, layout);
+        write(layout, path, 9);
+        CHECK(first_value() == 5);
+      }
+      CHECK(names() == there);
+      CHECK(first_value() == 5);
+      CHECK(folder.read("model/config.json") == "old");
+    }
+}
+
+TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole, and the message says where") {
+  fs::create_directories(model / "model.safetensors.index.json/in the way");
+  const WeightLayout layout(units, 100);
+  std::string message;
+  {
+    PartialWeights partial(model, Kind::folder, path, layout);
+    write(layout, path, 3);
+    const Error error = error_of([&] { partial.commit(); });
+    CHECK(error.code() == ErrorCode::io);
+    CHECK(says(error, "index.json: cannot have its name: "));
+    message = error.what();
+  }
+  const std::size_t at = message.find(" and lie in ") + 12;
+  const fs::path kept = message.substr(at, message.find(": move them") - at);
+  model = kept;
+  CHECK(names() == Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                         "model.safetensors.index.json"});
+  CHECK(first_value() == 3);
+  PartialWeights::remove_leftovers(kept.parent_path());
+  CHECK(fs::exists(kept));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "what a killed process left is removed, what is being written and what others made is not") {
+  fs::create_directory(model);
+  const auto leftover = [&](const std::string& name) {
+    fs::create_directory(model / name);
+    std::ofstream(model / name / "model.safetensors") << "part";
+  };
+  leftover(".weights.0123456789abcdef.partial");
+  leftover(".weights-00000010.00000000deadbeef.partial");
+  fs::create_directory(model / ".weights.00000000deadbeef.partial");  // killed between two calls
+  leftover(".mine.partial");
+  const WeightLayout layout(units);
+  const PartialWeights living(model, Kind::folder, partial_path(model, "weights", random_job()), layout);
+  PartialWeights::remove_leftovers(model);
+  CHECK(names() == Names{".mine.partial", living.path().filename().string()});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a writer that does not see the folder, or a disk that is full, says so") {
+  const WeightLayout layout(units);
+  WeightWriter elsewhere(layout, folder.path() / "elsewhere");
+  const std::vector<float> values(units[0].elements());
+  CHECK(says(error_of([&] { elsewhere.put(units[0], 0, values); }), "save in a folder that all of them have"));
+  int asked = 0;
+  std::optional<PartialWeights> partial;
+  model = folder.path() / "not yet/model";
+  path = partial_path(model.parent_path(), "model", job);
+  partial.emplace(model, Kind::folder, path, layout, [&](const fs::path& place, int) {
+    fs::create_directories(place.parent_path());
+    return ++asked < 3;
+  });
+  CHECK(asked == 1);
+  write(layout, path, 1);
+  partial->commit();
+  CHECK(first_value() == 1);
+}

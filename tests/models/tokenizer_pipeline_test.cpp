@@ -1,0 +1,344 @@
+#include "models/text/text_encoder.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/sentencepiece_writer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+
+#include <random>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::SentencePieceWriter;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+std::string as_json(std::string_view text) {
+  std::string to = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') to += '\\';
+    to += c;
+  }
+  return to + "\"";
+}
+
+/// GPT-2's spelling of the 256 bytes, and the numbers that they have as tokens.
+std::string byte_spelling(int byte) {
+  std::string to;
+  int other = 0x100;
+  for (int i = 0; i < 256; ++i) {
+    const bool printed = (i >= '!' && i <= '~') || (i >= 0xa1 && i <= 0xac) || i >= 0xae;
+    const int c = printed ? i : other++;
+    if (i == byte) append_utf8(static_cast<char32_t>(c), to);
+  }
+  return to;
+}
+
+/// What a tokenizer.json is made of; parts are JSON.
+struct Parts {
+  std::string normalizer = "null", pre_tokenizer = "null", decoder = "null", model_options, added;
+  Strings pieces;  // by number
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::string type = "BPE";
+
+  [[nodiscard]] std::string json() const {
+    std::string vocabulary, joins;
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      vocabulary += fmt::format("{}{}: {}", i == 0 ? "" : ", ", as_json(pieces[i]), i);
+    for (const auto& [left, right] : merges)
+      joins += fmt::format("{}[{}, {}]", joins.empty() ? "" : ", ", as_json(left), as_json(right));
+    const std::string with_merges = type == "BPE" ? fmt::format(", \"merges\": [{}]", joins) : "";
+    return fmt::format(
+        R"({{"added_tokens": [{}], "normalizer": {}, "pre_tokenizer": {}, "post_processor": null, "decoder": {}, )"
+        R"("model": {{"type": "{}", {}"vocab": {{{}}}{}}}}})",
+        added, normalizer, pre_tokenizer, decoder, type, model_options, vocabulary, with_merges);
+  }
+};
+
+std::string special(std::string_view content, int id, bool is_special = true) {
+  return fmt::format(R"({{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, )"
+                     R"("normalized": {}, "special": {}}})",
+                     id, as_json(content), is_special ? "false" : "true", is_special ? "true" : "false");
+}
+
+struct Fixture {
+  TemporaryFolder folder;
+
+  Tokenizer read(const Parts& parts) const { return read_tokenizer(folder.write("tokenizer.json", parts.json())); }
+  Error refusal(const Parts& parts) const {
+    return error_of([&] { static_cast<void>(read(parts)); });
+  }
+};
+
+/// As the vocabulary spells them.
+Strings pieces_of(const Tokenizer& tokenizer, const Strings& spellings, std::string_view text,
+                  SpelledSpecials specials = SpelledSpecials::text) {
+  std::vector<std::int32_t> tokens;
+  tokenizer.encoder(specials)->encode(text, true, tokens);
+  Strings to;
+  for (const std::int32_t token : tokens) to.push_back(spellings[static_cast<std::size_t>(token)]);
+  return to;
+}
+
+Parts of_bytes() {
+  Parts parts;
+  for (int byte = 0; byte < 256; ++byte) parts.pieces.push_back(byte_spelling(byte));
+  for (const auto& [left, right] : std::vector<std::pair<std::string, std::string>>{
+           {"Ġ", "t"}, {"h", "e"}, {"Ġt", "he"}, {"1", "2"}, {"12", "3"}, {"123", "4"}, {"!", "Ċ"}, {"'", "S"}}) {
+    parts.merges.emplace_back(left, right);
+    parts.pieces.push_back(left + right);
+  }
+  parts.pieces.emplace_back("<|endoftext|>");
+  parts.added = special("<|endoftext|>", static_cast<int>(parts.pieces.size()) - 1);
+  parts.decoder = R"({"type": "ByteLevel"})";
+  return parts;
+}
+
+std::string split_by_expression(std::string_view expression) {
+  return fmt::format(
+      R"({{"type": "Sequence", "pretokenizers": [{{"type": "Split", "pattern": {{"Regex": {}}}, )"
+      R"("behavior": "Isolated", "invert": false}}, {{"type": "ByteLevel", "add_prefix_space": false, )"
+      R"("use_regex": false}}]}})",
+      as_json(expression));
+}
+
+constexpr std::string_view llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+                                    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// LLaMA's first: characters, with bytes for the others.
+Parts of_characters() {
+  Parts parts;
+  parts.pieces = {"<unk>", "<s>", "</s>"};
+  for (int byte = 0; byte < 256; ++byte) parts.pieces.push_back(fmt::format("<0x{:02X}>", byte));
+  for (const char* piece : {"▁", "a", "b", "c", "▁a", "ab", "▁ab", "▁▁"}) parts.pieces.emplace_back(piece);
+  parts.merges = {{"▁", "a"}, {"a", "b"}, {"▁a", "b"}, {"▁", "▁"}};
+  parts.model_options = R"("unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, )";
+  parts.normalizer = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, )"
+                     R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
+  parts.decoder = R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, )"
+                  R"("content": " "}, )"
+                  R"({"type": "ByteFallback"}, {"type": "Fuse"}, )"
+                  R"({"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
+  parts.added = special("<unk>", 0) + ", " + special("<s>", 1) + ", " + special("</s>", 2);
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-level BPE") {
+  Parts parts = of_bytes();
+  parts.pre_tokenizer = split_by_expression(llama3);
+  const Tokenizer tokenizer = read(parts);
+  CHECK(pieces_of(tokenizer, parts.pieces, "the the1234!\nI'S") ==
+        Strings{"t", "he", "Ġthe", "123", "4", "!Ċ", "I", "'S"});
+  CHECK(tokenizer.end_of_text() == 264);
+  CHECK(tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces);
+  CHECK(pieces_of(tokenizer, parts.pieces, "\xff the") == Strings{"ÿ", "Ġthe"});
+
+  parts.pre_tokenizer = split_by_expression("[a-z]+ 1");
+  CHECK(read(parts).cuts(SpelledSpecials::text) == CutPlaces::nowhere);
+  parts.pre_tokenizer = split_by_expression("(");
+  CHECK(says(refusal(parts), "'pre_tokenizer.pretokenizers[0]'"));
+  parts.pre_tokenizer = split_by_expression("[a[b]]");
+  CHECK(says(refusal(parts), "brackets in brackets"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a word that is a token stays whole where merges are ignored") {
+  Parts parts = of_bytes();
+  parts.pieces.emplace_back("abc");
+  parts.pre_tokenizer = split_by_expression(llama3);
+  CHECK(pieces_of(read(parts), parts.pieces, "abc") == Strings{"a", "b", "c"});
+  parts.model_options = R"("ignore_merges": true, )";
+  CHECK(pieces_of(read(parts), parts.pieces, "abc") == Strings{"abc"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "text that spells a special token is text unless asked, other added tokens are found") {
+  Parts parts = of_bytes();
+  parts.pre_tokenizer = split_by_expression(llama3);
+  parts.pieces.emplace_back("<tool>");
+  parts.added += ", " + special("<tool>", 265, false);
+  const Tokenizer tokenizer = read(parts);
+  const std::string text = "a<tool>b<|endoftext|>";
+  const Strings as_token = pieces_of(tokenizer, parts.pieces, text, SpelledSpecials::token);
+  CHECK(as_token == Strings{"a", "<tool>", "b", "<|endoftext|>"});
+  CHECK(pieces_of(tokenizer, parts.pieces, text).size() == 3 + 13);
+  CHECK(tokenizer.encode(text).size() == 4);
+  CHECK(tokenizer.decode(tokenizer.encode(text)) == "a<tool>b");
+}
+
+TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the space before a text goes again") {
+  const Parts parts = of_characters();
+  const Tokenizer tokenizer = read(parts);
+  CHECK(pieces_of(tokenizer, parts.pieces, "ab ab  c") == Strings{"▁ab", "▁ab", "▁▁", "c"});
+  CHECK(pieces_of(tokenizer, parts.pieces, "é") == Strings{"▁", "<0xC3>", "<0xA9>"});
+  CHECK(pieces_of(tokenizer, parts.pieces, "a\xff") == Strings{"▁a", "<0xFF>"});
+  CHECK(tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces);
+  CHECK(tokenizer.end_of_text() == 2);
+  for (const char* text : {"ab c é  \xff\xfe", " a", "", "</s"})
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+  std::string inside;
+  tokenizer.decode(tokenizer.encode("ab").front(), inside);
+  CHECK(inside == " ab");
+
+  Parts spelled = parts;  // <0x0a> is no byte's piece
+  spelled.pieces.emplace_back("<0x0a>");
+  CHECK(pieces_of(read(spelled), spelled.pieces, "a\n") == Strings{"▁a", "<0x0A>"});
+
+  Parts without = parts;
+  without.model_options = R"("unk_token": "<unk>", "fuse_unk": true, )";
+  CHECK(pieces_of(read(without), parts.pieces, "xya") == Strings{"▁", "<unk>", "a"});
+  without.model_options = R"("unk_token": "<unk>", "fuse_unk": false, )";
+  CHECK(pieces_of(read(without), parts.pieces, "xya") == Strings{"▁", "<unk>", "<unk>", "a"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT does") {
+  Parts parts;
+  parts.type = "WordPiece";
+  parts.model_options =
+      R"("unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 6, )";
+  parts.pieces = {"[PAD]", "[UNK]", "[SEP]", "un", "##a", "##ff", "##able",
+                  "unaff", "cafe",  "中",    ",",  "don", "'",    "t"};
+  parts.normalizer = R"({"type": "BertNormalizer"})";
+  parts.pre_tokenizer = R"({"type": "BertPreTokenizer"})";
+  parts.decoder = R"({"type": "WordPiece", "prefix": "##", "cleanup": true})";
+  parts.added = special("[PAD]", 0) + ", " + special("[UNK]", 1) + ", " + special("[SEP]", 2);
+  folder.write("tokenizer_config.json", R"({"sep_token": "[SEP]", "pad_token": {"content": "[PAD]"}})");
+  const Tokenizer tokenizer = read(parts);
+  const std::string text = "UNAFF café,中中 unable unaffable\x01 [SEP]";
+  CHECK(pieces_of(tokenizer, parts.pieces, text, SpelledSpecials::token) ==
+        Strings{"unaff", "cafe", ",", "中", "中", "un", "##able", "[UNK]", "[SEP]"});
+  CHECK(tokenizer.specials().padding == 0);
+  CHECK(tokenizer.specials().separator == 2);
+  CHECK(tokenizer.end_of_text() == 2);
+  CHECK(tokenizer.decode(tokenizer.encode("unable, don't")) == "unable, don ' t");
+
+  std::string lines;
+  for (const std::string& piece : parts.pieces) lines += piece + "\n";
+  const Tokenizer older = read_tokenizer(folder.write("vocab.txt", lines));
+  CHECK(older.encode("UNAFF café,中中 unable [SEP]") == tokenizer.encode("UNAFF café,中中 unable [SEP]"));
+  folder.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  CHECK(read_tokenizer(folder.path() / "vocab.txt").fingerprint() != older.fingerprint());
+}
+
+TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens of the whole") {
+  Parts llama = of_characters(), bytes = of_bytes();
+  bytes.normalizer = R"({"type": "NFC"})";
+  bytes.pre_tokenizer = split_by_expression(llama3);
+  Parts metaspace = of_characters();
+  metaspace.normalizer = "null";
+  metaspace.pre_tokenizer =
+      R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})";
+  // What an earlier step drops, or matches across a space.
+  Parts dropped = metaspace, across = bytes, prefixed = bytes;
+  const auto sequence = [](std::string_view first, std::string_view second) {
+    return fmt::format(R"({{"type": "Sequence", "pretokenizers": [{}, {}]}})", first, second);
+  };
+  dropped.pre_tokenizer = sequence(R"({"type": "WhitespaceSplit"})",
+                                   R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})");
+  prefixed.pre_tokenizer = sequence(R"({"type": "BertPreTokenizer"})", R"({"type": "ByteLevel"})");
+  across.pre_tokenizer =
+      sequence(R"({"type": "Split", "pattern": {"Regex": "[a-z] [0-9]"}, "behavior": "Isolated"})",
+               R"({"type": "ByteLevel", "add_prefix_space": false})");
+  // What is removed, or becomes a space, between spaces; what spaces become.
+  Parts stripped = bytes, bert = prefixed, cleaned = bytes, joined = prefixed;
+  stripped.normalizer = R"({"type": "StripAccents"})";
+  bert.normalizer = cleaned.normalizer = R"({"type": "BertNormalizer"})";
+  joined.normalizer = R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})";
+  // A token of two words, and one behind which a text begins.
+  Parts two_words = llama, behind = llama;
+  two_words.pieces.emplace_back("ab c");
+  two_words.added += ", " + special("ab c", static_cast<int>(two_words.pieces.size()) - 1, false);
+  behind.pieces.emplace_back("the");
+  behind.added += fmt::format(R"(, {{"id": {}, "content": "the", "normalized": false}})", behind.pieces.size() - 1);
+
+  const Strings units = {"ab", " ",    "  ",   "c", "\n",     "the",    "123",  "!",   "é",   "e\u0301",
+                         "中", "</s>", "\xff", "▁", "\u0301", "\u200b", "\x01", "c 1", "ab c"};
+  std::mt19937_64 random(7);
+  const auto check = [&](const Parts& parts, bool can_be_cut) {
+    const Tokenizer tokenizer = read(parts);
+    CAPTURE(parts.normalizer);
+    CAPTURE(parts.pre_tokenizer);
+    CHECK((tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces) == can_be_cut);
+    if (tokenizer.cuts(SpelledSpecials::text) == CutPlaces::nowhere) return;
+    for (int i = 0; i < 30; ++i) {
+      std::string text;
+      for (int n = 0; n < 40; ++n) text += units[random() % units.size()];
+      CAPTURE(text);
+      std::vector<std::int32_t> whole;
+      const auto encoder = tokenizer.encoder(SpelledSpecials::text);
+      encoder->encode(text, true, whole);
+      for (std::size_t cut = last_cut(text, text.size(), CutPlaces::spaces); cut > 0;
+           cut = last_cut(text, cut - 1, CutPlaces::spaces)) {
+        std::vector<std::int32_t> parts_of;
+        encoder->encode(text.substr(0, cut), true, parts_of);
+        encoder->encode(text.substr(cut), false, parts_of);
+        CHECK(parts_of == whole);
+      }
+    }
+  };
+  for (const Parts& parts : {llama, bytes, metaspace, dropped, prefixed, bert}) check(parts, true);
+  for (const Parts& parts : {across, stripped, cleaned, joined, two_words, behind}) check(parts, false);
+}
+
+TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not is named, with its key") {
+  Parts parts = of_bytes();
+  parts.pre_tokenizer = split_by_expression(llama3);
+  const auto with = [&](auto change) {
+    Parts other = parts;
+    change(other);
+    return refusal(other);
+  };
+  CHECK(says(with([](Parts& p) { p.type = "Unigram"; }), "'model' is of type 'Unigram', which is not read: BPE"));
+  CHECK(says(with([](Parts& p) { p.normalizer = R"({"type": "Precompiled"})"; }),
+             "'normalizer' is of type 'Precompiled'"));
+  CHECK(says(with([](Parts& p) { p.pre_tokenizer = R"({"type": "UnicodeScripts"})"; }),
+             "'pre_tokenizer' is of type"));
+  CHECK(says(with([](Parts& p) { p.decoder = R"({"type": "CTC"})"; }), "'decoder' is of type 'CTC'"));
+  CHECK(says(with([](Parts& p) { p.model_options = R"("dropout": 0.1, )"; }), "'model.dropout' is set"));
+  CHECK(says(with([](Parts& p) { p.merges.emplace_back("q", "q"); }),
+             "'model.merges[8]' joins 'q' and 'q', and 'qq'"));
+  CHECK(says(with([](Parts& p) { p.added = R"({"id": 99999999, "content": "x"})"; }), "'added_tokens[0].id'"));
+  CHECK(
+      says(with([](Parts& p) { p.added = R"({"id": 3, "content": "new"})"; }), "'added_tokens[0].id' is 3, which"));
+  Parts no_end = parts;
+  no_end.added.clear();
+  no_end.pieces.pop_back();
+  CHECK(says(error_of([&] { static_cast<void>(read(no_end).required_end_of_text()); }), "eos_token"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a SentencePiece model joins the pieces of the highest score first") {
+  SentencePieceWriter writer;
+  writer.add("<unk>", 0, 2).add("<s>", 0, 3).add("</s>", 0, 3);
+  for (int byte = 0; byte < 256; ++byte) writer.add(fmt::format("<0x{:02X}>", byte), 0, 6);
+  writer.add("▁", -10).add("a", -11).add("b", -12).add("c", -13);
+  writer.add("bc", -1).add("ab", -2).add("▁a", -3).add("abc", -4).add("<tool>", 0, 4);
+  const Tokenizer tokenizer = read_tokenizer(folder.write("tokenizer.model", writer.model()));
+  CHECK(pieces_of(tokenizer, writer.pieces, "abc  ab</s>").front() == "▁a");
+  CHECK(pieces_of(tokenizer, writer.pieces, "abc é") == Strings{"▁a", "bc", "▁", "<0xC3>", "<0xA9>"});
+  CHECK(pieces_of(tokenizer, writer.pieces, "c<tool>c") == Strings{"▁", "c", "<tool>", "c"});
+  CHECK(tokenizer.specials().begin_of_text == 1);
+  CHECK(tokenizer.end_of_text() == 2);
+  CHECK(tokenizer.decode(tokenizer.encode(" abc  é")) == " abc  é");
+  writer.remove_extra_whitespaces = true;
+  const Tokenizer squeezing = read_tokenizer(folder.write("tokenizer.model", writer.model()));
+  CHECK(squeezing.decode(squeezing.encode("  a   b ")) == "a b");
+
+  const auto refused = [&](const std::string& content) {
+    return error_of([&] { static_cast<void>(read_tokenizer(folder.write("tokenizer.model", content))); });
+  };
+  writer.type = 1;
+  CHECK(says(refused(writer.model()), "its trainer_spec.model_type is UNIGRAM (1), which is not read"));
+  writer.type = 2;
+  const std::string whole = writer.model();
+  for (std::size_t length = 0; length + 60 < whole.size(); length += 97)
+    CHECK(refused(whole.substr(0, length)).code() == ErrorCode::data);
+  writer.characters = "damaged";
+  CHECK(says(refused(writer.model()), "precompiled_charsmap is damaged"));
+}

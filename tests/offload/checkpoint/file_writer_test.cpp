@@ -1,0 +1,305 @@
+#include "offload/checkpoint/file_writer.hpp"
+
+#include "runtime/asio_loop.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/offload/blocks.hpp"
+#include "tests/offload/checkpoint/memory_storage.hpp"
+#include "tests/seeds.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <future>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+using ranvier::runtime::AsioLoop;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+/// What each call of a whole file was told: open, the writes in the order of their ends, close.
+struct Told {
+  std::string open, close;
+  std::vector<std::string> writes;
+};
+
+/// Writes a file in writes of `step` bytes, the last ones first.
+Told write_file(AsioLoop& loop, CheckpointFileWriter& writer, const std::filesystem::path& path,
+                const Blocks& content, std::size_t step) {
+  Told told;
+  const auto all = content.span();
+  writer.open(path, all.size(), [&](const std::string& failure) {
+    told.open = failure;
+    for (std::size_t end = all.size(); end > 0; end -= std::min(step, end)) {
+      const std::size_t begin = end - std::min(step, end);
+      writer.write(begin, all.subspan(begin, end - begin),
+                   [&](const std::string& why) { told.writes.push_back(why); });
+    }
+    writer.close([&](const std::string& why) {
+      told.close = why;
+      loop.stop();
+    });
+  });
+  loop.run();
+  return told;
+}
+
+bool holds(const CheckpointStorage& storage, const std::filesystem::path& path, const Blocks& content) {
+  if (storage.size(path) != static_cast<std::int64_t>(content.span().size())) return false;
+  const Blocks read(content.span().size());
+  const int file = storage.open_to_read(path, false);
+  const int result = storage.read_all(file, 0, read.span());
+  storage.close(file);
+  return result == 0 && read == content;
+}
+
+/// The system's, without what it would grant.
+class Reluctant final : public CheckpointStorage {
+ public:
+  Reluctant(bool uring, bool direct) : uring_(uring), direct_(direct) {}
+  int open(const std::filesystem::path& file, bool direct) const override {
+    return direct && !direct_ ? -EINVAL : CheckpointStorage::open(file, direct);
+  }
+  UringOutcome make_uring(int depth) const override {
+    return uring_ ? CheckpointStorage::make_uring(depth) : UringOutcome{nullptr, EPERM};
+  }
+
+ private:
+  bool uring_, direct_;
+};
+
+}  // namespace
+
+TEST_CASE("files of a checkpoint are written whole, one after the other, whatever the system grants") {
+  for (const bool uring : {true, false}) {
+    for (const bool direct : {true, false}) {
+      const TemporaryFolder folder;
+      const Reluctant storage(uring, direct);
+      AsioLoop loop;
+      CheckpointFileWriter writer(loop, storage, 4);
+      for (const std::size_t bytes : {5 * mib + 4096, std::size_t{4096}, std::size_t{0}}) {
+        const Blocks content = bytes == 0 ? Blocks(0) : Blocks::random(bytes, bytes);
+        const auto path = folder.path() / std::to_string(bytes);
+        const Told told = write_file(loop, writer, path, content, 2 * mib);
+        CHECK(told.open.empty());
+        CHECK(told.close.empty());
+        CHECK(told.writes == std::vector<std::string>((bytes + 2 * mib - 1) / (2 * mib)));
+        CHECK(holds(storage, path, content));
+      }
+      CHECK(!loop.own_work().any());
+      if (!uring) CHECK(writer.description().starts_with("pwrite on threads (io_uring is refused: Operation not"));
+      if (!direct) CHECK(writer.description().ends_with("through the system's cache, as it refuses O_DIRECT"));
+    }
+  }
+}
+
+TEST_CASE("short, interrupted and put-off writes of a checkpoint come to a whole file") {
+  for (const std::uint64_t seed : test::seeds(4)) {
+    MemoryStorage storage;
+    std::mt19937_64 random(seed);
+    QueueLog log;
+    storage.faults.log = &log;
+    storage.faults.on_request = [&](const IoRequest& request) -> Fault {
+      switch (random() % 8) {
+        case 0:
+          return {.result = -EAGAIN};
+        case 1:
+          return {.result = -EINTR};
+        case 2:
+        case 3:
+          return {.shortened_to = random() % request.bytes};
+        default:
+          return {};
+      }
+    };
+    AsioLoop loop;
+    const Blocks content = Blocks::random(3 * mib + 5 * 4096, seed);
+    {
+      CheckpointFileWriter writer(loop, storage, 3);
+      const Told told = write_file(loop, writer, "/file", content, 300 * 4096);
+      CHECK(told.close.empty());
+    }
+    CHECK(log.faults > 0);
+    CHECK(log.most_outstanding <= 3);
+    CHECK(holds(storage, "/file", content));
+  }
+}
+
+TEST_CASE("a write that fails is told to its file's outcomes, and the next file is written") {
+  MemoryStorage storage;
+  bool fails = true;
+  storage.faults.on_request = [&](const IoRequest& request) -> Fault {
+    return fails && request.offset == 2 * mib ? Fault{.result = -EIO} : Fault{};
+  };
+  AsioLoop loop;
+  CheckpointFileWriter writer(loop, storage, 2);
+  const Blocks content = Blocks::random(6 * mib, 1);
+  const Told told = write_file(loop, writer, "/file", content, 2 * mib);
+  const std::string failure =
+      "/file: cannot write 1048576 bytes at offset 2097152: Input/output error; check the disk's "
+      "health and free space";
+  CHECK(told.open.empty());
+  CHECK(told.writes == std::vector<std::string>{"", failure, failure});
+  CHECK(told.close == failure);
+  fails = false;
+  CHECK(write_file(loop, writer, "/next", content, 2 * mib).close.empty());
+  CHECK(holds(storage, "/next", content));
+}
+
+TEST_CASE("a disk that is full, or a call that fails, is told with the file and the cause") {
+  struct Case {
+    const char* call;
+    int error;
+    const char* words;
+  };
+  for (const Case& each :
+       {Case{"open", EACCES, "/part/file: cannot open it: Permission denied"},
+        Case{"allocate", ENOSPC, "/part/file: it needs 1.0 MiB and 3.0 MiB are free: remove what"},
+        Case{"allocate", EIO, "/part/file: cannot take the space for it: Input/output error"},
+        Case{"sync", EIO, "/part/file: it cannot be brought to the disk: Input/output error"},
+        Case{"close", EDQUOT, "/part/file: it cannot be brought to the disk: Disk quota exceeded"}}) {
+    MemoryStorage storage;
+    storage.faults.free_bytes = 3 * mib;
+    REQUIRE(storage.make_folder("/part") == 0);
+    AsioLoop loop;
+    CheckpointFileWriter writer(loop, storage, 2);
+    storage.refuse = [&](const std::string& call, const std::filesystem::path&) {
+      return call == each.call ? -each.error : 0;
+    };
+    const Blocks content(mib, 7);
+    const Told told = write_file(loop, writer, "/part/file", content, mib);
+    CHECK_MESSAGE(told.close.starts_with(each.words), told.close);
+    const bool at_open = told.close == told.open;
+    CHECK(at_open == (std::string_view(each.call) == "open" || std::string_view(each.call) == "allocate"));
+    CHECK(told.writes == std::vector<std::string>{at_open ? told.open : ""});
+    storage.refuse = nullptr;
+    CHECK(write_file(loop, writer, "/part/file", content, mib).close.empty());
+  }
+}
+
+TEST_CASE("a real disk that has too little space is known as the file is made") {
+  const TemporaryFolder folder;
+  AsioLoop loop;
+  CheckpointFileWriter writer(loop, system_storage(), 2);
+  std::string opening, closing;
+  writer.open(folder.path() / "file", std::uint64_t{1} << 50, [&](const std::string& failure) {
+    opening = failure;
+    writer.close([&](const std::string& why) {
+      closing = why;
+      loop.stop();
+    });
+  });
+  loop.run();
+  CHECK_MESSAGE(opening.find("/file: it needs 1.0 PiB and ") != std::string::npos, opening);
+  CHECK(closing == opening);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("a disk that is slow holds nothing up, and what it is at can be seen") {
+  for (const char* slow : {"allocate", "sync"}) {
+    MemoryStorage storage;
+    std::promise<void> goes_on;
+    auto wait = goes_on.get_future().share();
+    storage.refuse = [&](const std::string& call, const std::filesystem::path&) {
+      if (call == slow) wait.wait();
+      return 0;
+    };
+    AsioLoop loop;
+    CheckpointFileWriter writer(loop, storage, 2);
+    std::string place;
+    const std::string expected = std::string_view(slow) == "sync" ? "fsync of /file" : "the making of /file";
+    const std::function<void()> look = [&] {
+      place = writer.place();
+      if (place != expected) return loop.after(std::chrono::milliseconds(1), look);
+      CHECK(loop.own_work().any());
+      CHECK(loop.own_work().under_way().front().where == &writer);
+      goes_on.set_value();
+    };
+    loop.post(look);
+    CHECK(write_file(loop, writer, "/file", Blocks(4096, 1), 4096).close.empty());
+    CHECK(place == expected);
+    CHECK(writer.done() >= 3);
+  }
+}
+
+TEST_CASE("a queue that breaks is a failure of the file and not of the loop") {
+  class Broken final : public CheckpointStorage {
+   public:
+    UringOutcome make_uring(int) const override {
+      class Queue final : public IoQueue {
+       public:
+        void submit(std::span<const IoRequest>) override { throw Error(ErrorCode::io, "io_uring: it is broken"); }
+        void wait(std::vector<IoCompletion>&) override { arrived_.get_future().wait(); }
+        void wake() override {
+          if (!std::exchange(woken_, true)) arrived_.set_value();
+        }
+
+       private:
+        std::promise<void> arrived_;
+        bool woken_ = false;
+      };
+      return {std::make_unique<Queue>(), 0};
+    }
+  };
+  const TemporaryFolder folder;
+  const Broken storage;
+  AsioLoop loop;
+  CheckpointFileWriter writer(loop, storage, 2);
+  for (int round = 0; round < 2; ++round) {
+    const Told told = write_file(loop, writer, folder.path() / "file", Blocks(3 * mib), mib);
+    CHECK(told.open.empty());
+    CHECK(told.writes == std::vector<std::string>(3, "io_uring: it is broken"));
+    CHECK(told.close == "io_uring: it is broken");
+  }
+}
+
+TEST_CASE("a writer that goes in the middle of a file calls nobody") {
+  AsioLoop loop;
+  bool called = false;
+  const Blocks content(4 * mib, 3);
+  MemoryStorage storage;
+  {
+    CheckpointFileWriter writer(loop, storage, 2);
+    writer.open("/file", 4 * mib, [&](const std::string&) {
+      writer.write(0, content.span(), [&](const std::string&) { called = true; });
+      writer.close([&](const std::string&) { called = true; });
+      loop.stop();
+    });
+    loop.run();
+  }
+  loop.post([&] { loop.stop(); });
+  loop.run();
+  CHECK(!called);
+  {
+    const CheckpointFileWriter unused(loop, storage, 2);
+  }
+}
+
+TEST_CASE("what a writer cannot have meant is refused") {
+  MemoryStorage storage;
+  AsioLoop loop;
+  CheckpointFileWriter writer(loop, storage, 2);
+  const Blocks content(8192);
+  const auto ignore = [](const std::string&) {};
+  CHECK(says(error_of([&] { writer.write(0, content.span(), ignore); }), "which is not open"));
+  CHECK(says(error_of([&] { writer.close(ignore); }), "is not open"));
+  writer.open("/file", 8192, [&](const std::string&) { loop.stop(); });
+  CHECK(says(error_of([&] { writer.open("/other", 0, ignore); }), "opened before /file was closed"));
+  loop.run();
+  CHECK(says(error_of([&] { writer.write(100, content.span(), ignore); }), "not whole blocks"));
+  CHECK(says(error_of([&] { writer.write(0, content.span().first(100), ignore); }), "not whole blocks"));
+  CHECK(says(error_of([&] { writer.write(4096, content.span(), ignore); }),
+             "8192 bytes at offset 4096 of a file of 8192"));
+}

@@ -1,0 +1,301 @@
+#include "offload/checkpoint/folder.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/offload/checkpoint/memory_storage.hpp"
+#include "tests/offload/checkpoint/small_checkpoint.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::offload;
+using namespace ranvier::offload::tests;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> names_in(const CheckpointStorage& storage, const fs::path& folder) {
+  std::vector<std::string> names;
+  REQUIRE(storage.list(folder, names) == 0);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void save_steps(const CheckpointStorage& storage, CheckpointFolder& folder,
+                const std::vector<std::int64_t>& steps) {
+  for (const std::int64_t step : steps) REQUIRE(SmallCheckpoint(step).save(storage, folder, "aaaa").empty());
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint on a real disk is found by its step and as the newest") {
+  const TemporaryFolder parent;
+  CheckpointFolder folder(parent.path() / "a" / "run");
+  CHECK(folder.list().empty());
+  CHECK(!folder.newest_whole());
+  folder.lock("aaaa");
+  save_steps(system_storage(), folder, {500, 1000});
+  CHECK(names_in(system_storage(), folder.path()) ==
+        std::vector<std::string>{"lock", "step-00000500", "step-00001000"});
+  const auto newest = folder.newest_whole();
+  REQUIRE(newest);
+  CHECK(newest->step == 1000);
+  CHECK(newest->path == folder.path() / "step-00001000");
+  CHECK(folder.open(500).step == 500);
+  CHECK(folder.open(newest->path).step == 1000);
+  CHECK(says(error_of([&] { static_cast<void>(folder.open(700)); }), "there is no checkpoint of step 700"));
+  CHECK(says(error_of([&] { static_cast<void>(folder.open(parent.path())); }), "manifest.json: it is not there"));
+  CHECK(folder.prune(1, 0) == std::vector<std::int64_t>{500});
+  CHECK(names_in(system_storage(), folder.path()) == std::vector<std::string>{"lock", "step-00001000"});
+}
+
+TEST_CASE("a folder that another job writes to is refused by that job's host and process") {
+  const TemporaryFolder parent;
+  CheckpointFolder first(parent.path()), second(parent.path());
+  first.lock("aaaa");
+  const Error error = error_of([&] { second.lock("bbbb"); });
+  CHECK(error.code() == ErrorCode::io);
+  CHECK(says(error, fmt::format("{}: another job writes its checkpoints there: job aaaa, process {} on ",
+                                parent.path().string(), ::getpid())));
+  CHECK(says(error, "--checkpoint"));
+}
+
+TEST_CASE("the lock goes with its folder, and the next job says who it is") {
+  const TemporaryFolder parent;
+  {
+    CheckpointFolder(parent.path()).lock("aaaaaaaaaaaaaaaa");
+  }
+  CheckpointFolder next(parent.path());
+  next.lock("bb");
+  CHECK(parent.read("lock").starts_with("job bb, process "));
+}
+
+TEST_CASE("who it is has left this machine when the lock is taken") {
+  MemoryStorage storage;
+  std::vector<std::string> calls;
+  storage.refuse = [&](const std::string& call, const fs::path& path) {
+    if (path == "/run/lock") calls.push_back(call);
+    return 0;
+  };
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  REQUIRE(!calls.empty());
+  CHECK(calls.back() == "sync");
+}
+
+TEST_CASE("a folder that cannot be written is refused with its name") {
+  MemoryStorage storage;
+  for (const char* refused : {"make_folder", "open", "truncate", "write"}) {
+    storage.refuse = [&](const std::string& call, const fs::path&) { return call == refused ? -EROFS : 0; };
+    const Error error = error_of([&] { CheckpointFolder("/run", storage).lock("aaaa"); });
+    CHECK(error.code() == ErrorCode::io);
+    CHECK(says(error, "/run"));
+    CHECK(says(error, "Read-only file system"));
+    storage.refuse = nullptr;
+  }
+  const TemporaryFolder parent;
+  parent.write("file", "");
+  CHECK(says(error_of([&] { CheckpointFolder(parent.path() / "file" / "run").lock("aaaa"); }), "Not a directory"));
+}
+
+TEST_CASE("what dead jobs left goes, what is somebody's own stays") {
+  MemoryStorage storage;
+  {
+    CheckpointFolder dead("/run", storage);
+    dead.lock("aaaa");
+    const fs::path part = dead.prepare(500, "aaaa");
+    REQUIRE(SmallCheckpoint(500).write_files(storage, part).empty());
+  }
+  static_cast<void>(CheckpointFolder("/run", storage).prepare(600, "bbaa"));
+  for (const char* own : {"step-5.part", "step-00000500.a-b.part", "steps.x.part", "step-.x.part", "notes"})
+    REQUIRE(storage.make_folder(fs::path("/run") / own) == 0);
+  CheckpointFolder next("/run", storage);
+  static_cast<void>(next.prepare(700, "bbbb"));
+  next.lock("bbbb");
+  CHECK(next.leftovers() == 2);
+  CHECK(names_in(storage, "/run") == std::vector<std::string>{"lock", "notes", "step-.x.part",
+                                                              "step-00000500.a-b.part", "step-00000700.bbbb.part",
+                                                              "step-5.part", "steps.x.part"});
+}
+
+TEST_CASE("what a job could not finish goes as it gives up, or with its next try") {
+  MemoryStorage storage;
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  for (const bool gives_up : {true, false}) {
+    const fs::path part = folder.prepare(500, "aaaa");
+    CHECK(part == folder.part_of(500, "aaaa"));
+    REQUIRE(SmallCheckpoint(500).write_files(storage, part).empty());
+    if (gives_up) {
+      folder.give_up(500, "aaaa");
+      folder.give_up(500, "aaaa");
+      CHECK(names_in(storage, "/run") == std::vector<std::string>{"lock"});
+    }
+  }
+  CHECK(folder.prepare(600, "aaaa") == "/run/step-00000600.aaaa.part");
+  CHECK(names_in(storage, "/run") == std::vector<std::string>{"lock", "step-00000600.aaaa.part"});
+  CHECK(names_in(storage, "/run/step-00000600.aaaa.part").empty());
+}
+
+TEST_CASE("where the file system has no locks a job goes on, says so, and leaves what may be another's") {
+  MemoryStorage storage;
+  static_cast<void>(storage.make_folder("/run"));
+  static_cast<void>(CheckpointFolder("/run", storage).prepare(500, "aaaa"));
+  storage.refuse = [](const std::string& call, const fs::path&) { return call == "lock" ? -ENOLCK : 0; };
+  CheckpointFolder folder("/run", storage);
+  folder.lock("bbbb");
+  CHECK(folder.lock_refused().starts_with("/run: the file system has no locks (No locks available)"));
+  CHECK(folder.leftovers() == 0);
+  save_steps(storage, folder, {600});
+  CHECK(folder.newest_whole()->step == 600);
+}
+
+TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
+  const auto check = [](auto&& harm, const char* why) {
+    MemoryStorage storage;
+    CheckpointFolder folder("/run", storage);
+    folder.lock("aaaa");
+    save_steps(storage, folder, {500, 600});
+    harm(storage);
+    std::vector<CheckpointEntry> passed_over;
+    const auto newest = folder.newest_whole(&passed_over);
+    REQUIRE(newest);
+    CHECK(newest->step == 500);
+    REQUIRE(passed_over.size() == 1);
+    CHECK(passed_over[0].step == 600);
+    CHECK(!passed_over[0].whole);
+    CHECK_MESSAGE(passed_over[0].why_not.find(why) != std::string::npos, passed_over[0].why_not);
+    CHECK_THROWS_AS(static_cast<void>(folder.open(600)), Error);
+    CHECK(folder.list().size() == 2);
+    CHECK(folder.list()[1].why_not == passed_over[0].why_not);
+    CHECK(folder.list()[0].whole);
+  };
+  const fs::path step = "/run/step-00000600", data = step / "rank-0001.data", manifest = step / "manifest.json";
+  check([&](MemoryStorage& s) { REQUIRE(s.remove(data) == 0); }, "rank-0001.data: it is missing");
+  check([&](MemoryStorage& s) { s.damage(data, [](std::string& c) { c.pop_back(); }); },
+        "rank-0001.data: it has 8191 bytes and should have 8192");
+  check([&](MemoryStorage& s) { s.damage(data, [](std::string& c) { c.push_back(' '); }); }, "it has 8193 bytes");
+  check([&](MemoryStorage& s) { REQUIRE(s.remove(manifest) == 0); }, "manifest.json: it is not there");
+  check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c[100] ^= 1; }); },
+        "it is not what was written");
+  check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.resize(100); }); },
+        "it does not end with");
+  check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.clear(); }); }, "it does not end with");
+  check(
+      [&](MemoryStorage& s) {
+        s.damage(manifest, [](std::string& c) { c = to_json(SmallCheckpoint(700).manifest()); });
+      },
+      "it is of step 700");
+  check(
+      [&](MemoryStorage& s) {
+        s.damage(manifest, [](std::string& c) {
+          c.resize(c.rfind("\"xxh3\""));
+          c.replace(c.find("\"version\":1"), 11, "\"version\":2");
+          c += fmt::format("\"xxh3\":\"{:016x}\"}}\n", runtime::xxh3(std::as_bytes(std::span(c))));
+        });
+      },
+      "it has version 2 of the format and this program reads version 1");
+  check(
+      [&](MemoryStorage& s) {
+        s.refuse = [&](const std::string& call, const fs::path& path) {
+          return call == "read" && path == manifest ? -EIO : 0;
+        };
+      },
+      "Input/output error");
+}
+
+TEST_CASE("names that no checkpoint has are nobody's step") {
+  MemoryStorage storage;
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  for (const char* name : {"step-5", "step-000000005", "step-00000005.1", "step-00000005.x", "step-00000005.",
+                           "step-", "step-99999999999999999999", "Step-00000005", "step-00000005.left"})
+    REQUIRE(storage.make_folder(fs::path("/run") / name) == 0);
+  CHECK(folder.list().empty());
+  save_steps(storage, folder, {1'234'567'890});
+  CHECK(folder.newest_whole()->path == "/run/step-1234567890");
+}
+
+TEST_CASE("the newest checkpoints and those of an archive stay") {
+  struct Case {
+    int keep;
+    std::int64_t archive_every;
+    std::vector<std::int64_t> removed;
+  };
+  for (const Case& each : {Case{1, 0, {400, 300, 200, 100}}, Case{2, 200, {300, 100}}, Case{9, 0, {}},
+                           Case{3, 300, {200, 100}}, Case{1, 1, {}}}) {
+    MemoryStorage storage;
+    CheckpointFolder folder("/run", storage);
+    folder.lock("aaaa");
+    save_steps(storage, folder, {100, 200, 300, 400, 500});
+    CHECK(folder.prune(each.keep, each.archive_every) == each.removed);
+    CHECK(folder.list().size() == 5 - each.removed.size());
+    CHECK(folder.prune(each.keep, each.archive_every).empty());
+  }
+}
+
+TEST_CASE("what is not whole does not count among those that are kept") {
+  MemoryStorage storage;
+  {
+    CheckpointFolder folder("/run", storage);
+    folder.lock("aaaa");
+    save_steps(storage, folder, {100, 200, 300, 400, 500});
+  }
+  for (const char* step : {"200", "500"})
+    storage.damage(fmt::format("/run/step-00000{}/rank-0000.data", step), [](std::string& c) { c.pop_back(); });
+  CheckpointFolder folder("/run", storage);
+  CHECK(folder.prune(2, 0) == std::vector<std::int64_t>{200, 100});
+  CHECK(folder.list().size() == 3);
+  CHECK(folder.newest_whole()->step == 400);
+}
+
+TEST_CASE("a run that goes on from an older checkpoint leaves the later ones behind") {
+  MemoryStorage storage;
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  for (int line = 0; line < 3; ++line) {
+    save_steps(storage, folder, {600, 700});
+    save_steps(storage, folder, {650});
+    CHECK(folder.newest_whole()->step == 650);
+  }
+  CHECK(names_in(storage, "/run") ==
+        std::vector<std::string>{"lock", "step-00000600", "step-00000600.2", "step-00000600.3", "step-00000650",
+                                 "step-00000650.left", "step-00000650.left2", "step-00000700.left",
+                                 "step-00000700.left2", "step-00000700.left3"});
+  // Until it has come as far, they might still be wanted.
+  CHECK(folder.prune(2, 0) == std::vector<std::int64_t>{600, 600, 650, 650});
+  REQUIRE(storage.make_folder("/run/step-00000600.left.old") == 0);
+  save_steps(storage, folder, {690});
+  CHECK(folder.prune(9, 0).empty());
+  save_steps(storage, folder, {701});
+  CHECK(folder.prune(9, 1) == std::vector<std::int64_t>{700, 700, 700});
+  CHECK(names_in(storage, "/run") == std::vector<std::string>{"lock", "step-00000600.3", "step-00000600.left.old",
+                                                              "step-00000650", "step-00000690", "step-00000701"});
+}
+
+TEST_CASE("what a manifest does not fit never becomes whole") {
+  MemoryStorage storage;
+  CheckpointFolder folder("/run", storage);
+  folder.lock("aaaa");
+  const SmallCheckpoint checkpoint(500);
+  const fs::path part = folder.prepare(500, "aaaa");
+  CHECK(
+      says(error_of([&] { folder.commit(500, "aaaa", checkpoint.manifest()); }), "rank-0000.data: it is missing"));
+  REQUIRE(checkpoint.write_files(storage, part).empty());
+  Manifest manifest = checkpoint.manifest();
+  manifest.pieces.pop_back();
+  CHECK(says(error_of([&] { folder.commit(500, "aaaa", manifest); }),
+             "elements 0 to 10 of weights of ln are missing"));
+  CHECK(folder.list().empty());
+  folder.commit(500, "aaaa", checkpoint.manifest());
+  CHECK(folder.newest_whole());
+}

@@ -1,0 +1,38 @@
+// A file's tokens and the text that they are decoded to, for holding both against another program's.
+//
+//   through_tokens TOKENIZER text|token INPUT TOKENS OUTPUT
+//
+// `text` or `token` is what text that spells a special token becomes. TOKENS is int32.
+#include "models/text/text_encoder.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "runtime/error.hpp"
+#include "runtime/memory_map.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+int main(int argc, char** argv) try {
+  if (argc != 6) {
+    fmt::print(stderr, "usage: through_tokens TOKENIZER text|token INPUT TOKENS OUTPUT\n");
+    return EXIT_FAILURE;
+  }
+  const Tokenizer tokenizer = read_tokenizer(argv[1]);
+  const auto specials = std::string_view(argv[2]) == "token" ? SpelledSpecials::token : SpelledSpecials::text;
+  const runtime::MemoryMap input(argv[3]);
+  TextEncoder encoder(tokenizer, 2, specials);
+  std::vector<std::int32_t> tokens;
+  encoder.encode({reinterpret_cast<const char*>(input.bytes().data()), input.bytes().size()}, tokens);
+  std::ofstream(argv[4], std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(tokens.size() * sizeof tokens[0]));
+  std::ofstream(argv[5], std::ios::binary) << tokenizer.decode(tokens);
+} catch (const Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return EXIT_FAILURE;
+}
