@@ -122,7 +122,7 @@ bool is_llama_type(std::string_view model_type) { return find_type(model_type) !
 LlamaOptions read_llama_config(const ConfigFile& config) {
   const std::string name = config.word("model_type");
   const Type* const type = find_type(name);
-  expect(type != nullptr, "model_type '{}' is no LLaMA's", name);
+  if (type == nullptr) config.refuse("model_type", "the layers of llama, mistral, qwen2 or qwen3");
   LlamaOptions options;
   options.layers = config.size("num_hidden_layers");
   options.hidden = config.size("hidden_size");
