@@ -65,17 +65,21 @@ void conclude(const RankRun& run, const actors::TrainerOptions& options, Trainin
   }
   say_training(run, options, training);
   say_gpu(training, nccl);
-  const std::string& lost_trace = training.lost_trace();
   if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
-  if (!asked.trace.empty() && lost_trace.empty())
-    fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
-  std::fflush(stdout);
+  say_trace(training);
   if (const std::string lost = training.reporter()->lost_metrics(); !lost.empty())
     runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
-  if (!lost_trace.empty())
+}
+
+void say_trace(const Training& training) {
+  if (training.trace().empty()) return;
+  const std::string& lost = training.lost_trace();
+  if (lost.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
+  std::fflush(stdout);
+  if (!lost.empty())
     runtime::say_on_stderr(
-        fmt::format("ranvier: warning: --trace {} was not written: {}\n", training.trace(), lost_trace));
+        fmt::format("ranvier: warning: --trace {} was not written: {}\n", training.trace(), lost));
 }
 
 }  // namespace ranvier::apps

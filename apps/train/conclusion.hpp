@@ -16,4 +16,7 @@ void say_files(const RankRun& run, const actors::Rank& rank);
 void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
               const NcclConnection& nccl);
 
+/// On rank 0, after a run that is gone on with as well: where --trace is, or why it is not.
+void say_trace(const Training& training);
+
 }  // namespace ranvier::apps

@@ -160,12 +160,12 @@ bool Resumption::take(const std::string& checkpoint) {
       damage = error;
     }
   });
-  if (!warned(damage, checkpoint)) return true;
+  if (!is_damaged(damage, checkpoint)) return true;
   reader_.reset();
   return false;
 }
 
-bool Resumption::warned(const std::optional<Error>& damage, const std::string& checkpoint) const {
+bool Resumption::is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const {
   const int ranks = run_.session.ranks();
   const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
   if (first == run_.session.rank())
@@ -174,7 +174,7 @@ bool Resumption::warned(const std::optional<Error>& damage, const std::string& c
 }
 
 bool Resumption::pass_over(const std::optional<Error>& damage) {
-  if (!reader_ || !warned(damage, place_.checkpoint)) return false;
+  if (!reader_ || !is_damaged(damage, place_.checkpoint)) return false;
   reader_.reset();
   if (!candidates_.empty()) candidates_.pop_back();
   find();

@@ -53,7 +53,7 @@ class Resumption {
   /// Opens the checkpoint on all ranks; false, with a warning by one of them, if it is damaged.
   [[nodiscard]] bool take(const std::string& checkpoint);
   /// All ranks: whether any has found the checkpoint damaged; then the first of them says so.
-  [[nodiscard]] bool warned(const std::optional<Error>& damage, const std::string& checkpoint) const;
+  [[nodiscard]] bool is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const;
   void compare_options();
   void describe_run();
   /// Keeps the name of the training in the folder, or takes the one that is kept there.

@@ -78,7 +78,8 @@ int Run::execute() {
   if (options_.run.request == Request::dry_run) return say_verdict() ? EXIT_SUCCESS : does_not_fit_exit_code;
   resumption_.emplace(run_);
   say_remarks();
-  keep_choices();
+  keep_algorithms();
+  keep_kernels();
   if (stopped()) return stopped_exit_code;
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
@@ -89,8 +90,9 @@ int Run::execute() {
   together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
   load();
   if (stopped()) return stopped_exit_code;
-  together(run_.session, [&] { training_->open_outputs(); });
+  together(run_.session, [&] { training_->prepare_checkpoints(); });
   check_files();
+  together(run_.session, [&] { training_->open_outputs(); });
   const actors::Rank& rank = training_->rank();
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
   nccl_->connect();
@@ -103,6 +105,7 @@ int Run::execute() {
     const bool wished = run_.session.largest(rank.trainer().wishes_to_stop() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
+    say_trace(*training_);     // rank 0 has it
     return stopped_exit_code;  // unless this process goes on
   }
   if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_);
@@ -129,19 +132,20 @@ bool Run::say_verdict() const {
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }
 
-void Run::keep_choices() {
-  if (const offload::CheckpointReader* reader = resumption_->reader(); reader != nullptr) {
-    column_before_ = column_of_json(reader->manifest().about.if_contains("column"));
-    const KeptColumn now = kept_column(plan_.trainer, plan_.stages.front().column->choices, false);
-    const actors::AlgorithmNames& flags = options_.trainer.algorithms;
-    const ColumnChange change = column_before_ ? column_change(*column_before_, now, flags) : ColumnChange();
-    if (run_.speaks() && !change.line.empty()) fmt::print("{}\n", change.line);
-    if (change.keeps) {
-      options_.trainer.kept_algorithms = column_before_->algorithms;
-      plan_ = plan_job(run_);
-    }
-  }
-  // What was measured of kernels is kept with the training.
+void Run::keep_algorithms() {
+  const offload::CheckpointReader* reader = resumption_->reader();
+  if (reader == nullptr) return;
+  column_before_ = column_of_json(reader->manifest().about.if_contains("column"));
+  const KeptColumn now = kept_column(plan_.trainer, plan_.stages.front().column->choices, false);
+  const actors::AlgorithmNames& flags = options_.trainer.algorithms;
+  const ColumnChange change = column_before_ ? column_change(*column_before_, now, flags) : ColumnChange();
+  if (run_.speaks() && !change.line.empty()) fmt::print("{}\n", change.line);
+  if (!change.keeps) return;
+  options_.trainer.kept_algorithms = column_before_->algorithms;
+  plan_ = plan_job(run_);
+}
+
+void Run::keep_kernels() {
   const std::filesystem::path folder = options_.checkpoint.folder;
   if (folder.empty() || !options_.device.products_file.empty()) return;
   options_.device.products_file = (folder / kernels_name).string();

@@ -53,8 +53,10 @@ class Run {
   void watch_time_limit();
   /// Whether any rank was asked to stop before it trains.
   [[nodiscard]] bool stopped() const;
-  /// Takes over what bits depend on and runs choose by themselves, where that can be.
-  void keep_choices();
+  // What bits depend on and runs choose by themselves, taken over from the checkpoint where that can be.
+  void keep_algorithms();
+  /// What was measured of kernels is kept with the training.
+  void keep_kernels();
   /// Fills what the training begins with, on all ranks, from an older checkpoint where one is damaged.
   void load();
   void say_remarks();

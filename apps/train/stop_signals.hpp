@@ -3,8 +3,8 @@
 // with what it was waiting for. SIGUSR2 stops nothing: each rank that gets it says what all of its parts do and wait
 // for.
 //
-// They are heard from the start of the program on. What comes before a run trains, or between two runs, is a wish that
-// is kept: asked() is true, and the next attach() passes it on.
+// They are heard once the flags are read; before that they end the process as ever. What comes before a run trains, or
+// between two runs, is a wish that is kept: asked() is true, and the next attach() passes it on.
 //
 // A thread of its own takes them, so that they are heard when the event loop stands still. Whoever stops a job
 // often sends more than one signal to a process (a scheduler to mpirun and to its ranks): those that come within a

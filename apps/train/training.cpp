@@ -69,12 +69,11 @@ std::optional<Error> Training::load() {
 }
 
 void Training::open_outputs() {
-  make_checkpoints();
   if (run_.speaks()) make_reporter();
   if (run_.options.run.save_every > 0 && plan_.trainer.steps > 0) save_weights_of_steps();
 }
 
-void Training::make_checkpoints() {
+void Training::prepare_checkpoints() {
   const CheckpointOptions& options = run_.options.checkpoint;
   if (options.folder.empty()) return;
   checkpoints_.emplace(
@@ -217,7 +216,7 @@ void Training::report(std::function<void()> what) {
 void Training::trained() {
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
-  if (rank_->trainer().rollback()) return run_.loop.stop();
+  if (rank_->trainer().rollback()) return run_.options.run.trace.empty() ? run_.loop.stop() : collect_trace();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();
   saving_.emplace(run_, *devices_.host, *rank_, run_.id);

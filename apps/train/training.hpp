@@ -2,13 +2,13 @@
 // and chosen, what watches it while the loop runs, and what it tells. Loop thread only.
 #pragma once
 
+#include "actors/checkpoint/checkpoint_files.hpp"
+#include "actors/checkpoint/checkpoint_source.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/watch/reporter.hpp"
 #include "apps/train/devices.hpp"
 #include "apps/train/file_writer.hpp"
 #include "apps/train/files/weight_saving.hpp"
-#include "actors/checkpoint/checkpoint_files.hpp"
-#include "actors/checkpoint/checkpoint_source.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/resumption.hpp"
@@ -35,7 +35,11 @@ class Training {
   /// Fills what the training begins with or goes on from, of this rank; blocks. Returns how the checkpoint is damaged,
   /// where another one may be loaded instead.
   [[nodiscard]] std::optional<Error> load();
-  /// Opens what the run writes, once all ranks have loaded.
+  // Once all ranks have loaded.
+  /// Takes the memory and files of checkpoints.
+  void prepare_checkpoints();
+  /// Opens what the run writes; metrics of a training that goes on lose the steps that are done again. Nothing may
+  /// refuse the run afterwards.
   void open_outputs();
 
   /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. `peak` is what the devices of all ranks
@@ -65,7 +69,6 @@ class Training {
   [[nodiscard]] const std::string& lost_trace() const noexcept { return lost_trace_; }
 
  private:
-  void make_checkpoints();
   void make_reporter();
   /// As --save-every asks for.
   void save_weights_of_steps();

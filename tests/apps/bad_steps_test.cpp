@@ -51,10 +51,15 @@ TEST_CASE_FIXTURE(SmallText,
   const Outcome outcome =
       run(2,
           small_run(text, {"--g-inter", "2", "--steps", "8", "--bad-steps", "rollback", "--checkpoint",
-                           file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics}),
+                           file("kept"), "--checkpoint-every", "2", "--check-every", "3", "--metrics", metrics,
+                           "--trace", file("trace.json")}),
           60s, {{"RANVIER_FAULT", "1:5:nan"}});
   INFO(outcome.output);
   CHECK(outcome.status == 0);
+  // One of what was rolled back, and one of what followed.
+  CHECK(mentions(outcome, "trace: " + file("trace.json")));
+  CHECK(mentions(outcome, "trace: " + file("trace.from-")));
+  CHECK(read_file(file("trace.json")).find("traceEvents") != std::string::npos);
   CHECK(mentions(outcome, "step 5/8  bad step: the gradient's norm is nan at loss "));
   CHECK(mentions(outcome, "resumed from " + file("kept") + "/step-0000000"));
   std::vector<std::string> steps;

@@ -282,7 +282,10 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started aga
         if (all || rank == first) hit |= job.signal_rank_if_there(rank, SIGKILL);
       killed += hit ? 1 : 0;
     }
-    if (asked != nullptr) MESSAGE(killed << " kills of a job of " << one.ranks);
+    if (asked != nullptr) {
+      MESSAGE(killed << " kills of a job of " << one.ranks);
+      CHECK(killed == kills);
+    }
     const Outcome outcome = job.wait(limit);
     INFO(outcome.output);
     CHECK(outcome.status == 0);

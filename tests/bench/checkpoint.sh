@@ -7,8 +7,9 @@
 #
 # One JSON line per model: `seconds` of a step without checkpoints and with them (medians over rounds of the mean of a
 # run's steps but the first), `over_none`, and of a checkpoint its MiB, seconds until it is whole, MiB a second, the
-# seconds that steps waited for buckets, and these as a share of a step; then how long --resume takes to load it, with
-# all states in two parts, and MB a second. Then the disk's own rate: the fastest of fio's engines, where there is fio,
+# seconds that steps waited for buckets, and these as a share of a step; what checkpoints add to rank 0's plan of its
+# memory, and to the most that was resident of it, in MiB; then how long --resume takes to load it, with all states in
+# two parts, and MB a second. Then the disk's own rate: the fastest of fio's engines, where there is fio,
 # 1 MiB at a time past the system's cache with 32 under way, and our files beside plain requests of io_uring
 # (checkpoint_files_bench). With --python, an interpreter with PyTorch 2.4 or newer, PyTorch's asynchronous distributed
 # checkpoint of as many bytes.
@@ -33,6 +34,12 @@ mean_of_steps() {  # <metrics>: but the first
   value seconds "$folder/steps" | awk 'NR > 1 { sum += $1 } END { print sum / (NR - 1) }'
 }
 
+memory_of_rank_0() {  # <planned|resident>: MiB, from the table at a run's end
+  awk -v column="$([ "$1" = planned ] && echo 3 || echo 1)" '
+    / rank +stage +row / { table = 1 }
+    table && $1 == "0" { print $(NF - column) * ($(NF - column + 1) == "GiB" ? 1024 : 1); exit }' "$folder/log"
+}
+
 disk_rate() {  # <write|read>: {"bench": "fio write", …} of the fastest engine
   local engine rate best=0 fastest=none
   for engine in io_uring libaio psync; do
@@ -52,9 +59,11 @@ for ((round = 0; round < rounds; ++round)); do
   for i in "${!names[@]}"; do
     train "${models[$i]}" "$folder/metrics"
     mean_of_steps "$folder/metrics" >>"$folder/none-$i"
+    for kind in planned resident; do memory_of_rank_0 $kind >>"$folder/$kind-none-$i"; done
     rm "$folder/metrics"
     train "${models[$i]}" "$folder/metrics" --checkpoint "$checkpoints" --checkpoint-every "$every" --resume none
     mean_of_steps "$folder/metrics" >>"$folder/with-$i"
+    for kind in planned resident; do memory_of_rank_0 $kind >>"$folder/$kind-with-$i"; done
     # The last one is taken when no step follows.
     grep '"checkpoint"' "$folder/metrics" | head -n -1 >"$folder/records"
     for key in bytes seconds waited_seconds; do value "$key" "$folder/records" >>"$folder/$key-$i"; done
@@ -68,9 +77,12 @@ for i in "${!names[@]}"; do
   awk -v name="${names[$i]}" -v none="$(median "$folder/none-$i")" -v with="$(median "$folder/with-$i")" \
     -v bytes="$(median "$folder/bytes-$i")" -v seconds="$(median "$folder/seconds-$i")" \
     -v waited="$(median "$folder/waited_seconds-$i")" -v load="$(median "$folder/load-$i")" \
+    -v planned="$(median "$folder/planned-none-$i")" -v planned_with="$(median "$folder/planned-with-$i")" \
+    -v resident="$(median "$folder/resident-none-$i")" -v resident_with="$(median "$folder/resident-with-$i")" \
     'BEGIN { printf "{\"model\": \"%s\", \"seconds\": %.4f, \"with_checkpoints\": %.4f, \"over_none\": %.3f, ", name, none, with, with / none
              printf "\"checkpoint_mib\": %.0f, \"checkpoint_seconds\": %.3f, \"mib_per_second\": %.0f, ", bytes / 1048576, seconds, bytes / 1048576 / seconds
              printf "\"waited_seconds\": %.4f, \"waited_of_a_step\": %.4f, ", waited, waited / none
+             printf "\"planned_mib_more\": %.1f, \"resident_mib_more\": %.1f, ", planned_with - planned, resident_with - resident
              printf "\"load_seconds\": %.3f, \"load_mb_per_second\": %.0f}\n", load, bytes / 1e6 / load }'
 done
 if command -v fio >/dev/null; then
