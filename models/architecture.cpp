@@ -25,18 +25,48 @@ std::vector<UnitSpec> Architecture::units() const {
   return units;
 }
 
-std::size_t Architecture::parameters() const {
+namespace {
+
+template <typename Counts>
+std::size_t parameters_of(const std::vector<UnitSpec>& units, Counts counts) {
   std::size_t sum = 0;
-  for (const UnitSpec& unit : units()) {
+  for (const UnitSpec& unit : units) {
+    if (!counts(unit)) continue;
     for (const ParameterSpec& parameter : unit.parameters) sum += parameter.elements();
   }
   return sum;
 }
 
+bool is_trained(const UnitSpec& unit) { return unit.trained; }
+
+}  // namespace
+
+std::size_t Architecture::parameters() const {
+  return parameters_of(units(), [](const UnitSpec&) { return true; });
+}
+
+std::size_t Architecture::trained_parameters() const { return parameters_of(units(), is_trained); }
+
+std::size_t Architecture::first_trained_layer() const {
+  const auto first = std::find_if(layers.begin(), layers.end(), [](const std::unique_ptr<Layer>& layer) {
+    return std::any_of(layer->units().begin(), layer->units().end(), is_trained);
+  });
+  return static_cast<std::size_t>(first - layers.begin());
+}
+
 double Architecture::flops_per_sample() const {
   double sum = 0;
-  for (const auto& layer : layers) sum += layer->flops_per_sample(positions);
+  for (std::size_t l = 0; l < layers.size(); ++l) sum += flops_per_sample(l);
   return sum;
+}
+
+double Architecture::flops_per_sample(std::size_t layer) const {
+  const double all = layers[layer]->flops_per_sample(positions);
+  if (layer < first_trained_layer()) return all / 3;
+  const std::vector<UnitSpec> units(layers[layer]->units().begin(), layers[layer]->units().end());
+  const auto trained = static_cast<double>(parameters_of(units, is_trained));
+  const auto whole = static_cast<double>(parameters_of(units, [](const UnitSpec&) { return true; }));
+  return trained == whole ? all : all * (2 + trained / whole) / 3;
 }
 
 std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {

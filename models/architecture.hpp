@@ -19,7 +19,15 @@ struct Architecture {
   [[nodiscard]] std::vector<UnitSpec> units() const;
   /// Elements of all parameters, without gaps and padding.
   [[nodiscard]] std::size_t parameters() const;
+  /// Those of trained units.
+  [[nodiscard]] std::size_t trained_parameters() const;
+  /// The first layer with trained parameters, where backward passes end; as many as there are layers, if none has.
+  [[nodiscard]] std::size_t first_trained_layer() const;
   [[nodiscard]] double flops_per_sample() const;
+  /// Those of a layer that training comes to. A third of a layer's are its forward pass, a third its input gradients
+  /// and a third its weight gradients: of those the trained share is computed, and of what is before the first
+  /// trained layer the forward pass alone.
+  [[nodiscard]] double flops_per_sample(std::size_t layer) const;
 };
 
 /// A contiguous slice of an architecture's layers.

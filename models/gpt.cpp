@@ -57,17 +57,18 @@ std::vector<std::string_view> gpt_preset_names() {
   return names;
 }
 
-Architecture make_gpt(const GptOptions& options) {
+Architecture make_gpt(const GptOptions& options, const Tuning& tuning) {
   check(options);
   Architecture gpt;
   gpt.name = fmt::format("gpt {} × {}, {} heads", options.layers, options.hidden, options.heads);
   gpt.positions = options.sequence_length;
   gpt.precision = options.precision;
-  gpt.layers.push_back(make_gpt_embedding(options));
+  gpt.layers.push_back(make_gpt_embedding(options, tuning));
   for (int i = 0; i < options.layers; ++i) {
-    gpt.layers.push_back(options.tile == 1 ? make_gpt_block(options, i) : make_tiled_gpt_block(options, i));
+    gpt.layers.push_back(options.tile == 1 ? make_gpt_block(options, i, tuning)
+                                           : make_tiled_gpt_block(options, i, tuning));
   }
-  gpt.layers.push_back(make_gpt_head(options));
+  gpt.layers.push_back(make_gpt_head(options, tuning));
   return gpt;
 }
 
@@ -78,7 +79,7 @@ GptTokenTable::GptTokenTable(const GptOptions& options)
                   .tiles = static_cast<std::size_t>(options.tile),
                   .initializer = {Initializer::Kind::normal, 0.02f}}) {}
 
-std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options) {
+std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options, const Tuning& tuning) {
   const std::vector<std::size_t> shape{static_cast<std::size_t>(options.sequence_length),
                                        static_cast<std::size_t>(options.hidden)};
   return make_token_embedding(
@@ -86,16 +87,18 @@ std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options) {
        .positions = UnitSpec{"wpe", {{"wpe.weight", shape, {Initializer::Kind::normal, 0.02f}, true}}},
        .dropout = options.dropout,
        .dropout_site = gpt_embedding_dropout_site,
-       .precision = options.precision});
+       .precision = options.precision},
+      tuning);
 }
 
-std::unique_ptr<Layer> make_gpt_head(const GptOptions& options) {
+std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning) {
   return make_language_head({.table = GptTokenTable(options),
                              .norm_name = "ln_f",
                              .norm = {.kind = NormOptions::Kind::layer,
                                       .channels = static_cast<std::size_t>(options.hidden),
                                       .precision = options.precision},
-                             .precision = options.precision});
+                             .precision = options.precision},
+                            tuning);
 }
 
 }  // namespace ranvier::models

@@ -15,6 +15,7 @@
 
 #include "models/architecture.hpp"
 #include "models/ops/attention.hpp"
+#include "models/tuning.hpp"
 
 #include <optional>
 #include <string_view>
@@ -39,7 +40,7 @@ struct GptOptions {
 [[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> gpt_preset_names();
 
-/// Throws ErrorCode::usage for sizes that make no model (models/gpt_sizes.hpp).
-[[nodiscard]] Architecture make_gpt(const GptOptions& options);
+/// Throws ErrorCode::usage for sizes that make no model (models/gpt_sizes.hpp), and where a part of a block is frozen.
+[[nodiscard]] Architecture make_gpt(const GptOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -79,8 +79,8 @@ struct Arrays : GptBlockArrays {
 
 class GptBlock final : public GptBlockLayer {
  public:
-  GptBlock(const GptOptions& options, int index)
-      : GptBlockLayer(options, index), units_{gpt_block_unit(options, index)} {
+  GptBlock(const GptOptions& options, int index, const Tuning& tuning)
+      : GptBlockLayer(options, index), units_{tuned(gpt_block_unit(options, index), tuning)} {
     for (std::size_t i = 0; i < parameter_count; ++i) offsets_[i] = units_[0].offset(i);
   }
 
@@ -217,8 +217,8 @@ class GptBlock final : public GptBlockLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index) {
-  return std::make_unique<GptBlock>(options, index);
+std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index, const Tuning& tuning) {
+  return std::make_unique<GptBlock>(options, index, tuning);
 }
 
 }  // namespace ranvier::models

@@ -12,16 +12,18 @@
 namespace ranvier::models {
 
 /// Tokens (int32 [B, T]) to activations [B, T, C]. Units "wte" or its tiles, "wpe".
-[[nodiscard]] std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options);
+[[nodiscard]] std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options, const Tuning& tuning = {});
 
-/// One transformer block: [B, T, C] to [B, T, C]. Unit "h.<index>".
-[[nodiscard]] std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index);
+/// One transformer block: [B, T, C] to [B, T, C]. Unit "h.<index>". Trained or frozen as a whole.
+[[nodiscard]] std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index,
+                                                    const Tuning& tuning = {});
 
 /// The same with its matrices in options.tile > 1 tiles, in parts of one tile each.
-[[nodiscard]] std::unique_ptr<Layer> make_tiled_gpt_block(const GptOptions& options, int index);
+[[nodiscard]] std::unique_ptr<Layer> make_tiled_gpt_block(const GptOptions& options, int index,
+                                                          const Tuning& tuning = {});
 
 /// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte" or its tiles, "ln_f".
-[[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options);
+[[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning = {});
 
 /// The table that embedding and head share.
 struct GptTokenTable : TokenTable {

@@ -92,10 +92,12 @@ struct Arrays : GptBlockArrays {
 
 class TiledGptBlock final : public GptBlockLayer {
  public:
-  TiledGptBlock(const GptOptions& options, int index)
+  TiledGptBlock(const GptOptions& options, int index, const Tuning& tuning)
       : GptBlockLayer(options, index),
         tiles_(static_cast<std::size_t>(options.tile)),
         units_(tiled_units(options, index)) {
+    const bool trained = tuned(gpt_block_unit(options, index), tuning).trained;
+    for (UnitSpec& unit : units_) unit.trained = trained;
     for (std::size_t i = 0; i < small_count; ++i) offsets_[i] = units_[0].offset(i);
   }
 
@@ -331,8 +333,8 @@ class TiledGptBlock final : public GptBlockLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_tiled_gpt_block(const GptOptions& options, int index) {
-  return std::make_unique<TiledGptBlock>(options, index);
+std::unique_ptr<Layer> make_tiled_gpt_block(const GptOptions& options, int index, const Tuning& tuning) {
+  return std::make_unique<TiledGptBlock>(options, index, tuning);
 }
 
 }  // namespace ranvier::models

@@ -67,6 +67,7 @@ struct UnitSpec {
 
   std::string name;  ///< "wte", "h.3"
   std::vector<ParameterSpec> parameters;
+  bool trained = true;  ///< false: frozen, so there are no gradients of it anywhere
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements
   [[nodiscard]] std::size_t elements() const;                     ///< with the gaps
@@ -112,7 +113,9 @@ struct LayerCall {
   // The arrays of pointers are there during the call only, what they point to until the stream has done its work.
   // Null for units that the part does not use.
   std::span<const std::byte* const> parameters;  ///< of each unit in units(), run dtype; empty in backward_weight
-  std::span<std::byte* const> gradients;  ///< of each unit in units(), gradient dtype; only in backward_weight
+  std::span<std::byte* const>
+      gradients;            ///< of each unit in units(), gradient dtype; only in backward_weight. Null
+                            ///< for frozen units
   bool accumulate = false;  ///< add to the gradients; false: the first microbatch overwrites them whole,
                             ///< except gaps between parameters and their padding, which nobody writes
 
@@ -133,7 +136,7 @@ struct LayerParts {
   using Units = std::vector<std::vector<std::size_t>>;
   Units forward;
   Units backward_input;
-  Units backward_weight;  ///< every unit in exactly one part, which writes all its gradients
+  Units backward_weight;  ///< every unit in exactly one part, which writes all its gradients, if it is trained
 };
 
 /// Storage types of a run.
@@ -182,7 +185,8 @@ class Layer {
   virtual void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                               std::byte* input_gradient) = 0;
 
-  /// Reads input, saved and deferred, no parameters; writes or adds to the gradients.
+  /// Reads input, saved and deferred, no parameters; writes or adds to the gradients. Left out for parts whose units
+  /// are all frozen.
   virtual void backward_weight(const LayerCall& call, const std::byte* input) = 0;
 };
 

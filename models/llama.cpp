@@ -27,7 +27,7 @@ TokenTable token_table(const LlamaOptions& options, const char* unit) {
 
 }  // namespace
 
-Architecture make_llama(const LlamaOptions& options) {
+Architecture make_llama(const LlamaOptions& options, const Tuning& tuning) {
   check(options);
   const TokenTable words = token_table(options, "model.embed_tokens");
   Architecture llama;
@@ -35,12 +35,13 @@ Architecture make_llama(const LlamaOptions& options) {
       fmt::format("{} {} × {}, {} heads", llama_family(options), options.layers, options.hidden, options.heads);
   llama.positions = options.sequence_length;
   llama.precision = options.precision;
-  llama.layers.push_back(make_token_embedding({.table = words, .precision = options.precision}));
-  for (int i = 0; i < options.layers; ++i) llama.layers.push_back(make_llama_block(options, i));
+  llama.layers.push_back(make_token_embedding({.table = words, .precision = options.precision}, tuning));
+  for (int i = 0; i < options.layers; ++i) llama.layers.push_back(make_llama_block(options, i, tuning));
   llama.layers.push_back(make_language_head({.table = options.tied ? words : token_table(options, "lm_head"),
                                              .norm_name = "model.norm",
                                              .norm = llama_norm(options),
-                                             .precision = options.precision}));
+                                             .precision = options.precision},
+                                            tuning));
   return llama;
 }
 

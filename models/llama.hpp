@@ -10,6 +10,7 @@
 #include "models/architecture.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/rotary.hpp"
+#include "models/tuning.hpp"
 
 #include <optional>
 
@@ -43,6 +44,6 @@ struct LlamaOptions {
 };
 
 /// Throws ErrorCode::usage for sizes that make no model.
-[[nodiscard]] Architecture make_llama(const LlamaOptions& options);
+[[nodiscard]] Architecture make_llama(const LlamaOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

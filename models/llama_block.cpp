@@ -50,8 +50,8 @@ LinearOptions out_options(const LlamaOptions& options, const std::string& name) 
 /// Pre-norm: x + out(attention(qkv(norm(x)))), then x + mlp(norm(x)).
 class LlamaBlock final : public Layer {
  public:
-  LlamaBlock(const LlamaOptions& options, int index)
-      : LlamaBlock(options, fmt::format("model.layers.{}", index), UnitBuilder()) {}
+  LlamaBlock(const LlamaOptions& options, int index, const Tuning& tuning)
+      : LlamaBlock(options, fmt::format("model.layers.{}", index), UnitBuilder(tuning)) {}
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
@@ -182,8 +182,8 @@ class LlamaBlock final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index) {
-  return std::make_unique<LlamaBlock>(options, index);
+std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index, const Tuning& tuning) {
+  return std::make_unique<LlamaBlock>(options, index, tuning);
 }
 
 }  // namespace ranvier::models

@@ -8,8 +8,9 @@
 
 namespace ranvier::models {
 
-/// One transformer block: [B, T, C] to [B, T, C]. Unit "model.layers.<index>".
-[[nodiscard]] std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index);
+/// One transformer block: [B, T, C] to [B, T, C]. Unit "model.layers.<index>", and another for what of it is frozen.
+[[nodiscard]] std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index,
+                                                      const Tuning& tuning = {});
 
 /// Of all matrices and tables.
 [[nodiscard]] inline Initializer llama_initializer(const LlamaOptions& options) {

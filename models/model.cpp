@@ -324,9 +324,11 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
                                                       .tile = "--tile"});
 }
 
-Architecture make_model(const ModelSizes& sizes) {
-  if (const auto* const gpt = std::get_if<GptOptions>(&sizes)) return make_gpt(*gpt);
-  return make_llama(std::get<LlamaOptions>(sizes));
+Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
+  const auto* const gpt = std::get_if<GptOptions>(&sizes);
+  Architecture model = gpt != nullptr ? make_gpt(*gpt, tuning) : make_llama(std::get<LlamaOptions>(sizes), tuning);
+  expect_trained(model);
+  return model;
 }
 
 }  // namespace ranvier::models

@@ -1,5 +1,7 @@
 #include "models/pass_order.hpp"
 
+#include <algorithm>
+
 namespace ranvier::models {
 
 namespace {
@@ -7,10 +9,11 @@ namespace {
 using Step = StageLayout::Step;
 using Segment = StageLayout::Segment;
 
-/// All parts of a step's call.
+/// All parts of a step's call, but those that have nothing to do.
 void append(StageLayout::Pass& pass, const StageLayout& layout, const Step& step) {
   const std::size_t parts = layout.parts_of(step.layer, step.kind);
   for (std::size_t part = 0; part < parts; ++part) {
+    if (!layout.runs(step.layer, step.kind, part)) continue;
     pass.push_back(step);
     pass.back().part = part;
     pass.back().completes_input_gradient = step.completes_input_gradient && part + 1 == parts;
@@ -34,23 +37,26 @@ OrderedPass forward_pass(const StageLayout& layout, int slot) {
 
 OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area) {
   OrderedPass pass;
+  const std::size_t front = layout.first_backward_layer();
   for (std::size_t s = layout.segments().size(); s-- > 0;) {
     const Segment& segment = layout.segments()[s];
+    if (segment.end <= front) break;
     const bool held = area.holds == RecomputeArea::Holds{slot, s};
     if (layout.recomputes() && !held) append_forward(pass.steps, layout, segment, true);
-    const bool neighbour_waits = s == 0 && !layout.first();
+    const bool neighbour_waits = s == 0 && layout.sends_gradients();
+    const std::size_t begin = std::max(segment.begin, front);
     const auto weight_gradients = [&](std::size_t l) {
       append(pass.steps, layout, {.kind = Step::Kind::backward_weight, .layer = l});
     };
-    for (std::size_t l = segment.end; l-- > segment.begin;) {
+    for (std::size_t l = segment.end; l-- > begin;) {
       append(pass.steps, layout,
              {.kind = Step::Kind::backward_input,
-              .completes_input_gradient = neighbour_waits && l == segment.begin,
+              .completes_input_gradient = neighbour_waits && l == begin,
               .layer = l});
       if (!neighbour_waits) weight_gradients(l);
     }
     if (!neighbour_waits) continue;
-    for (std::size_t l = segment.end; l-- > segment.begin;) weight_gradients(l);
+    for (std::size_t l = segment.end; l-- > begin;) weight_gradients(l);
   }
   return pass;
 }

@@ -34,8 +34,8 @@ struct OrderedPass {
 
 [[nodiscard]] OrderedPass forward_pass(const StageLayout& layout, int slot);
 
-/// Where a neighbour waits for the input gradient, the input gradients of all layers of the frontmost segment come
-/// before their weight gradients. `area`: before the pass.
+/// Down to StageLayout::first_backward_layer(). Where a neighbour waits for the input gradient, the input gradients of
+/// all layers of the frontmost segment come before their weight gradients. `area`: before the pass.
 [[nodiscard]] OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area);
 
 }  // namespace ranvier::models

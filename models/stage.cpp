@@ -61,7 +61,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   between_ = add(MemoryKind::activations, MemorySpace::device, "gradients between layers", sizes().between, 2);
   workspace_ = add(MemoryKind::workspace, MemorySpace::device, "layer scratch", sizes().workspace, 1);
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
-                 first() ? 0 : sizes().input * samples, static_cast<std::size_t>(gradient_buffers()));
+                 writes_input_gradient() ? sizes().input * samples : 0,
+                 sends_gradients() ? static_cast<std::size_t>(gradient_buffers()) : 1);
   targets_ =
       add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0, slots);
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
@@ -77,7 +78,7 @@ void Stage::bind(const runtime::Arena& arena) {
   }
   for (int p = 0; p < checkpoint_places(); ++p)
     place_.push_back(arena.slot(checkpoints_, static_cast<std::size_t>(p)));
-  for (int b = 0; b < gradient_buffers(); ++b) {
+  for (int b = 0; b < (sends_gradients() ? gradient_buffers() : 1); ++b) {
     to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
   }
   area_ = arena.slot(recompute_);
@@ -113,7 +114,7 @@ const std::byte* Stage::output_gradient(std::size_t layer, int slot) const {
 
 std::byte* Stage::input_gradient_of(std::size_t layer, int gradient_buffer) const {
   if (layer > 0) return between_base_[layer % 2];
-  return first() ? nullptr : input_gradient(gradient_buffer);
+  return writes_input_gradient() ? input_gradient(gradient_buffer) : nullptr;
 }
 
 void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,

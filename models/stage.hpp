@@ -58,6 +58,8 @@ class Stage : public StageLayout {
            const StepArrays& arrays);
 
  private:
+  /// Layers after the first of the model write it, also where nobody waits for it.
+  [[nodiscard]] bool writes_input_gradient() const noexcept { return !first() && first_backward_layer() == 0; }
   [[nodiscard]] const std::byte* layer_input(std::size_t layer, int slot) const;
   [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot) const;
   /// Where the gradient with respect to a layer's output comes from, and that of its input goes to.

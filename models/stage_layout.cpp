@@ -29,6 +29,9 @@ StageLayout::StageLayout(const Architecture& architecture, const StageOptions& o
   expect(begin < end && end <= architecture.layers.size(), "a stage of layers {} to {} of {}", begin, end,
          architecture.layers.size());
   add_layers();
+  const std::size_t trained = architecture.first_trained_layer();
+  first_backward_ = std::clamp(trained, begin, end) - begin;
+  sends_gradients_ = trained < begin;
   sizes_.input = first() ? options.sample.input
                          : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
                                runtime::size_of(options.precision.compute);
@@ -59,15 +62,19 @@ void StageLayout::cut_segments() {
     segments_.push_back({l, std::min(l + segment_layers, layers_.size())});
     layers_[segments_.back().end - 1].ends_segment = true;
   }
-  if (!recomputes() || options_.checkpoint_places == 0 || segments_.size() == 1) return;
-  for (std::size_t c = 0; c + 1 < segments_.size(); ++c) {
-    layers_[segments_[c].end - 1].writes_checkpoint = c;
-    layers_[segments_[c + 1].begin].reads_checkpoint = c;
+  while (first_checkpoint_ + 1 < segments_.size() && segments_[first_checkpoint_ + 1].end <= first_backward_)
+    ++first_checkpoint_;
+  const std::size_t checkpoints = segments_.size() - 1 - first_checkpoint_;
+  if (!recomputes() || options_.checkpoint_places == 0 || checkpoints == 0) return;
+  for (std::size_t c = 0; c < checkpoints; ++c) {
+    const std::size_t s = first_checkpoint_ + c;
+    layers_[segments_[s].end - 1].writes_checkpoint = c;
+    layers_[segments_[s + 1].begin].reads_checkpoint = c;
     sizes_.checkpoint =
         std::max(sizes_.checkpoint, whole_pages(aligned(checkpoint_bytes(c, options_.capacity.samples))));
   }
   // More than there are checkpoints would never be used.
-  const std::size_t all = static_cast<std::size_t>(options_.slots) * (segments_.size() - 1);
+  const std::size_t all = static_cast<std::size_t>(options_.slots) * checkpoints;
   places_ = static_cast<int>(std::min(static_cast<std::size_t>(std::max(options_.checkpoint_places, 2)), all));
 }
 
@@ -80,16 +87,30 @@ void StageLayout::place_arrays() {
                                    runtime::size_of(options_.precision.compute) *
                                    static_cast<std::size_t>(options_.capacity.samples)));
   }
+  // What no backward pass reads: saved arrays of the layers before it have one place, and outputs take turns in two.
+  std::size_t passing_saved = 0, passing_output = 0;
+  for (std::size_t l = 0; l < first_backward_; ++l) {
+    if (!recomputes()) passing_saved = std::max(passing_saved, aligned(needs[l].saved));
+    if (passes_by(l)) passing_output = std::max(passing_output, output_bytes[l]);
+  }
+  sizes_.slot = passing_saved + 2 * passing_output;
+  std::size_t turn = 0;
   for (const Segment& segment : segments_) {
     std::size_t in_area = 0;
     for (std::size_t l = segment.begin; l < segment.end; ++l) {
       LayerMemoryMap& map = layers_[l];
       std::size_t& kept = recomputes() ? in_area : sizes_.slot;
-      map.saved_offset = kept;
-      kept += aligned(needs[l].saved);
+      if (recomputes() || l >= first_backward_) {
+        map.saved_offset = kept;
+        kept += aligned(needs[l].saved);
+      }
       std::size_t& output = map.ends_segment ? sizes_.slot : kept;
       map.output_offset = output;
-      if (!map.writes_checkpoint) output += output_bytes[l];
+      if (passes_by(l)) {
+        map.output_offset = passing_saved + turn++ % 2 * passing_output;
+      } else if (!map.writes_checkpoint) {
+        output += output_bytes[l];
+      }
       if (map.ends_segment && recomputes()) {
         map.scratch_output = in_area;
         in_area += output_bytes[l];
@@ -101,14 +122,25 @@ void StageLayout::place_arrays() {
   }
   // Deferred memory: of one layer at a time, but for the frontmost segment of a stage whose left neighbour
   // waits for the input gradient.
-  for (const LayerMemory& need : needs) sizes_.deferred = std::max(sizes_.deferred, aligned(need.deferred));
-  if (first()) return;
+  for (std::size_t l = first_backward_; l < layers_.size(); ++l)
+    sizes_.deferred = std::max(sizes_.deferred, aligned(needs[l].deferred));
+  if (!sends_gradients_) return;
   std::size_t offset = 0;
   for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
     layers_[l].deferred_offset = offset;
     offset += aligned(needs[l].deferred);
   }
   sizes_.deferred = std::max(sizes_.deferred, offset);
+}
+
+/// Whether a layer's output lies in the slot and is read by forward passes only.
+bool StageLayout::passes_by(std::size_t layer) const {
+  if (layer + 1 >= first_backward_) return false;
+  if (!recomputes()) return true;
+  if (!layers_[layer].ends_segment) return false;
+  const auto next = std::find_if(segments_.begin(), segments_.end(),
+                                 [&](const Segment& segment) { return segment.begin == layer + 1; });
+  return next->end <= first_backward_;
 }
 
 void StageLayout::add_parts(LayerMemoryMap& map) const {
@@ -122,9 +154,12 @@ void StageLayout::add_parts(LayerMemoryMap& map) const {
       std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
       for (const std::size_t unit : units) {
         expect(unit < map.uses.size(), "layer {} has no unit {}", map.layer->name(), unit);
-        uses.push_back(map.uses[unit]);
-        if (kind == Step::Kind::backward_weight) ++written[unit];
+        const bool writes = kind == Step::Kind::backward_weight;
+        if (!writes || map.layer->units()[unit].trained) uses.push_back(map.uses[unit]);
+        if (writes) ++written[unit];
       }
+      // A layer may have work to do there that is no unit's.
+      if (kind == Step::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
     }
   }
   expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
@@ -156,7 +191,7 @@ std::size_t StageLayout::output_bytes(int samples, int positions) const {
 }
 
 std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) const {
-  const Layer& layer = *layers_[segments_[checkpoint].end - 1].layer;
+  const Layer& layer = *layers_[segments_[first_checkpoint_ + checkpoint].end - 1].layer;
   return layer.output_elements(options_.capacity.positions) * runtime::size_of(options_.precision.compute) *
          static_cast<std::size_t>(samples);
 }

@@ -7,6 +7,9 @@
 // (activation checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its
 // *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places
 // that whoever runs the pass assigns.
+//
+// Backward passes end at the first layer of the model that has trained units: what is before it keeps nothing, and
+// stages before it have no backward steps at all.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -46,7 +49,7 @@ class StageLayout {
     enum class Kind : std::uint8_t {
       forward,          ///< needs the part's parameters
       backward_input,   ///< likewise
-      backward_weight,  ///< needs a place for the gradients of each of the part's uses
+      backward_weight,  ///< needs a place for the gradients of each of the part's uses, which are of trained units
     };
     Kind kind = Kind::forward;
     bool again = false;                     ///< a forward step that recomputes
@@ -71,6 +74,7 @@ class StageLayout {
     std::optional<std::size_t> writes_checkpoint;                ///< the first time it runs
     std::vector<std::size_t> uses;                               ///< of the stage, by index in layer
     std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< by kind of step: uses
+    std::vector<bool> writes;  ///< by part of backward_weight: not where all of its units are frozen
   };
 
   /// Layers that are computed again together.
@@ -96,6 +100,12 @@ class StageLayout {
   [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
   [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
+
+  /// The first layer of the stage that backward passes come to; layers(): none.
+  [[nodiscard]] std::size_t first_backward_layer() const noexcept { return first_backward_; }
+  /// Whether the stage before waits for the gradient of the input, and this one for that of its output.
+  [[nodiscard]] bool sends_gradients() const noexcept { return sends_gradients_; }
+  [[nodiscard]] bool awaits_gradients() const noexcept { return !last() && first_backward_ < layers_.size(); }
   [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
   [[nodiscard]] const MicrobatchShape& capacity() const noexcept { return options_.capacity; }
   [[nodiscard]] const Precision& precision() const noexcept { return options_.precision; }
@@ -114,7 +124,9 @@ class StageLayout {
   [[nodiscard]] std::size_t output_bytes(int samples, int positions = 0) const;
 
   /// Checkpoints of a slot that need places; numbered from the front.
-  [[nodiscard]] std::size_t checkpoints() const noexcept { return places_ > 0 ? segments_.size() - 1 : 0; }
+  [[nodiscard]] std::size_t checkpoints() const noexcept {
+    return places_ > 0 ? segments_.size() - 1 - first_checkpoint_ : 0;
+  }
   [[nodiscard]] std::size_t checkpoint_bytes(std::size_t checkpoint, int samples) const;
   [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
   /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same.
@@ -134,6 +146,10 @@ class StageLayout {
   [[nodiscard]] std::size_t parts_of(std::size_t layer, Step::Kind kind) const {
     return layers_[layer].parts[index_of(kind)].size();
   }
+  /// Whether a part of a call belongs to passes.
+  [[nodiscard]] bool runs(std::size_t layer, Step::Kind kind, std::size_t part) const {
+    return kind != Step::Kind::backward_weight || layers_[layer].writes[part];
+  }
   /// The units of each part of the calls of this kind, part by part in the order of the layers.
   [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(Step::Kind kind) const;
 
@@ -142,6 +158,7 @@ class StageLayout {
   void add_layers();
   void cut_segments();
   void place_arrays();
+  [[nodiscard]] bool passes_by(std::size_t layer) const;
   void add_parts(LayerMemoryMap& map) const;
 
   const Architecture* architecture_;
@@ -150,6 +167,9 @@ class StageLayout {
   std::vector<Segment> segments_;
   std::vector<UnitSpec> units_;
   std::vector<UnitUse> uses_;
+  std::size_t first_backward_ = 0;
+  bool sends_gradients_ = false;
+  std::size_t first_checkpoint_ = 0;  // segments before it are not computed again
   int places_ = 0;
   Sizes sizes_;
 };

@@ -29,9 +29,15 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
       options_(std::move(options)),
       writer_(loop, storage, options_.depth),
       rank_(static_cast<std::size_t>(plan.rank)) {
+  std::vector<std::size_t> first_array;  // by unit of the architecture
+  std::size_t arrays = 0;
+  for (const models::UnitSpec& unit : architecture_->units()) {
+    first_array.push_back(arrays);
+    arrays += arrays_of(unit.trained);
+  }
   for (const StatePiece& piece : plan.snapshot.pieces) {
     const std::size_t unit = plan.states->all()[piece.unit].global_index;
-    pieces_.push_back({.array = static_cast<std::uint32_t>(unit * state_array_names.size() + piece.array),
+    pieces_.push_back({.array = static_cast<std::uint32_t>(first_array[unit] + piece.array),
                        .begin = piece.begin,
                        .count = piece.count,
                        .offset = bytes_});
@@ -82,8 +88,9 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   static_assert(std::is_trivially_copyable_v<CheckpointPiece>);
   Manifest manifest{.step = step, .training = scalars_to_json(scalars), .about = about_};
   for (const models::UnitSpec& unit : architecture_->units()) {
-    for (const char* const array : state_array_names)
-      manifest.arrays.push_back({unit.name, array, StatePiece::dtype, unit.elements()});
+    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
+    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
+      manifest.arrays.push_back({unit.name, state_array_names[array], dtype, unit.elements()});
   }
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const std::vector<std::byte>& data = shares[rank].data;

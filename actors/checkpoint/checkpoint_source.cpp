@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace ranvier::actors {
@@ -16,7 +17,8 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
   const std::string& path = reader.path().string();
   const std::vector<models::UnitSpec> units = architecture.units();
   for (const models::UnitSpec& unit : units) {
-    for (const char* const array : state_array_names) {
+    for (std::size_t which = 0; which < arrays_of(unit.trained); ++which) {
+      const char* const array = state_array_names[which];
       const offload::CheckpointArray* const found = reader.find(unit.name, array);
       if (found == nullptr) {
         fail(ErrorCode::data,
@@ -30,10 +32,14 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
       }
     }
   }
-  if (const std::size_t wanted = units.size() * state_array_names.size();
+  if (const std::size_t wanted = std::accumulate(
+          units.begin(), units.end(), std::size_t{0},
+          [](std::size_t sum, const models::UnitSpec& unit) { return sum + arrays_of(unit.trained); });
       reader.manifest().arrays.size() != wanted) {
-    fail(ErrorCode::data, "the checkpoint {} has {} arrays, and the model {}: resume with its own options", path,
-         reader.manifest().arrays.size(), wanted);
+    fail(ErrorCode::data,
+         "the checkpoint {} has {} arrays, and the model {}: resume with its own options, --train and --freeze "
+         "among them",
+         path, reader.manifest().arrays.size(), wanted);
   }
 }
 

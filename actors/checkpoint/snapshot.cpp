@@ -34,6 +34,16 @@ std::vector<ChunkSchedule::Bucket> in_order_of_steps(const ChunkSchedule& chunks
   return buckets;
 }
 
+/// Those of frozen units, which no step changes.
+std::vector<ChunkSchedule::Bucket> frozen_buckets(const UnitStates& states) {
+  std::vector<ChunkSchedule::Bucket> buckets;
+  for (std::size_t u = 0; u < states.all().size(); ++u) {
+    const UnitState& unit = states.all()[u];
+    for (std::size_t b = 0; !unit.trained() && b < unit.cut.buckets(); ++b) buckets.push_back({u, b});
+  }
+  return buckets;
+}
+
 /// What this rank has of a bucket in its finest piece, without padding.
 Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std::size_t bucket) {
   const Range slice = unit.cut.slice(bucket);
@@ -47,15 +57,19 @@ Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std:
 Snapshot::Plan Snapshot::plan(Planner& planner, const Options& options, const Optimizer::Plan& optimizer) {
   Plan plan;
   std::size_t most_bytes = 0;
-  for (const ChunkSchedule::Bucket& bucket : in_order_of_steps(planner.share.chunks, optimizer)) {
+  const UnitStates& states = *planner.share.states;
+  std::vector<ChunkSchedule::Bucket> buckets = in_order_of_steps(planner.share.chunks, optimizer);
+  for (const ChunkSchedule::Bucket& bucket : frozen_buckets(states)) buckets.push_back(bucket);
+  for (const ChunkSchedule::Bucket& bucket : buckets) {
     if (!options.writes[bucket.unit]) continue;
-    const UnitState& unit = planner.share.states->all()[bucket.unit];
+    const UnitState& unit = states.all()[bucket.unit];
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
     plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
-    const std::size_t most = checkpoint_piece_bytes / runtime::size_of(StatePiece::dtype);
-    for (std::size_t array = 0; array < state_array_names.size(); ++array) {
+    const runtime::DType dtype = unit.trained() ? runtime::DType::f32 : unit.parameters.dtype;
+    const std::size_t most = checkpoint_piece_bytes / runtime::size_of(dtype);
+    for (std::size_t array = 0; array < arrays_of(unit.trained()); ++array) {
       for (std::size_t at = 0; at < range.count; at += most) {
-        plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at)});
+        plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});
         most_bytes = std::max(most_bytes, plan.pieces.back().bytes());
       }
     }
@@ -70,10 +84,12 @@ Snapshot::Plan Snapshot::plan(Planner& planner, const Options& options, const Op
   return plan;
 }
 
-Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer)
+Snapshot::Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
+                   const ParameterRecords* parameters)
     : context_(&context),
       states_(share.states.get()),
       records_(&optimizer.records()),
+      parameters_(parameters),
       plan_(plan),
       bucket_of_(plan.pieces.size()),
       buckets_(plan.buckets.size()),
@@ -166,8 +182,7 @@ void Snapshot::copy_ahead() {
 void Snapshot::copy(std::size_t number, std::size_t slot_index) {
   const StatePiece& piece = plan_.pieces[number];
   const std::size_t b = bucket_of_[number];
-  const StateRecords::Place place =
-      records_->place(plan_.buckets[b].bucket, buckets_[b].copy, piece.array, piece.begin);
+  const StatePlace place = place_of(b, piece);
   if (place.memory != nullptr) {
     runtime::copy(*copies_, slot(slot_index).data(), place.memory, piece.bytes());
     return context_->loop.after_work(*copies_,
@@ -179,6 +194,14 @@ void Snapshot::copy(std::size_t number, std::size_t slot_index) {
   context_->tiers.fetch_to_host(
       place.region, first, slot(slot_index).first(end - first),
       [this, number, slot_index, begin = place.offset - first] { copied(number, slot_index, begin); });
+}
+
+StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const {
+  const UnitState& unit = states_->all()[piece.unit];
+  if (unit.trained())
+    return records_->place(plan_.buckets[bucket].bucket, buckets_[bucket].copy, piece.array, piece.begin);
+  if (parameters_ != nullptr) return parameters_->place(piece.unit, piece.begin);
+  return {.memory = unit.parameters.at(piece.begin)};
 }
 
 void Snapshot::copied(std::size_t number, std::size_t slot_index, std::size_t begin) {

@@ -6,7 +6,8 @@
 // change a bucket that is not copied, it waits for that bucket alone, which is copied next (CheckFreq's snapshot waits
 // for all of it). With spare copies that count by flipping, a bucket may change twice before that. Every rank copies
 // the finest piece of its units, whatever the scopes: so replicas share the work, and each element is copied by one
-// rank of the job. Loop thread only.
+// rank of the job. Of frozen units there are the parameters as layers read them, which nothing has to wait for. Loop
+// thread only.
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
@@ -50,7 +51,9 @@ class Snapshot final : public Part, public StateGuard {
   /// Once the optimizer's plan is made.
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options, const Optimizer::Plan& optimizer);
 
-  Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer);
+  /// `parameters` is null where they live on the device.
+  Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
+           const ParameterRecords* parameters);
   ~Snapshot() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "snapshot"; }
@@ -80,6 +83,7 @@ class Snapshot final : public Part, public StateGuard {
   [[nodiscard]] std::optional<std::size_t> next_piece();
   [[nodiscard]] std::optional<std::size_t> next_of(std::size_t bucket);
   void copy(std::size_t piece, std::size_t slot);
+  [[nodiscard]] StatePlace place_of(std::size_t bucket, const StatePiece& piece) const;
   void copied(std::size_t piece, std::size_t slot, std::size_t begin);
   void put(std::size_t piece, std::size_t slot);
   void go_on(BucketCopy& bucket);
@@ -89,6 +93,7 @@ class Snapshot final : public Part, public StateGuard {
   const RankContext* context_;
   const UnitStates* states_;
   const StateRecords* records_;
+  const ParameterRecords* parameters_;
   Plan plan_;
   std::unique_ptr<runtime::Stream> copies_, hashes_;
   std::vector<std::vector<std::size_t>> number_of_;  // by unit and index: of plan_.buckets

@@ -15,9 +15,9 @@ struct StatePiece {
   std::size_t unit = 0;   ///< of the stage
   std::size_t array = 0;  ///< of state_array_names
   std::size_t begin = 0, count = 0;
+  runtime::DType dtype =
+      runtime::DType::f32;  ///< of the elements: weights of a frozen unit are as layers read them
 
-  /// All arrays are fp32 so far.
-  static constexpr runtime::DType dtype = runtime::DType::f32;
   [[nodiscard]] std::size_t bytes() const noexcept { return count * runtime::size_of(dtype); }
   friend bool operator==(const StatePiece&, const StatePiece&) = default;
 };

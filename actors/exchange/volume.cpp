@@ -87,11 +87,12 @@ Volume VolumeCounter::count(std::span<const UnitMoves> units, const Sharding& sh
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Where the optimizer's copy is the only one and whole, nothing has to be gathered.
       const bool separate = separate_master(options_.precision, options_.parameters);
-      if (!separate && layout_.pieces(sharding.optimizer) == 1) return {};
+      if (unit.trained && !separate && layout_.pieces(sharding.optimizer) == 1) return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
     volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);
     volume.backward += times(gathered(flow.gather_backward), unit.backward_gathers);
+    if (!unit.trained) continue;
     volume.backward += times(of(flow.reduce_microbatch, unit.elements, gradient), unit.reductions);
     volume.update += of(flow.reduce_batch, unit.elements, gradient);
     volume.update += of(flow.gather_gradient, unit.elements, gradient);

@@ -38,7 +38,7 @@ GradientRecords::Plan GradientRecords::plan(Planner& planner) {
     plan.slot_bytes = std::max(plan.slot_bytes, slot_bytes);
     if (slot_bytes > 0) stretches += layout.buckets() * ((layout.slot_bytes() + slot_bytes - 1) / slot_bytes);
     auto& regions = plan.regions.emplace_back();
-    for (std::size_t use = 0; use < unit.gradients.size(); ++use) {
+    for (std::size_t use = 0; unit.trained() && use < unit.gradients.size(); ++use) {
       regions.push_back(planner.regions.reserve(options.gradients, MemoryKind::gradients,
                                                 unit.spec->name + " gradients", layout.region_bytes(),
                                                 planner.memory));

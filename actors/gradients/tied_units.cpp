@@ -17,7 +17,8 @@ TiedUnits::Plan TiedUnits::plan(Planner& planner, Options options) {
   const bool in_tier = planner.tiers.gradients != TierKind::device;
   std::size_t units = 0;
   for (std::size_t u = 0; u < planner.share.states->all().size(); ++u) {
-    const bool has_two = planner.share.states->all()[u].gradients.size() > 1;
+    const UnitState& unit = planner.share.states->all()[u];
+    const bool has_two = unit.trained() && unit.gradients.size() > 1;
     const bool has = plan.options.partners[u].has_value() || (in_tier && has_two);
     plan.has_places.push_back(has);
     units += has;
@@ -70,7 +71,7 @@ TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const 
           context, *share.states, *records,
           RecordUseSum::Options{
               .unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
-    } else if (partner || unit.gradients.size() > 1) {
+    } else if (partner || (unit.trained() && unit.gradients.size() > 1)) {
       sum = std::make_unique<DeviceUseSum>(
           context, unit,
           DeviceUseSum::Options{.partner = partner, .message_bytes = bytes, .places = std::move(places)});

@@ -123,7 +123,9 @@ void ParameterRefresh::refreshed(const ChunkSchedule::Bucket& bucket) {
 }
 
 void ParameterRefresh::keep_all() {
-  for (std::size_t u = 0; u < states_->all().size(); ++u) parameters_->refreshed(u);
+  for (std::size_t u = 0; u < states_->all().size(); ++u) {
+    if (states_->all()[u].trained()) parameters_->refreshed(u);
+  }
 }
 
 }  // namespace ranvier::actors

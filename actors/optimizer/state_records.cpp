@@ -37,6 +37,7 @@ StateRecords::Plan StateRecords::plan(Planner& planner, bool has_spare) {
     const BucketLayout layout = layout_of(unit, states.separate_master());
     plan.slot_bytes = std::max(plan.slot_bytes, offload::Tier::whole_blocks(layout.slot_bytes()));
     const auto reserve = [&](const std::string& name) {
+      if (!unit.trained()) return offload::TierRegion();
       return planner.regions.reserve(options.optimizer, MemoryKind::optimizer, unit.spec->name + name,
                                      layout.region_bytes(), planner.memory);
     };
@@ -99,8 +100,7 @@ std::size_t StateRecords::record_place(const Bucket& bucket, std::size_t which, 
   return layouts_[bucket.unit].array_offset(bucket.index, array) + element * sizeof(float);
 }
 
-StateRecords::Place StateRecords::place(const Bucket& bucket, std::size_t copy, std::size_t which,
-                                        std::size_t begin) const {
+StatePlace StateRecords::place(const Bucket& bucket, std::size_t copy, std::size_t which, std::size_t begin) const {
   if (const std::byte* memory = beside_unit(bucket.unit, which, begin)) return {.memory = memory};
   const offload::TierRegion region = (copy == 0 ? plan_.regions : plan_.spare)[bucket.unit];
   const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index) + record_place(bucket, which, begin);
@@ -189,6 +189,7 @@ std::vector<StateArray> StateRecords::arrays() const {
   std::vector<StateArray> all;
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
     const UnitState& unit = states_->all()[u];
+    if (!unit.trained()) continue;
     // Where nothing is trained, states that would be on the device are nowhere.
     for (std::size_t which = 0; which < state_array_names.size(); ++which) {
       const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);

@@ -11,6 +11,7 @@
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/states/state_place.hpp"
 #include "actors/states/unit_array.hpp"
 
 #include <array>
@@ -24,6 +25,9 @@ namespace ranvier::actors {
 /// Of every unit, in the order in which records have them.
 inline constexpr std::array state_array_names = {to_string(UnitArray::weights), to_string(UnitArray::m),
                                                  to_string(UnitArray::v)};
+
+/// Of those, as many as a unit has: a frozen one has weights only.
+[[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }
 
 class StateRecords {
  public:
@@ -54,15 +58,10 @@ class StateRecords {
   enum class Stage { fetch, compute, store };
   [[nodiscard]] Stage changes_in(Copy to) const;
 
-  /// Where some elements of an array lie.
-  struct Place {
-    const std::byte* memory = nullptr;  ///< null: in files
-    offload::TierRegion region;         ///< there, and in bytes from its begin on
-    std::size_t offset = 0;
-  };
-  /// Of those from `begin` on, an element of the unit, that are in this bucket and the same finest piece: in the
-  /// copy of this number of the array state_array_names[which].
-  [[nodiscard]] Place place(const Bucket& bucket, std::size_t copy, std::size_t which, std::size_t begin) const;
+  /// Where elements lie: of those from `begin` on, an element of the unit, that are in this bucket and the same finest
+  /// piece: in the copy of this number of the array state_array_names[which].
+  [[nodiscard]] StatePlace place(const Bucket& bucket, std::size_t copy, std::size_t which,
+                                 std::size_t begin) const;
 
   /// Brings a bucket's states, those that count, to a slot, or states back from it to a copy; calls `done` at once
   /// where they stay.

@@ -15,6 +15,11 @@ namespace {
 
 constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a span
 
+/// Of steps that follow each other.
+bool of_one_call(const models::Stage::Step& a, const models::Stage::Step& b) {
+  return a.kind == b.kind && a.layer == b.layer;
+}
+
 }  // namespace
 
 StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& ranks, int stage, Policy policy) {
@@ -105,8 +110,8 @@ bool StageActor::forward_ready() const {
 bool StageActor::backward_ready() const {
   if (!batch_.training || backwards_ == forwards_) return false;
   if (plan_.right && !slot_of(backwards_).gradient_here) return false;
-  return !plan_.left || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false) !=
-                            gradient_buffer_busy_.end();
+  return !stage_->sends_gradients() || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(),
+                                                 false) != gradient_buffer_busy_.end();
 }
 
 Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const {
@@ -178,7 +183,7 @@ void StageActor::start(Direction direction) {
   Pass& pass = passes_.front();
   expect(pass.direction == direction && pass.microbatch == microbatch,
          "a pass of microbatch {} runs where one of microbatch {} was announced", microbatch, pass.microbatch);
-  if (direction == Direction::backward && plan_.left) {
+  if (direction == Direction::backward && stage_->sends_gradients()) {
     const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
     pass.gradient_buffer = static_cast<int>(free - gradient_buffer_busy_.begin());
     *free = true;
@@ -238,9 +243,9 @@ void StageActor::queue(const models::Stage::Step& step) {
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     if (resources_[r]->uses(step)) resources_[r]->provide(pass.uses[r], arrays);
   }
-  if (step.part == 0) calls_.push_back(step);
+  if (pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
   stage_->run(context_->compute, step, describe(pass.microbatch), pass.gradient_buffer, arrays);
-  mark_call(step);
+  mark_call(pass);
   std::vector<std::pair<PassResource*, std::uint64_t>> over;
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     if (!resources_[r]->uses(step)) continue;
@@ -257,8 +262,8 @@ void StageActor::queue(const models::Stage::Step& step) {
 }
 
 /// Lets the stream say that it has done a call of a layer, with its last part.
-void StageActor::mark_call(const models::Stage::Step& step) {
-  if (step.part + 1 < stage_->parts_of(step.layer, step.kind)) return;
+void StageActor::mark_call(const Pass& pass) {
+  if (pass.next + 1 < pass.steps.size() && of_one_call(pass.steps[pass.next], pass.steps[pass.next + 1])) return;
   context_->compute.call_back([done = calls_done_] { done->fetch_add(1, std::memory_order_relaxed); });
 }
 
@@ -301,6 +306,10 @@ void StageActor::finish_forward(int microbatch) {
          [this, microbatch, index, bytes] {
            if (!batch_.training) return release(microbatch);
            // The output was read; its place takes the gradient that comes back for it.
+           if (!stage_->awaits_gradients()) {
+             slot_of(microbatch).gradient_here = true;
+             return next();
+           }
            receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes, [this, microbatch] {
              slot_of(microbatch).gradient_here = true;
              next();
@@ -367,8 +376,8 @@ std::vector<Wait> StageActor::waits() const {
   const bool taken = std::none_of(sends_.begin(), sends_.end(), [this](const Sending& sending) {
     return sending.channel == Channel::activation && sending.microbatch == backwards_;
   });
-  if (plan_.right && batch_.training && backwards_ < forwards_ && taken && !slot_of(backwards_).gradient_here &&
-      may_be_next(Direction::backward)) {
+  if (stage_->awaits_gradients() && batch_.training && backwards_ < forwards_ && taken &&
+      !slot_of(backwards_).gradient_here && may_be_next(Direction::backward)) {
     all.push_back({message(Channel::gradient, backwards_), plan_.right, waits_since_});
   }
   std::stable_sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });

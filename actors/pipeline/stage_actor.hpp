@@ -8,7 +8,8 @@
 //
 // Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
 // that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
-// they are used in microbatch order. Loop thread only.
+// they are used in microbatch order. Where nothing is trained up to the end of the stage, no gradient comes for a
+// microbatch: its backward pass is empty, and begins once the stage after has taken the activation. Loop thread only.
 #pragma once
 
 #include "actors/pipeline/loader.hpp"
@@ -126,7 +127,7 @@ class StageActor final : public Part {
   void advance();
   [[nodiscard]] bool wait_for_resources(const models::Stage::Step& step);
   void queue(const models::Stage::Step& step);
-  void mark_call(const models::Stage::Step& step);
+  void mark_call(const Pass& pass);
   void trace_pass(bool runs);
   void become_idle();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;

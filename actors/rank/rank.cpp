@@ -75,7 +75,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   if (options.check_every > 0 && options.steps > 0)
     replicas = &add<ReplicaCheck>(context, plan_, plan_.replicas, *optimizer_, parameter_records_, consensus);
   if (options.checkpoint_staging > 0 && options.steps > 0) {
-    snapshot_ = &add<Snapshot>(context, plan_, plan_.snapshot, *optimizer_);
+    snapshot_ = &add<Snapshot>(context, plan_, plan_.snapshot, *optimizer_, parameter_records_);
     checkpointer_ = &add<Checkpointer>(context, *snapshot_, *optimizer_, [this] { return scalars(); });
   }
   trainer_ = &add<Trainer>(
@@ -189,8 +189,29 @@ void Rank::add_checkpoints(CheckpointSeries series) {
 }
 
 void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
+  if (!plan_.states->all()[unit].trained()) return read_frozen(unit, begin, out, std::move(done));
   const StateArray weights{unit, "weights", plan_.states->all()[unit].optimizer, runtime::DType::f32};
   optimizer_->read_state(weights, begin, std::as_writable_bytes(out), std::move(done));
+}
+
+void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
+  const UnitPart& part = plan_.states->all()[unit].parameters;
+  const std::size_t bytes = out.size() * runtime::size_of(part.dtype);
+  constexpr std::size_t block = offload::Tier::block_bytes;
+  const std::size_t values = offload::Tier::whole_blocks(bytes), needed = 2 * values + 2 * block;
+  if (frozen_.bytes() < needed) frozen_ = context().device.allocate(needed, runtime::MemorySpace::pinned);
+  const auto widen = [this, out, dtype = part.dtype, done = std::move(done)] {
+    runtime::with_float_type(dtype, [&](auto type) {
+      const auto* const elements = reinterpret_cast<const decltype(type)*>(frozen_.data());
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = runtime::to_float(elements[i]);
+    });
+    done();
+  };
+  const std::span<std::byte> to(frozen_.data(), bytes);
+  if (parameter_records_ != nullptr)
+    return parameter_records_->read(unit, begin, to, {frozen_.data() + values, values + 2 * block}, widen);
+  runtime::copy(context().compute, to.data(), part.at(begin), bytes);
+  context().loop.after_work(context().compute, {"parameters", "a copy of frozen ones"}, widen);
 }
 
 std::vector<Wait> Rank::waits() const {

@@ -61,7 +61,8 @@ class Rank {
   void add_checkpoints(CheckpointSeries series);
 
   /// Copies elements [begin, begin + out.size()) of the master weights of a unit of this stage, which lie in the part
-  /// whose optimizer states this rank holds, then calls `done` on the loop. After the training.
+  /// whose optimizer states this rank holds, or of the parameters of a frozen one that it holds; then calls `done` on
+  /// the loop. After the training, one call at a time.
   void read_weights(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
 
   [[nodiscard]] Trainer& trainer() const noexcept { return *trainer_; }
@@ -88,6 +89,7 @@ class Rank {
   }
 
   void fill_parameters(const WeightSource& weights);
+  void read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
   /// Fills what a training begins with of the optimizer's states: of state_array_names, those from `which` on.
   void fill_states(std::size_t which, runtime::Handler done);
   /// Of all parts.
@@ -105,6 +107,7 @@ class Rank {
   Snapshot* snapshot_ = nullptr;          // null: no checkpoints are taken
   Checkpointer* checkpointer_ = nullptr;  // likewise
   Trainer* trainer_ = nullptr;
+  runtime::Buffer frozen_;            // pinned, on the way to read_weights()
   WeightSource weights_;              // until load() is done
   StateSource* source_ = nullptr;     // likewise; null: the training begins
   bool was_resumed_ = false;          // from a source, which may not have been the last

@@ -41,7 +41,7 @@ std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates&
     unit.front = fronts[u];
     unit.tied = partners[u].has_value();
     unit.number = state.global_index;
-    for (std::size_t b = 0; b < state.cut.buckets(); ++b) {
+    for (std::size_t b = 0; state.trained() && b < state.cut.buckets(); ++b) {
       unit.bucket_bytes.push_back(state.cut.elements({0, state.elements}, b) *
                                   runtime::size_of(states.precision().gradient));
     }
@@ -83,13 +83,15 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
   if (!stage.first()) {
     const std::size_t bytes = stage.input_bytes(samples);
     between_stages("inputs arriving, staged", Channel::activation, Direction::receive, bytes, slots);
-    between_stages("gradients of inputs leaving, staged", Channel::gradient, Direction::send, bytes,
-                   static_cast<std::size_t>(stage.gradient_buffers()));
+    if (stage.sends_gradients())
+      between_stages("gradients of inputs leaving, staged", Channel::gradient, Direction::send, bytes,
+                     static_cast<std::size_t>(stage.gradient_buffers()));
   }
   if (!stage.last()) {
     const std::size_t bytes = stage.output_bytes(samples);
     between_stages("outputs leaving, staged", Channel::activation, Direction::send, bytes, slots);
-    between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
+    if (stage.awaits_gradients())
+      between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
   }
   const auto each = [&](const char* leaving, const char* arriving,
                         const std::vector<runtime::StagedMessages>& all) {
@@ -145,7 +147,7 @@ void plan_squares(std::size_t units, RankPlan& plan) {
     first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
   for (std::size_t u = 0; u < plan.states->all().size(); ++u) {
     const auto& partner = plan.gradients.tied.options.partners[u];
-    const bool counts = first_copy && (!partner || plan.rank < *partner);
+    const bool counts = plan.states->all()[u].trained() && first_copy && (!partner || plan.rank < *partner);
     plan.square_places.push_back(counts ? std::optional(plan.states->all()[u].global_index * pieces + piece)
                                         : std::nullopt);
   }
@@ -155,7 +157,7 @@ void plan_squares(std::size_t units, RankPlan& plan) {
 
 std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
   std::vector<double> costs;
-  for (const auto& layer : architecture.layers) costs.push_back(layer->flops_per_sample(architecture.positions));
+  for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
   return models::balance(costs, g_inter);
 }
 
@@ -280,6 +282,10 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;
     std::size_t uses = unit.gradients.size();
+    if (!unit.trained()) {
+      partners.push_back(std::nullopt);
+      continue;
+    }
     for (const int s : stages_of.at(unit.spec->name)) {
       if (s == plan.position.stage) continue;
       ++uses;

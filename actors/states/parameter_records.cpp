@@ -202,6 +202,13 @@ void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::
   });
 }
 
+StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
+  const Piece piece{unit, false};
+  const std::size_t offset = run_from(piece, begin).offset;
+  if (in_files_) return {.region = region(piece), .offset = offset};
+  return {.memory = context_->tiers.memory(region(piece)).data() + offset};
+}
+
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
   const UnitCut& cut = states_->all()[piece.unit].cut;

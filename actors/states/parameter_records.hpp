@@ -15,6 +15,7 @@
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
+#include "actors/states/state_place.hpp"
 #include "runtime/transport.hpp"
 
 #include <cstddef>
@@ -74,6 +75,10 @@ class ParameterRecords final : public Part {
   /// time.
   void read(std::size_t unit, std::size_t begin, std::span<std::byte> values, std::span<std::byte> blocks,
             runtime::Handler done);
+
+  /// Where elements of the part for forward passes lie, from `begin` on, as far as they are in its bucket and finest
+  /// piece.
+  [[nodiscard]] StatePlace place(std::size_t unit, std::size_t begin) const;
 
   /// Fetches come in the order of these calls.
   void announce(Piece piece);

@@ -309,6 +309,9 @@ void ParameterStore::begin_refresh() {
          "parameters change while a pass still needs them");
   ++version_;
   schedule_.forget();
+  for (std::size_t u = 0; u < version_of_.size(); ++u) {
+    if (!states_->all()[u].trained()) refreshed(u);
+  }
 }
 
 void ParameterStore::refreshed(std::size_t unit) {

@@ -73,7 +73,7 @@ class ParameterStore final : public Part, public PassResource {
   [[nodiscard]] bool queued(std::uint64_t use) override;
   void done(std::uint64_t use) override;
 
-  /// All passes of a batch are over: those that follow wait for units that are not refreshed() yet.
+  /// All passes of a batch are over: those that follow wait for trained units that are not refreshed() yet.
   void begin_refresh();
   /// This rank's piece of the unit is as the step leaves it; once in each batch. A unit whose gradients are reduced is
   /// needed by nobody any more in the batch, in this row or another, and may be refreshed before its passes are over.

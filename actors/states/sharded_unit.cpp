@@ -21,7 +21,7 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
     for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
       const auto [place, is_new] = known.emplace(unit.name, units.size());
       if (is_new) {
-        units.push_back({padded_elements(unit, ranks)});
+        units.push_back({.elements = padded_elements(unit, ranks), .trained = unit.trained});
       } else {
         ++units[place->second].uses;
       }
@@ -52,13 +52,14 @@ StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sh
   const Scope parameters = held_parameters(sharding, separate);
   const std::size_t optimizer_bytes = (separate ? 3 : 2) * sizeof(float);
   StateBytes bytes;
-  for (const auto& [elements, uses] : units) {
+  for (const auto& [elements, uses, trained] : units) {
     const auto held = [&, elements = elements](Scope scope) {
       const int pieces = scope == Scope::none ? 1 : scope == Scope::group ? group_size : ranks;
       return elements / static_cast<std::size_t>(pieces);
     };
-    bytes.parameters += held(parameters) * size_of(precision.compute);
+    bytes.parameters += held(trained ? parameters : sharding.parameters) * size_of(precision.compute);
     if (sharding.secondary_parameters) bytes.parameters += held(Scope::group) * size_of(precision.compute);
+    if (!trained) continue;
     bytes.gradients += held(sharding.gradients) * size_of(precision.gradient) * static_cast<std::size_t>(uses);
     bytes.optimizer += held(sharding.optimizer) * optimizer_bytes;
   }

@@ -10,8 +10,8 @@
 //   bf16, fp16       2   4   12   fp32 master copy and two moments
 //   … half gradients 2   2   12
 //
-// ZeRO++ keeps a second copy of P in the group. A unit has a gradient for each of its uses, added up once per
-// batch.
+// What is frozen has P alone, at its scope. ZeRO++ keeps a second copy of P in the group. A unit has a gradient for
+// each of its uses, added up once per batch.
 #pragma once
 
 #include "collectives/shard.hpp"
@@ -27,6 +27,7 @@ namespace ranvier::actors {
 struct ShardedUnit {
   std::size_t elements = 0;  ///< padded: every rank's piece of the column is a multiple of UnitSpec::alignment
   int uses = 1;              ///< layers of the stage that read it
+  bool trained = true;       ///< otherwise it has parameters only
 
   friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
 };

@@ -9,7 +9,7 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
   std::vector<UnitMoves> moves;
   for (const ShardedUnit& unit : units) {
     const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
-    moves.push_back({unit.elements, times, times, times});
+    moves.push_back({unit.elements, times, times, unit.trained ? times : 0, unit.trained});
   }
   return moves;
 }

@@ -17,6 +17,7 @@ struct UnitMoves {
   std::uint64_t forward_gathers = 0;   ///< where parameters are not whole
   std::uint64_t backward_gathers = 0;  ///< likewise
   std::uint64_t reductions = 0;        ///< of single microbatches, where gradients are not whole
+  bool trained = true;                 ///< otherwise there is nothing to reduce
 
   friend bool operator==(const UnitMoves&, const UnitMoves&) = default;
 };

@@ -38,11 +38,14 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     state.global_index = global_index.at(state.spec->name);
     state.elements = padded_elements(*state.spec, layout.ranks());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
-    state.optimizer = range(sharding.optimizer);
-    state.reduced = range(flow.reduced);
+    if (state.trained()) {
+      state.optimizer = range(sharding.optimizer);
+      state.reduced = range(flow.reduced);
+    }
     state.cut = UnitCut(state.elements, layout.ranks(), planner.tiers.bucket_elements,
                         static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
-    state.parameters = {.range = range(held_parameters(sharding, separate_master_)), .dtype = precision_.compute};
+    const bool apart = separate_master_ || !state.trained();
+    state.parameters = {.range = range(held_parameters(sharding, apart)), .dtype = precision_.compute};
     if (sharding.secondary_parameters) {
       state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision_.compute};
     }
@@ -57,7 +60,8 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
         state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
       }
     }
-    state.gradients.assign(uses[u], {.range = range(sharding.gradients), .dtype = precision_.gradient});
+    state.gradients.assign(
+        uses[u], {.range = state.trained() ? range(sharding.gradients) : Range(), .dtype = precision_.gradient});
 
     const std::string& name = state.spec->name;
     Ids ids;
@@ -97,6 +101,7 @@ void UnitStates::bind(const runtime::Arena& arena) {
       unit.parameters.data = arena.slot(ids_[u].parameters);
       if (unit.secondary) unit.secondary->data = arena.slot(ids_[u].secondary);
     }
+    if (!unit.trained()) continue;
     if (!separate_master_) {
       unit.master.data = unit.parameters.at(unit.optimizer.begin);
     } else if (trains_ && optimizer_on_device_) {
@@ -130,8 +135,9 @@ bool UnitStates::gathers_parameters() const noexcept {
 }
 
 bool UnitStates::shards_gradients() const noexcept {
-  return std::any_of(units_.begin(), units_.end(),
-                     [](const UnitState& unit) { return !unit.gradients.front().whole(unit.elements); });
+  return std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) {
+    return unit.trained() && !unit.gradients.front().whole(unit.elements);
+  });
 }
 
 }  // namespace ranvier::actors

@@ -9,7 +9,8 @@
 //
 // In fp32 one copy serves as working and master copy, of the part that the coarser of the two scopes gives, as long as
 // parameters live on the device. Off it (parameter_records.hpp) they are a copy of their own in any precision.
-// A tied unit has gradients per use, because uses are accumulated separately and summed once.
+// A frozen unit has working parameters only, at the scope of parameters, in any precision. A tied unit has gradients
+// per use, because uses are accumulated separately and summed once.
 #pragma once
 
 #include "actors/gradients/chunk_schedule.hpp"
@@ -58,6 +59,9 @@ struct UnitState {
   float* v = nullptr;
   std::vector<UnitPart> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
+
+  /// Otherwise `optimizer`, `reduced` and the ranges of gradients are empty, and nothing but parameters has an address.
+  [[nodiscard]] bool trained() const noexcept { return spec->trained; }
 };
 
 struct Planner;

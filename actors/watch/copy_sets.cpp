@@ -19,14 +19,19 @@ std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
     UnitArray array;
     collectives::Scope scope;
   };
-  std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(options.sharding, options.separate_master)}};
-  if (options.separate_master) arrays.push_back({UnitArray::weights, options.sharding.optimizer});
-  arrays.push_back({UnitArray::m, options.sharding.optimizer});
-  arrays.push_back({UnitArray::v, options.sharding.optimizer});
+  const auto arrays_of = [&](bool trained) {
+    const bool apart = options.separate_master || !trained;
+    std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(options.sharding, apart)}};
+    if (!trained) return arrays;
+    if (options.separate_master) arrays.push_back({UnitArray::weights, options.sharding.optimizer});
+    arrays.push_back({UnitArray::m, options.sharding.optimizer});
+    arrays.push_back({UnitArray::v, options.sharding.optimizer});
+    return arrays;
+  };
   std::vector<CopySet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
-    for (const Held& held : arrays) {
+    for (const Held& held : arrays_of(units[u].trained)) {
       for (int piece = 0; piece < layout.pieces(held.scope); ++piece) {
         CopySet set{.unit = units[u].name, .array = held.array};
         for (const int stage : stages[u]) {

@@ -2,7 +2,7 @@
 // are made by the same sums in the same order, so a bit that differs is damage. Pure; any thread.
 //
 //   layers' parameters of a unit   all rows, groups' members of the same number, or nobody, as their scope says
-//   master weights, moments        likewise by the optimizer's scope
+//   master weights, moments        likewise by the optimizer's scope; not of frozen units
 //   a unit of two stages           all of that on both of them
 #pragma once
 

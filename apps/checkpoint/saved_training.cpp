@@ -76,7 +76,9 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   if (static_cast<std::size_t>(layers) > manifest.arrays.size())
     fail(ErrorCode::data, "{}: its config.json has {} layers, and it has {} arrays", checkpoint.string(), layers,
          manifest.arrays.size());
-  model.units = models::make_model(sizes).units();
+  model.units = models::make_model(
+                    sizes, models::make_tuning(option_of_run(manifest, "train"), option_of_run(manifest, "freeze")))
+                    .units();
   for (const models::UnitSpec& unit : model.units) {
     const auto array = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), [&](const auto& each) {
       return each.unit == unit.name && each.name == "weights";

@@ -56,7 +56,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
   const int length = options.model.size(models::Size::sequence_length);
   const int vocab_size = options.model.size(models::Size::vocab_size);
   const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
-  apps::Job job{.architecture = models::make_model(model),
+  apps::Job job{.architecture = models::make_model(model, options.model.tuning()),
                 .sample = {ids, ids},
                 .config = models::model_config_json(model, apps::initial_config(options)),
                 .beside_weights = apps::files_beside_weights(options)};

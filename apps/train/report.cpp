@@ -24,7 +24,7 @@ std::string layer_names(const models::Architecture& architecture, models::LayerR
 double share_of_cost(const models::Architecture& architecture, models::LayerRange range) {
   double cost = 0;
   for (std::size_t l = range.begin; l < range.end; ++l) {
-    cost += architecture.layers[l]->flops_per_sample(architecture.positions);
+    cost += architecture.flops_per_sample(l);
   }
   return cost;
 }
@@ -147,12 +147,13 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   }
   if (!options.notes.empty()) text += '\n';
   for (const std::string& note : options.notes) text += '\n' + note;
-  double all = 0;
-  for (const auto& layer : architecture.layers) all += layer->flops_per_sample(architecture.positions);
-  text +=
-      fmt::format("\n\n{}: {} parameters in {} layers, {} model FLOP per token\n", architecture.name,
-                  actors::format_count(static_cast<double>(architecture.parameters())), architecture.layers.size(),
-                  actors::format_count(architecture.flops_per_sample() / architecture.positions));
+  const double all = architecture.flops_per_sample();
+  const std::size_t parameters = architecture.parameters(), trained = architecture.trained_parameters();
+  const auto count = [](std::size_t number) { return actors::format_count(static_cast<double>(number)); };
+  text += fmt::format("\n\n{}: {} parameters{} in {} layers, {} model FLOP per token\n", architecture.name,
+                      count(parameters),
+                      trained < parameters ? fmt::format(", of which {} are trained,", count(trained)) : "",
+                      architecture.layers.size(), actors::format_count(all / architecture.positions));
   const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
   text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage",

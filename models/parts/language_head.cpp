@@ -37,7 +37,12 @@ struct Arrays {
 
 class LanguageHead final : public Layer {
  public:
-  explicit LanguageHead(const LanguageHeadOptions& options) : LanguageHead(options, UnitBuilder()) {}
+  LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
+      : precision_(options.precision),
+        dtype_(options.precision.compute),
+        table_(options.table),
+        norm_(norm_of(options, builder)),
+        units_(std::move(builder).units()) {}
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
@@ -46,7 +51,7 @@ class LanguageHead final : public Layer {
   LayerParts parts() const override {
     LayerParts::Units parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
-    parts.front().push_back(table_.tiles());
+    for (std::size_t norm = table_.tiles(); norm < units_.size(); ++norm) parts.front().push_back(norm);
     return {parts, parts, parts};
   }
 
@@ -120,6 +125,8 @@ class LanguageHead final : public Layer {
     const Arrays at(table_, norm_, precision_, call.shape);
     const std::size_t N = rows(call), C = table_.channels;
     const runtime::DType gradient_dtype = precision_.gradient;
+    if (call.part == 0) norm_.store_gradients(call, at.norm);
+    if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
     if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, input);
     matmul(call.stream,
            {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
@@ -129,17 +136,9 @@ class LanguageHead final : public Layer {
             .b = call.workspace + at.normal,
             .dtype = dtype_,
             .accumulate = call.accumulate});
-    if (call.part == 0) norm_.store_gradients(call, at.norm);
   }
 
  private:
-  LanguageHead(const LanguageHeadOptions& options, UnitBuilder builder)
-      : precision_(options.precision),
-        dtype_(options.precision.compute),
-        table_(options.table),
-        norm_(norm_of(options, builder)),
-        units_(std::move(builder).units()) {}
-
   Norm norm_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
     for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
     return {builder, builder.add_unit(options.norm_name), options.norm_name, options.norm};
@@ -161,8 +160,8 @@ class LanguageHead final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options) {
-  return std::make_unique<LanguageHead>(options);
+std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options, const Tuning& tuning) {
+  return std::make_unique<LanguageHead>(options, UnitBuilder(tuning));
 }
 
 }  // namespace ranvier::models

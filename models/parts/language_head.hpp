@@ -17,6 +17,7 @@ struct LanguageHeadOptions {
   Precision precision;
 };
 
-[[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options);
+[[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,
+                                                        const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -25,6 +25,11 @@ namespace ranvier::models {
   return call.gradients[place.unit] + place.offset * size_of(dtype);
 }
 
+/// Whether the call writes the parameter's gradient: not if it is frozen.
+[[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterPlace& place) {
+  return call.gradients[place.unit] != nullptr;
+}
+
 /// Throws ErrorCode::internal if the device has more threads than the call's memory is laid out for.
 void expect_planned_threads(const LayerCall& call, const std::string& layer);
 

@@ -6,6 +6,8 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
+#include <algorithm>
+
 namespace ranvier::models {
 
 Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options)
@@ -30,12 +32,13 @@ Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& opti
   if (biases_.size() == 1) return;
   // A product has one bias: where biases have gaps, as weights may not, products are done apart.
   std::vector<Run> apart;
-  for (const Run& bias : biases_) {
-    for (const Run& weight : weights_) {
-      if (bias.first < weight.first || bias.first >= weight.first + weight.channels) continue;
-      apart.push_back({bias.first,
-                       bias.channels,
-                       {weight.place.unit, weight.place.offset + (bias.first - weight.first) * in_}});
+  for (const Run& weight : weights_) {
+    for (const Run& bias : biases_) {
+      const std::size_t begin = std::max(bias.first, weight.first);
+      const std::size_t end = std::min(bias.first + bias.channels, weight.first + weight.channels);
+      if (begin >= end) continue;
+      apart.push_back(
+          {begin, end - begin, {weight.place.unit, weight.place.offset + (begin - weight.first) * in_}});
     }
   }
   weights_ = std::move(apart);
@@ -119,7 +122,9 @@ void Linear::backward_weight(const LayerCall& call, const std::byte* x, const st
                              std::byte* scratch) const {
   const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
   const std::size_t N = rows(call);
-  if (layout_ == LinearOptions::Layout::in_out) {
+  const bool has_bias =
+      std::any_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); });
+  if (layout_ == LinearOptions::Layout::in_out && is_trained(call, weights_[0].place)) {
     const MatmulShape shape{.m = in_, .n = out_, .k = N, .transpose_a = true};
     const MatmulArrays arrays{.c = gradient(call, weights_[0].place, gradient_dtype),
                               .c_dtype = gradient_dtype,
@@ -127,11 +132,12 @@ void Linear::backward_weight(const LayerCall& call, const std::byte* x, const st
                               .b = dy,
                               .dtype = dtype,
                               .accumulate = call.accumulate};
-    if (biases_.empty()) return matmul(call.stream, shape, arrays);
+    if (!has_bias) return matmul(call.stream, shape, arrays);
     return matmul_column_sums(call.stream, shape, arrays,
                               {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
   }
   for (const Run& run : weights_) {
+    if (!is_trained(call, run.place)) continue;
     matmul(call.stream,
            {.m = run.channels, .n = in_, .k = N, .transpose_a = true, .a_stride = weights_.size() > 1 ? out_ : 0},
            {.c = gradient(call, run.place, gradient_dtype),
@@ -141,13 +147,14 @@ void Linear::backward_weight(const LayerCall& call, const std::byte* x, const st
             .dtype = dtype,
             .accumulate = call.accumulate});
   }
-  if (biases_.empty()) return;
+  if (!has_bias) return;
   if (biases_.size() == 1) {
     return column_sums(call.stream, gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, dy, dtype, N,
                        out_, call.accumulate);
   }
   column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype, N, out_, false);
   for (const Run& run : biases_) {
+    if (!is_trained(call, run.place)) continue;
     store_gradient(call.stream, gradient(call, run.place, gradient_dtype), gradient_dtype,
                    floats(scratch) + run.first, run.channels, call.accumulate);
   }

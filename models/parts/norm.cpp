@@ -18,7 +18,7 @@ Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, cons
   weight_ = builder.add(unit, {name + ".weight", {options.channels}, {Initializer::Kind::ones}});
   if (!is_layer()) return;
   bias_ = builder.add(unit, {name + ".bias", {options.channels}, {Initializer::Kind::zeros}});
-  adjacent_ = bias_.offset == weight_.offset + options.channels;
+  adjacent_ = bias_.unit == weight_.unit && bias_.offset == weight_.offset + options.channels;
 }
 
 Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows) const {
@@ -110,9 +110,10 @@ void Norm::store_gradients(const LayerCall& call, const Arrays& at) const {
   const runtime::DType dtype = options_.precision.gradient;
   const float* const sums = floats(call.deferred + at.sums);
   const bool one = !is_layer() || adjacent_;
-  store_gradient(call.stream, gradient(call, weight_, dtype), dtype, sums, one ? parameters() : options_.channels,
-                 call.accumulate);
-  if (!one)
+  if (is_trained(call, weight_))
+    store_gradient(call.stream, gradient(call, weight_, dtype), dtype, sums, one ? parameters() : options_.channels,
+                   call.accumulate);
+  if (!one && is_trained(call, bias_))
     store_gradient(call.stream, gradient(call, bias_, dtype), dtype, sums + options_.channels, options_.channels,
                    call.accumulate);
 }

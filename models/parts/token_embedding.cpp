@@ -14,15 +14,15 @@ namespace {
 
 class TokenEmbedding final : public Layer {
  public:
-  explicit TokenEmbedding(const TokenEmbeddingOptions& options)
+  TokenEmbedding(const TokenEmbeddingOptions& options, const Tuning& tuning)
       : table_(options.table),
         dropout_(options.dropout),
         dropout_site_(options.dropout_site),
-        precision_(options.precision),
-        units_(table_.units) {
+        precision_(options.precision) {
+    for (const UnitSpec& unit : table_.units) units_.push_back(tuned(unit, tuning));
     if (!options.positions) return;
     position_rows_ = options.positions->parameters.at(0).shape.at(0);
-    units_.push_back(*options.positions);
+    units_.push_back(tuned(*options.positions, tuning));
   }
 
   const std::string& name() const noexcept override { return name_; }
@@ -120,8 +120,8 @@ class TokenEmbedding final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options) {
-  return std::make_unique<TokenEmbedding>(options);
+std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options, const Tuning& tuning) {
+  return std::make_unique<TokenEmbedding>(options, tuning);
 }
 
 }  // namespace ranvier::models

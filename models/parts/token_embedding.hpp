@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/parts/token_table.hpp"
+#include "models/tuning.hpp"
 
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@ struct TokenEmbeddingOptions {
   Precision precision;
 };
 
-[[nodiscard]] std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options);
+[[nodiscard]] std::unique_ptr<Layer> make_token_embedding(const TokenEmbeddingOptions& options,
+                                                          const Tuning& tuning = {});
 
 }  // namespace ranvier::models

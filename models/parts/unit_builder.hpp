@@ -1,15 +1,20 @@
 // Hands out places in a layer's units to the parts that it is composed of.
 //
 //   UnitBuilder builder;
-//   const std::size_t unit = builder.add_unit("model.layers.0");
-//   const ParameterPlace weight = builder.add(unit, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
+//   const std::size_t group = builder.add_unit("model.layers.0");
+//   const ParameterPlace weight = builder.add(group, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
 //   units_ = std::move(builder).units();
+//
+// What a run freezes of a group of parameters becomes a unit of its own, so that every unit is trained or frozen as a
+// whole: "model.layers.0.frozen", unless nothing else is left.
 #pragma once
 
 #include "models/layer.hpp"
+#include "models/tuning.hpp"
 
+#include <array>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -22,26 +27,29 @@ struct ParameterPlace {
 
 class UnitBuilder {
  public:
-  /// The number of a new unit, which comes after the others.
-  std::size_t add_unit(std::string name) {
-    units_.push_back({std::move(name), {}});
-    return units_.size() - 1;
-  }
-  std::size_t add_unit(UnitSpec unit) {
-    units_.push_back(std::move(unit));
-    return units_.size() - 1;
-  }
+  UnitBuilder() = default;
+  explicit UnitBuilder(Tuning tuning) : tuning_(std::move(tuning)) {}
 
-  ParameterPlace add(std::size_t unit, ParameterSpec parameter) {
-    UnitSpec& spec = units_.at(unit);
-    const std::size_t offset = spec.elements();
-    spec.parameters.push_back(std::move(parameter));
-    return {unit, offset};
-  }
+  [[nodiscard]] const Tuning& tuning() const noexcept { return tuning_; }
 
-  [[nodiscard]] std::vector<UnitSpec> units() && { return std::move(units_); }
+  /// A group of parameters that become a unit of this name, or two; its number, for add(). Units come in the order of
+  /// their first parameters.
+  std::size_t add_unit(std::string name);
+  /// A unit that is complete and trained or frozen as a whole; its number among the units.
+  std::size_t add_unit(UnitSpec unit);
+
+  ParameterPlace add(std::size_t group, ParameterSpec parameter);
+
+  [[nodiscard]] std::vector<UnitSpec> units() &&;
 
  private:
+  struct Group {
+    std::string name;
+    std::array<std::optional<std::size_t>, 2> units;  ///< frozen, trained
+  };
+
+  Tuning tuning_;
+  std::vector<Group> groups_;
   std::vector<UnitSpec> units_;
 };
 

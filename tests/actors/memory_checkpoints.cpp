@@ -28,7 +28,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
     if (++prepared_ == job_->prepare_fails) fail(ErrorCode::io, "no folder for step {}", step);
     Parts& parts = (*parts_)[step];
     for (const models::UnitSpec& unit : rank_->plan().architecture->units()) {
-      for (std::size_t array = 0; array < actors::state_array_names.size(); ++array) {
+      for (std::size_t array = 0; array < actors::arrays_of(unit.trained); ++array) {
         if (!job_->arrays[array]) continue;
         const std::string name = unit.name + " " + actors::state_array_names[array];
         parts.state.arrays[name].resize(unit.elements());
@@ -94,7 +94,12 @@ class MemoryTarget final : public actors::CheckpointTarget {
       expect(!parts.have.at(name).at(e), "element {} of {} is put twice", e, name);
       parts.have[name][e] = true;
     }
-    std::memcpy(parts.state.arrays[name].data() + piece.begin, blocks.data(), piece.bytes());
+    runtime::with_float_type(piece.dtype, [&](auto type) {
+      const auto* const elements = reinterpret_cast<const decltype(type)*>(blocks.data());
+      std::transform(elements, elements + piece.count,
+                     parts.state.arrays[name].begin() + static_cast<std::ptrdiff_t>(piece.begin),
+                     [](auto element) { return runtime::to_float(element); });
+    });
     bytes_ += piece.bytes();
   }
 
@@ -160,8 +165,8 @@ CheckpointedResult run_checkpointed(const models::GptOptions& gpt, actors::Train
          .bytes_per_second = job.bytes_per_second,
          .result = [&result](const actors::CheckpointResult& one) { result.results.push_back(one); }});
   };
-  result.job = run_simulated(models::make_gpt(gpt), RandomTokens(gpt.sequence_length, gpt.vocab_size), options,
-                             seed, stop_requests, kind, nullptr, prepare);
+  result.job = run_simulated(models::make_gpt(gpt, job.tuning), RandomTokens(gpt.sequence_length, gpt.vocab_size),
+                             options, seed, stop_requests, kind, nullptr, prepare);
   return result;
 }
 

@@ -29,6 +29,7 @@ struct CheckpointedJob {
   bool at_end = true;
   actors::Snapshot::Arrays arrays = actors::Snapshot::all_arrays;
   const SavedState* from = nullptr;  ///< that it resumes
+  models::Tuning tuning;             ///< of the model
   runtime::Duration period{};
   double bytes_per_second = 0;
   std::int64_t slowest_put_us = 2000;  ///< a piece takes up to so long

@@ -44,7 +44,7 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
     actors::Rank& trainer = *trainers[static_cast<std::size_t>(r)];
     const auto& units = trainer.plan().states->all();
     if (u == units.size()) return simulation.loop(r).stop();
-    const auto range = units[u].optimizer;
+    const auto range = units[u].trained() ? units[u].optimizer : units[u].parameters.range;
     const std::size_t elements = units[u].spec->elements();
     auto& values = parts[static_cast<std::size_t>(r)].emplace_back(
         range.begin < elements ? std::min(range.count, elements - range.begin) : 0);
@@ -138,7 +138,7 @@ JobResult run_simulated(const models::Architecture& architecture, const RandomTo
     if (result.rollback) continue;  // nobody uses what it leaves, which may be damaged
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
     for (std::size_t u = 0; u < units.size(); ++u) {
-      const auto range = units[u].optimizer;
+      const auto range = units[u].trained() ? units[u].optimizer : units[u].parameters.range;
       const std::size_t elements = units[u].spec->elements();
       const std::vector<float>& weights = parts[static_cast<std::size_t>(r)][u];
       const std::string& name = units[u].spec->name;

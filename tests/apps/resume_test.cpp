@@ -205,6 +205,26 @@ TEST_CASE_FIXTURE(Fixture, "data by weight go on where they were, on as many ran
     CHECK(loss_of(steps[step]) == doctest::Approx(loss_of(whole.steps[step])).epsilon(1e-4));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a training of a part of a model goes on on another grid, and only of that part") {
+  const auto part = [](const char* steps, Flags more) {
+    more.insert(more.begin(), {"--train", "^h\\.[23]\\.|^ln_f", "--lr-decay", "constant", "--warmup-steps", "0",
+                               "--eval-every", "0", "--steps", steps});
+    return more;
+  };
+  const Whole whole = uninterrupted(2, part("6", {"--g-inter", "2"}));
+  const Outcome first = run(2, with_checkpoints(part("3", {"--g-inter", "2"})), limit);
+  INFO(first.output);
+  REQUIRE(first.status == 0);
+  CHECK(mentions(first, "are trained"));
+  const Flags resume{"--resume", "auto", "--g-inter", "1"};
+  check_refused(64, 1, with_checkpoints({"--train", "^h\\.3", "--resume", "auto", "--steps", "6"}),
+                {"--train ^h\\.3"});
+  const Outcome outcome = run(1, with_checkpoints(part("6", resume)), limit);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  check_same(whole);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no other job writes to its folder") {
   Job job(2, with_checkpoints(
                  {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));

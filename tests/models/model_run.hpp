@@ -12,6 +12,7 @@
 #include "tests/models/reference_gpt.hpp"
 #include "tests/models/typed_array.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -159,6 +160,8 @@ class ModelRun {
     }
     for (std::size_t i = model_.layers.size(); i-- > 0;) {
       for_each_part(i, model_.layers[i]->parts().backward_weight, [&](LayerCall& call, DeviceCopies& at) {
+        const auto is_there = [](const std::byte* gradient) { return gradient != nullptr; };
+        if (std::none_of(call.gradients.begin(), call.gradients.end(), is_there)) return;
         call.accumulate = accumulate;
         model_.layers[i]->backward_weight(call, input(i, at));
       });
@@ -176,10 +179,11 @@ class ModelRun {
   /// As they are in the layers' own buffers, in the order of layers and their units.
   [[nodiscard]] const std::vector<std::pair<UnitSpec, TypedArray>>& gradients() const { return gradients_; }
 
-  /// By tensor, summed over the layers that share one.
+  /// By tensor that is trained, summed over the layers that share one.
   [[nodiscard]] ReferenceParameters gradients_by_name() const {
     ReferenceParameters all;
     for (const auto& entry : gradients_) {
+      if (!entry.first.trained) continue;
       const TypedArray& values = entry.second;
       for_each_element(entry.first,
                        [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t in_unit) {
@@ -246,7 +250,7 @@ class ModelRun {
     for (std::size_t i = 0; i < layer; ++i) first += model_.layers[i]->units().size();
     for (const std::size_t unit : part) {
       pointers_[unit] = at(std::as_const(parameters_.at(units[unit].name)));
-      gradient_pointers_[unit] = at(gradients_[first + unit].second);
+      if (units[unit].trained) gradient_pointers_[unit] = at(gradients_[first + unit].second);
     }
     return {.stream = *stream_,
             .shape = {samples_.samples, shape_.positions, shape_.threads},

@@ -132,3 +132,35 @@ TEST_CASE(
   CHECK(written == std::vector<int>{1, 1, 1});
   CHECK(read == written);
 }
+
+TEST_CASE(
+    "backward passes end at the first layer that has something to train, and frozen layers have no gradients") {
+  // Layers: embedding, seven blocks, head. Trained: blocks 2 and 4, layers 3 and 5.
+  const models::Architecture architecture =
+      models::make_gpt({.layers = 7, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8},
+                       models::make_tuning("^h.(2|4)", ""));
+  const auto layout = [&](models::LayerRange layers, int recompute, int places = 0) {
+    return StageLayout(
+        architecture,
+        {.layers = layers, .capacity = {2, 8}, .slots = 3, .recompute = recompute, .checkpoint_places = places});
+  };
+  const auto backward = [](const StageLayout& stage) { return text(stage, backward_pass(stage, 0, {}).steps); };
+  const StageLayout whole = layout({0, 9}, 0);
+  CHECK(backward(whole) == "b8 b7 b6 b5 w5 b4 b3 w3");
+  CHECK(backward(layout({0, 9}, 2)) == "r8 b8 r6 r7 b7 b6 r4 r5 b5 w5 b4 r2 r3 b3 w3");
+
+  const StageLayout front = layout({0, 3}, 0), middle = layout({3, 5}, 0), back = layout({5, 9}, 0);
+  CHECK(backward(front).empty());
+  CHECK_FALSE(front.awaits_gradients());
+  CHECK(backward(middle) == "b1 b0 w0");
+  CHECK(middle.awaits_gradients());
+  CHECK_FALSE(middle.sends_gradients());
+  CHECK(backward(back) == "b3 b2 b1 b0 w0");
+  CHECK(back.sends_gradients());
+
+  // What is passed by is kept in no slot and in no checkpoint.
+  CHECK(front.sizes().slot < layout({5, 8}, 0).sizes().slot / 2);
+  CHECK(layout({0, 9}, 1, 2).checkpoints() == 6);
+  CHECK(layout({0, 3}, 1, 2).checkpoints() == 0);
+  CHECK(layout({0, 9}, 2, 2).checkpoints() == 4);
+}

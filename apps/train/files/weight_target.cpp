@@ -2,8 +2,10 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -41,8 +43,16 @@ void WeightTarget::put(const actors::StatePiece& piece, std::size_t, std::span<c
                        std::uint64_t, runtime::Handler done) {
   attempt(
       [this, piece, blocks] {
-        const std::span values(reinterpret_cast<const float*>(blocks.data()), piece.count);
-        writer_->put(*units_.all()[piece.unit].spec, piece.begin, values);
+        const models::UnitSpec& unit = *units_.all()[piece.unit].spec;
+        if (piece.dtype == runtime::DType::f32)
+          return writer_->put(unit, piece.begin, {reinterpret_cast<const float*>(blocks.data()), piece.count});
+        runtime::with_float_type(piece.dtype, [&](auto type) {
+          const auto* const elements = reinterpret_cast<const decltype(type)*>(blocks.data());
+          std::vector<float> values(piece.count);
+          std::transform(elements, elements + piece.count, values.begin(),
+                         [](auto element) { return runtime::to_float(element); });
+          writer_->put(unit, piece.begin, values);
+        });
       },
       std::move(done));
 }

@@ -36,6 +36,9 @@ std::span<const Entry> entries() {
       Entry{"vocab-size", shape},
       Entry{"sequence-length", shape},
       Entry{"dropout", decides},
+      // What is frozen is in units of its own, without optimizer states.
+      Entry{"train", shape},
+      Entry{"freeze", shape},
       // Grid and sharding. Sums over rows have the order of the algorithm, the rows and the nodes; gathers add nothing.
       Entry{"g-inter", bits},
       Entry{"g-data", rounding},

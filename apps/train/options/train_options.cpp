@@ -228,6 +228,13 @@ OptionTable declare(Asked& asked) {
              "256 for bytes, 50257 for token files, or the preset's"});
   table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
   table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
+  table.add(
+      {"train", "REGEX",
+       "train only the parameters of which a part of the name matches; the others are frozen: no gradients, no "
+       "optimizer states",
+       text(model_options.train), "all"});
+  table.add({"freeze", "REGEX", "freeze the parameters of which a part of the name matches",
+             text(model_options.freeze), "none"});
 
   table.concern("Grid");
   table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});

@@ -22,8 +22,12 @@ namespace ranvier::apps {
 struct ModelOptions {
   std::string name = "gpt";  ///< models::named_models(): a preset, or a family for sizes of one's own
   models::ModelSizes sizes;  ///< of the trainer's precision
+  std::string train;         ///< expression for names of parameters that are trained; empty: all
+  std::string freeze;        ///< and of those that are not; empty: none
 
   [[nodiscard]] int size(models::Size which) const { return models::value_of(sizes, which); }
+  /// Throws ErrorCode::usage, naming the flag, for what is no expression.
+  [[nodiscard]] models::Tuning tuning() const { return models::make_tuning(train, freeze); }
   [[nodiscard]] bool is_preset() const { return models::is_preset(name); }
   /// Of a program that knows GPT alone. Throws std::bad_variant_access for another family.
   [[nodiscard]] models::GptOptions& gpt() { return std::get<models::GptOptions>(sizes); }

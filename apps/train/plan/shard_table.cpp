@@ -2,6 +2,7 @@
 
 #include "actors/exchange/volume.hpp"
 #include "actors/rank/rank_plan.hpp"
+#include "actors/watch/reporter.hpp"
 #include "runtime/arena.hpp"
 
 #include <fmt/format.h>
@@ -161,6 +162,11 @@ std::string shard_table(const models::Architecture& architecture, const actors::
       "sharding {}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
       to_string(chosen), rows, shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s",
       micro_steps, micro_steps == 1 ? "" : "es");
+  const std::size_t all = architecture.parameters(), trained = architecture.trained_parameters();
+  if (trained < all)
+    text += fmt::format(
+        "  of {} parameters (Ψ) {} are trained (Ψ′), which alone have gradients and optimizer states\n",
+        actors::format_count(static_cast<double>(all)), actors::format_count(static_cast<double>(trained)));
   text += fmt::format("  {}\n", algorithm_text(stages[0]));
   text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
                       link_text(trainer.links.inter_node),

@@ -1,0 +1,39 @@
+#include "models/parts/unit_builder.hpp"
+
+#include <utility>
+
+namespace ranvier::models {
+
+std::size_t UnitBuilder::add_unit(std::string name) {
+  groups_.push_back({std::move(name), {}});
+  return groups_.size() - 1;
+}
+
+std::size_t UnitBuilder::add_unit(UnitSpec unit) {
+  units_.push_back(tuned(std::move(unit), tuning_));
+  return units_.size() - 1;
+}
+
+ParameterPlace UnitBuilder::add(std::size_t group, ParameterSpec parameter) {
+  const bool trained = tuning_.trains(parameter.name);
+  std::optional<std::size_t>& number = groups_.at(group).units[trained ? 1 : 0];
+  if (!number) {
+    number = units_.size();
+    units_.push_back({.name = {}, .parameters = {}, .trained = trained});
+  }
+  UnitSpec& unit = units_[*number];
+  const std::size_t offset = unit.elements();
+  unit.parameters.push_back(std::move(parameter));
+  return {*number, offset};
+}
+
+std::vector<UnitSpec> UnitBuilder::units() && {
+  for (const auto& [name, units] : groups_) {
+    const auto& [frozen, trained] = units;
+    if (trained) units_[*trained].name = name;
+    if (frozen) units_[*frozen].name = trained ? name + ".frozen" : name;
+  }
+  return std::move(units_);
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,61 @@
+#include "models/tuning.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ranvier::models {
+
+bool Tuning::trains(std::string_view name) const {
+  return (!train || train->matches_in(name)) && !(freeze && freeze->matches_in(name));
+}
+
+Tuning make_tuning(const std::string& train, const std::string& freeze) {
+  Tuning tuning;
+  if (!train.empty()) tuning.train.emplace(train, "--train");
+  if (!freeze.empty()) tuning.freeze.emplace(freeze, "--freeze");
+  return tuning;
+}
+
+UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
+  const auto is_trained = [&](const ParameterSpec& parameter) { return tuning.trains(parameter.name); };
+  const auto& all = unit.parameters;
+  const auto first = std::find_if(all.begin(), all.end(), is_trained);
+  unit.trained = all.empty() || first != all.end();
+  if (first == all.end()) return unit;
+  const auto frozen = std::find_if_not(all.begin(), all.end(), is_trained);
+  if (frozen != all.end()) {
+    fail(ErrorCode::usage,
+         "--train and --freeze have {} trained and {} frozen, and '{}' has both: it is trained or frozen as a "
+         "whole. "
+         "Let the expressions match all of its names or none, as '^h\\.(10|11)\\.' does",
+         first->name, frozen->name, unit.name);
+  }
+  return unit;
+}
+
+void expect_trained(const Architecture& architecture) {
+  std::vector<std::string> names;
+  const auto of_unit = [&](const UnitSpec& unit) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      if (names.empty() || names.back() != parameter.name) names.push_back(parameter.name);
+    }
+  };
+  const auto units = architecture.units();
+  if (std::any_of(units.begin(), units.end(), [](const UnitSpec& unit) { return unit.trained; })) return;
+  // The first layers of a kind are like the others.
+  constexpr std::size_t layers = 2;
+  for (std::size_t l = 0; l < std::min(layers, architecture.layers.size()); ++l) {
+    for (const UnitSpec& unit : architecture.layers[l]->units()) of_unit(unit);
+  }
+  for (const UnitSpec& unit : architecture.layers.back()->units()) of_unit(unit);
+  fail(ErrorCode::usage,
+       "--train and --freeze leave no parameter of '{}' to train: it has {}, and those of layers alike; give "
+       "expressions that match some of them",
+       architecture.name, fmt::join(names, ", "));
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,36 @@
+// What a run trains of a model: all of it, or the parameters that expressions name. Any thread.
+//
+//   Tuning tuning;
+//   tuning.train.emplace("self_attn", "--train");
+//   make_model(sizes, tuning);  // its units say whether they are trained
+#pragma once
+
+#include "models/architecture.hpp"
+#include "models/weights/name_pattern.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+struct Tuning {
+  std::optional<NamePattern> train;   ///< none: everything
+  std::optional<NamePattern> freeze;  ///< of that; none: nothing
+
+  /// Whether a parameter of this name is trained.
+  [[nodiscard]] bool trains(std::string_view name) const;
+};
+
+/// From flags of these names, which may be empty. Throws ErrorCode::usage, naming the flag, for what is no expression.
+[[nodiscard]] Tuning make_tuning(const std::string& train, const std::string& freeze);
+
+/// Has the unit trained or frozen as its parameters are. Throws ErrorCode::usage, naming one of each, where a part of
+/// them is.
+[[nodiscard]] UnitSpec tuned(UnitSpec unit, const Tuning& tuning);
+
+/// Throws ErrorCode::usage, with names that expressions may match, where nothing of the model is trained.
+void expect_trained(const Architecture& architecture);
+
+}  // namespace ranvier::models

@@ -1,0 +1,162 @@
+#include "models/tuning.hpp"
+
+#include "models/gpt.hpp"
+#include "models/llama.hpp"
+#include "models/model.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/gradient_check.hpp"
+#include "tests/models/llama_family.hpp"
+#include "tests/models/model_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+std::set<std::string> names_of(const Architecture& model, bool trained) {
+  std::set<std::string> names;
+  for (const UnitSpec& unit : model.units()) {
+    for (const ParameterSpec& parameter : unit.parameters)
+      if (unit.trained == trained) names.insert(parameter.name);
+  }
+  return names;
+}
+
+/// What of `whole` a model of some tuning trains has the same gradients.
+template <typename Options, typename Make>
+void check_gradients(const Options& options, const Tuning& tuning, Make make) {
+  const auto samples = made_up_samples(options, 40, 3);
+  ModelRun whole(device_of(2, true), make(options, Tuning()), make(options, Tuning()), 3);
+  ModelRun part(device_of(2, true), make(options, tuning), make(options, Tuning()), 3);
+  part.set_parameters(whole.reference_parameters());
+  const double loss = whole.forward(samples, 1.0 / 100);
+  CHECK(part.forward(samples, 1.0 / 100) == doctest::Approx(loss).epsilon(1e-6));
+  for (const bool accumulate : {false, true}) {
+    whole.backward(accumulate);
+    part.backward(accumulate);
+  }
+  const auto expected = whole.gradients_by_name();
+  std::set<std::string> names;
+  for (const auto& [tensor, gradient] : part.gradients_by_name()) {
+    CAPTURE(tensor);
+    names.insert(tensor);
+    std::vector<double> error;
+    for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(tensor)[i]);
+    CHECK(norm(error) <= 1e-5 * norm(expected.at(tensor)));
+  }
+  CHECK(names == names_of(make(options, tuning), true));
+}
+
+std::string failure_of(const ModelSizes& sizes, const Tuning& tuning) {
+  try {
+    static_cast<void>(make_model(sizes, tuning));
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::usage);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("every unit is trained or frozen as a whole, and a group that is split becomes two") {
+  const LlamaOptions llama = small_llama();
+  const Tuning tuning = make_tuning("layers.1|q_proj", "layers.1.*norm");
+  const Architecture model = make_llama(llama, tuning);
+  std::size_t trained = 0, all = 0;
+  for (const UnitSpec& unit : model.units()) {
+    CAPTURE(unit.name);
+    for (const ParameterSpec& parameter : unit.parameters) {
+      CHECK(unit.trained == tuning.trains(parameter.name));
+      all += parameter.elements();
+      if (unit.trained) trained += parameter.elements();
+    }
+  }
+  CHECK(all == make_llama(llama).parameters());
+  CHECK(model.parameters() == all);
+  CHECK(model.trained_parameters() == trained);
+  CHECK(model.first_trained_layer() == 1);
+  const auto block = [&](std::size_t layer) {
+    std::vector<std::pair<std::string, bool>> units;
+    for (const UnitSpec& unit : model.layers[layer]->units()) units.emplace_back(unit.name, unit.trained);
+    return units;
+  };
+  using Units = std::vector<std::pair<std::string, bool>>;
+  CHECK(block(0) == Units{{"model.embed_tokens", false}});
+  CHECK(block(1) == Units{{"model.layers.0.frozen", false}, {"model.layers.0", true}});
+  CHECK(block(2) == Units{{"model.layers.1.frozen", false}, {"model.layers.1", true}});
+  CHECK(names_of(model, true).contains("model.layers.0.self_attn.q_proj.weight"));
+  CHECK_FALSE(names_of(model, true).contains("model.layers.1.input_layernorm.weight"));
+  // Without a split a unit keeps its name.
+  const Architecture front = make_llama(llama, make_tuning("", "embed|layers.0"));
+  CHECK(front.units()[1].name == "model.layers.0");
+  CHECK_FALSE(front.units()[1].trained);
+  CHECK(front.first_trained_layer() == 2);
+}
+
+TEST_CASE("layers that are frozen cost what is computed of them") {
+  const GptOptions gpt{.layers = 3, .hidden = 64, .heads = 1, .vocab_size = 100, .sequence_length = 16};
+  const Architecture whole = make_gpt(gpt), part = make_gpt(gpt, make_tuning("^h.1", ""));
+  CHECK(part.flops_per_sample(1) == doctest::Approx(whole.flops_per_sample(1) / 3));
+  CHECK(part.flops_per_sample(2) == whole.flops_per_sample(2));
+  CHECK(part.flops_per_sample(3) == doctest::Approx(whole.flops_per_sample(3) * 2 / 3));
+}
+
+TEST_CASE("what nothing is left of to train, and a block of which only a part is, is refused in words that help") {
+  const GptOptions gpt{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
+  const std::string nothing = failure_of(gpt, make_tuning("q_proj", ""));
+  for (const char* word : {"--train", "h.0.attn.c_attn.weight", "wte.weight", "ln_f.bias"}) {
+    CAPTURE(word);
+    CHECK(nothing.find(word) != std::string::npos);
+  }
+  for (const int tile : {1, 2}) {
+    GptOptions tiled = gpt;
+    tiled.tile = tile;
+    const std::string part = failure_of(tiled, make_tuning("", "h.1.*bias"));
+    for (const char* word : {"--freeze", "h.1.ln_1.weight trained", "h.1.ln_1.bias frozen", "as a whole"}) {
+      CAPTURE(word);
+      CHECK(part.find(word) != std::string::npos);
+    }
+  }
+  CHECK(failure_of(gpt, make_tuning("ln_f.bias", "")).empty());
+  CHECK_THROWS_AS(static_cast<void>(make_tuning("(", "")), Error);
+}
+
+TEST_CASE("what is trained of a model has the gradients that it has where all is trained") {
+  const auto llama = [](const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); };
+  for (const auto& [name, options] : family()) {
+    CAPTURE(name);
+    for (const auto& [train, freeze] : {std::pair{"k_proj|up_proj|model.norm", ""},
+                                        {"", "v_proj|q_proj.bias|input_layernorm|embed"},
+                                        {"bias|norm|o_proj.weight", ""},
+                                        {"embed", ""},
+                                        {"", "weight"}}) {
+      const Tuning tuning = make_tuning(train, freeze);
+      if (make_llama(options, tuning).trained_parameters() == 0) continue;
+      CAPTURE(train);
+      CAPTURE(freeze);
+      check_gradients(options, tuning, llama);
+    }
+  }
+  const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };
+  for (const int tile : {1, 2}) {
+    for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias"}) {
+      CAPTURE(tile);
+      CAPTURE(train);
+      check_gradients(GptOptions{.layers = 2,
+                                 .hidden = 16,
+                                 .heads = 2,
+                                 .vocab_size = 37,
+                                 .sequence_length = 8,
+                                 .dropout = 0.1f,
+                                 .tile = tile},
+                      make_tuning(train, ""), gpt);
+    }
+  }
+}
