@@ -25,7 +25,7 @@ constexpr std::array presets = {
     Preset{"gpt2-large", 36, 1280, 20, 50257, 1024}, Preset{"gpt2-xl", 48, 1600, 25, 50257, 1024},
     Preset{"gpt-7b", 32, 4096, 32, 50257, 2048},     Preset{"gpt-12b", 48, 4512, 24, 51200, 512},
     Preset{"gpt-24b", 48, 6336, 36, 51200, 512},     Preset{"gpt-50b", 96, 6528, 48, 51200, 512},
-    Preset{"gpt-100b", 96, 9360, 60, 51200, 512},
+    Preset{"gpt-100b", 96, 9360, 60, 51200, 512},    Preset{"gpt2-20b", 62, 5120, 40, 50265, 512},
 };
 
 void check(const GptOptions& options) {

@@ -36,7 +36,7 @@ struct GptOptions {
 };
 
 /// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b", as large as PaRO's smaller model; and Myelin's
-/// Table I: "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b". Empty if there is no such preset.
+/// Table I: "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b"; and of MiCS' Table 1 "gpt2-20b". Empty if there is none.
 [[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> gpt_preset_names();
 

@@ -1,5 +1,6 @@
 #include "models/model.hpp"
 
+#include "models/bert_sizes.hpp"
 #include "models/gpt_sizes.hpp"
 #include "models/llama_sizes.hpp"
 
@@ -64,6 +65,10 @@ int* size_in(LlamaOptions& llama, Size which) noexcept {
     default:
       return common_size(llama, which);
   }
+}
+
+int* size_in(BertOptions& bert, Size which) noexcept {
+  return which == ffn_size ? &bert.inner : common_size(bert, which);
 }
 
 constexpr LlamaOptions own_llama{
@@ -185,6 +190,10 @@ int default_ffn_size(int hidden) {
 /// As many heads as divide the channels into 64 or more each.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
 
+Architecture make_family(const GptOptions& gpt, const Tuning& tuning) { return make_gpt(gpt, tuning); }
+Architecture make_family(const LlamaOptions& llama, const Tuning& tuning) { return make_llama(llama, tuning); }
+Architecture make_family(const BertOptions& bert, const Tuning& tuning) { return make_bert(bert, tuning); }
+
 }  // namespace
 
 std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept { return size_names; }
@@ -200,13 +209,15 @@ int value_of(const ModelSizes& sizes, Size which) noexcept {
 }
 
 float* find_dropout(ModelSizes& sizes) noexcept {
+  if (auto* const bert = std::get_if<BertOptions>(&sizes)) return &bert->dropout;
   auto* const gpt = std::get_if<GptOptions>(&sizes);
   return gpt == nullptr ? nullptr : &gpt->dropout;
 }
 
 float dropout_of(const ModelSizes& sizes) noexcept {
-  const auto* const gpt = std::get_if<GptOptions>(&sizes);
-  return gpt == nullptr ? 0 : gpt->dropout;
+  ModelSizes copy = sizes;
+  const float* const rate = find_dropout(copy);
+  return rate == nullptr ? 0 : *rate;
 }
 
 void set_precision(ModelSizes& sizes, const Precision& precision) noexcept {
@@ -231,6 +242,13 @@ AttentionShape attention_shape(const ModelSizes& sizes) noexcept {
             .fast_backward = llama->fast_attention_backward,
             .key_heads = llama->key_heads,
             .window = llama->window};
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
+    return {.positions = bert->sequence_length,
+            .heads = bert->heads,
+            .channels = bert->hidden / bert->heads,
+            .kernels = bert->attention,
+            .fast_backward = bert->fast_attention_backward,
+            .causal = false};
   const auto& gpt = std::get<GptOptions>(sizes);
   return {.positions = gpt.sequence_length,
           .heads = gpt.heads,
@@ -240,11 +258,19 @@ AttentionShape attention_shape(const ModelSizes& sizes) noexcept {
 }
 
 std::string_view family_name(const ModelSizes& sizes) noexcept {
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes)) return bert_family(*bert);
   const auto* const llama = std::get_if<LlamaOptions>(&sizes);
   return llama == nullptr ? "gpt2" : llama_family(*llama);
 }
 
+bool fills_masks(const ModelSizes& sizes) noexcept { return std::holds_alternative<BertOptions>(sizes); }
+
+bool learns_positions(const ModelSizes& sizes) noexcept { return !std::holds_alternative<LlamaOptions>(sizes); }
+
 std::string computation_of(const ModelSizes& sizes) {
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
+    return fmt::format("{}, norm's epsilon {}, token types {}, positions from {} on", bert_family(*bert),
+                       bert->norm_epsilon, bert->types, bert->first_position());
   const auto* const llama = std::get_if<LlamaOptions>(&sizes);
   if (llama == nullptr) return "gpt2";
   const RopeScaling rope = llama->rope_scaling.value_or(RopeScaling());
@@ -262,16 +288,18 @@ std::vector<NamedModel> named_models() {
   std::vector<NamedModel> names{{"gpt", false}};
   for (const std::string_view name : gpt_preset_names()) names.push_back({name, true});
   for (const NamedLlama& llama : named_llamas) names.push_back({llama.name, llama.is_preset});
+  for (const NamedBert& bert : named_berts()) names.push_back({bert.name, bert.is_preset});
   return names;
 }
 
 std::optional<ModelSizes> named_model(std::string_view name) {
   if (name == "gpt") return own_gpt;
   if (const auto gpt = gpt_preset(name)) return *gpt;
-  const auto* const llama = std::find_if(named_llamas.begin(), named_llamas.end(),
-                                         [&](const NamedLlama& each) { return each.name == name; });
-  if (llama == named_llamas.end()) return std::nullopt;
-  return llama->sizes;
+  for (const NamedLlama& llama : named_llamas)
+    if (llama.name == name) return llama.sizes;
+  for (const NamedBert& bert : named_berts())
+    if (bert.name == name) return bert.sizes;
+  return std::nullopt;
 }
 
 bool is_preset(std::string_view name) {
@@ -293,6 +321,8 @@ void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given) {
   }
   if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && !ffn_size_given)
     llama->inner = default_ffn_size(llama->hidden);
+  if (auto* const bert = std::get_if<BertOptions>(&sizes); bert != nullptr && !ffn_size_given)
+    bert->inner = static_cast<int>(std::min<std::int64_t>(4 * std::int64_t{bert->hidden}, 1 << 30));
 }
 
 ModelSizes with_all_sizes(ModelSizes sizes) noexcept {
@@ -312,6 +342,15 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
                                .sequence_length = "--sequence-length",
                                .tile = "--tile",
                                .dropout = "--dropout"});
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes))
+    return size_problem(*bert, {.layers = "--layers",
+                                .hidden = "--hidden",
+                                .heads = "--heads",
+                                .inner = "--ffn-size",
+                                .vocab_size = "--vocab-size",
+                                .sequence_length = "--sequence-length",
+                                .tile = "--tile",
+                                .dropout = "--dropout"});
   return size_problem(std::get<LlamaOptions>(sizes), {.layers = "--layers",
                                                       .hidden = "--hidden",
                                                       .heads = "--heads",
@@ -325,8 +364,7 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  const auto* const gpt = std::get_if<GptOptions>(&sizes);
-  Architecture model = gpt != nullptr ? make_gpt(*gpt, tuning) : make_llama(std::get<LlamaOptions>(sizes), tuning);
+  Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   expect_trained(model);
   return model;
 }

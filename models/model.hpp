@@ -2,6 +2,7 @@
 // reads them knows no family; a new one is an alternative of ModelSizes and an entry in model.cpp. Pure; any thread.
 #pragma once
 
+#include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
 #include "models/tuning.hpp"
@@ -17,7 +18,7 @@
 namespace ranvier::models {
 
 /// Sizes of a model, and with them its family.
-using ModelSizes = std::variant<GptOptions, LlamaOptions>;
+using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions>;
 
 /// What people may choose about a model, one by one.
 enum class Size { layers, hidden, heads, kv_heads, head_size, ffn_size, vocab_size, sequence_length, window, tile };
@@ -40,14 +41,19 @@ void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backwa
 /// Of one sample, for whoever asks which kernels suit it.
 [[nodiscard]] AttentionShape attention_shape(const ModelSizes& sizes) noexcept;
 
-/// As messages name it: "gpt2", "llama", "mistral", "qwen2", "qwen3".
+/// As messages name it: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta".
 [[nodiscard]] std::string_view family_name(const ModelSizes& sizes) noexcept;
+
+/// Whether it learns to find tokens that are masked, from both sides, and not the next one: it writes no text.
+[[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
+/// Whether positions have parameters, so that a model has as many as it was made with.
+[[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
 
 /// What decides how a model computes and no size says, for people and for comparing: equal texts compute alike.
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);
 
 /// Models by name: those of a family with sizes of one's own to begin with ("gpt", "llama", "mistral", "qwen2",
-/// "qwen3"), and presets ("gpt2-small", "llama2-7b").
+/// "qwen3", "bert", "roberta"), and presets ("gpt2-small", "llama2-7b", "bert-base").
 struct NamedModel {
   std::string_view name;
   bool is_preset = false;

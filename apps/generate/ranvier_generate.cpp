@@ -64,9 +64,14 @@ Model load(const GenerateOptions& options) {
     fail(ErrorCode::data, "{}: it is no GPT-2's, and there is no config.json beside it that says what model it is",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
+  if (models::fills_masks(sizes))
+    fail(ErrorCode::usage,
+         "--weights {} are of a {}, which fills masks from both sides and writes no text: give those of a GPT-2, a "
+         "LLaMA or its kin",
+         options.weights, models::family_name(sizes));
   models::set_precision(sizes, {options.precision, options.precision});
   // Where positions cost no parameters a model is for more of them than its cache has room for here.
-  if (!std::holds_alternative<models::GptOptions>(sizes)) {
+  if (!models::learns_positions(sizes)) {
     int& length = *models::find_size(sizes, models::Size::sequence_length);
     length = std::min(length, options.context);
   }

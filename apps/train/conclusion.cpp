@@ -17,7 +17,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
-  const double tokens = steps * options.batch_size * static_cast<double>(run.job.source->losses_per_sample());
+  const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());
   const double seconds = training.seconds();
   fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
              training.rank().trainer().stopped_early() ? "stopped after" : "trained", steps,

@@ -6,6 +6,7 @@
 #include "models/text/choice_file.hpp"
 #include "models/text/tokenizer.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@ struct Job {
   models::SampleBytes sample;
   std::unique_ptr<models::SampleSource> source;        ///< may be null for a dry run
   std::unique_ptr<models::SampleSource> validation;    ///< null: nothing is evaluated
+  std::int64_t tokens_per_sample = 0;                  ///< 0: as many as have a loss
   double bytes_per_token = 0;                          ///< of the text that is evaluated; 0: unknown
   std::shared_ptr<const models::Tokenizer> tokenizer;  ///< of samples of text; null: there is none
   std::shared_ptr<const models::ChoiceFile> choices;   ///< --hellaswag's; null: none
@@ -26,6 +28,11 @@ struct Job {
   std::vector<std::filesystem::path> files;  ///< whose content decides what is trained: the same on every rank
   std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
   std::map<std::string, std::string> beside_weights;  ///< other files that are saved there, by name
+
+  /// As people count them.
+  [[nodiscard]] std::int64_t tokens_of_sample() const {
+    return tokens_per_sample > 0 ? tokens_per_sample : source->losses_per_sample();
+  }
 };
 
 }  // namespace ranvier::apps

@@ -4,6 +4,7 @@
 #include "apps/train/kernels/attention_choice.hpp"
 #include "apps/train/launch.hpp"
 #include "models/model.hpp"
+#include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/model_config.hpp"
@@ -48,6 +49,34 @@ class NoSamples final : public models::SampleSource {
  private:
   int length_;
 };
+
+/// What masks samples of tokens, and which tokens are never found.
+models::MaskingOptions masking(const apps::TrainOptions& options, const apps::Job& job) {
+  const int vocab_size = options.model.size(models::Size::vocab_size);
+  models::MaskingOptions masking{.probability = options.data.mlm_probability,
+                                 .tokens = job.tokenizer ? job.tokenizer->size() : vocab_size,
+                                 .seed = options.trainer.seed};
+  const models::SpecialTokens special = job.tokenizer ? job.tokenizer->specials() : models::SpecialTokens();
+  for (const auto& token : {special.begin_of_text, special.end_of_text, special.unknown, special.separator,
+                            special.padding, special.classifier, special.mask})
+    if (token) masking.special_tokens.push_back(*token);
+  const bool bytes = options.data.tokenizer == apps::Tokenizer::bytes;
+  auto mask = options.data.mask_token ? options.data.mask_token : special.mask;
+  if (!mask && bytes && job.tokenizer->size() < vocab_size) mask = job.tokenizer->size();
+  if (!mask)
+    fail(ErrorCode::usage,
+         "--mask-token is missing: {}, and --model {} learns to find masked tokens: give its number{}",
+         bytes           ? "all tokens of the model are bytes"
+         : job.tokenizer ? "the tokenizer has no mask token"
+                         : "the data are tokens",
+         options.model.name,
+         bytes ? ", and a larger --vocab-size"
+         : job.tokenizer
+             ? ""
+             : ", such as 103 of bert-base-uncased and 50264 of roberta-base, or their --tokenizer PATH");
+  masking.mask_token = *mask;
+  return masking;
+}
 
 apps::Job make_job(const apps::TrainOptions& options) {
   models::ModelSizes model = options.model.sizes;
@@ -104,6 +133,18 @@ apps::Job make_job(const apps::TrainOptions& options) {
   job.files.insert(job.files.end(), data.files.begin(), data.files.end());
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
+  if (models::fills_masks(model)) {
+    models::MaskingOptions masks = masking(options, job);
+    const std::int32_t mask = masks.mask_token;
+    job.tokens_per_sample = length;
+    job.source = std::make_unique<models::MaskedSource>(std::move(job.source), masks);
+    job.data += fmt::format("\nof each sample {} of {} tokens are to be found; the mask is token {}",
+                            job.source->losses_per_sample(), length, mask);
+    masks.validation = true;
+    if (job.validation)
+      job.validation = std::make_unique<models::MaskedSource>(std::move(job.validation), std::move(masks));
+    return job;  // no loss of a token says how well a text of so many bytes is known
+  }
   job.bytes_per_token = options.data.tokenizer == apps::Tokenizer::bytes ? 1 : data.bytes_per_token;
   if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
     job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);

@@ -98,15 +98,15 @@ void Training::prepare_checkpoints() {
 
 void Training::make_reporter() {
   const double batch = plan_.trainer.batch_size;
-  reporter_.emplace(actors::Reporter::Options{.steps = plan_.trainer.steps,
-                                              .tokens_per_step =
-                                                  batch * static_cast<double>(run_.job.source->losses_per_sample()),
-                                              .flops_per_step = batch * run_.job.architecture.flops_per_sample(),
-                                              .shows_loss_scale = plan_.trainer.loss_scale.dynamic,
-                                              .bytes_per_token = run_.job.bytes_per_token,
-                                              .bad_steps = plan_.trainer.bad_steps,
-                                              .grid = plan_.trainer.grid},
-                    rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
+  reporter_.emplace(
+      actors::Reporter::Options{.steps = plan_.trainer.steps,
+                                .tokens_per_step = batch * static_cast<double>(run_.job.tokens_of_sample()),
+                                .flops_per_step = batch * run_.job.architecture.flops_per_sample(),
+                                .shows_loss_scale = plan_.trainer.loss_scale.dynamic,
+                                .bytes_per_token = run_.job.bytes_per_token,
+                                .bad_steps = plan_.trainer.bad_steps,
+                                .grid = plan_.trainer.grid},
+      rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
 }
 
 void Training::save_weights_of_steps() {

@@ -1,4 +1,4 @@
-// The decoder of a model of any family. One thread at a time.
+// The decoder of a model of any family that writes text (!fills_masks). One thread at a time.
 #pragma once
 
 #include "models/generation/decoder.hpp"

@@ -15,9 +15,8 @@ namespace ranvier::models {
 struct LayerNormShape {
   std::size_t rows = 0;      ///< N
   std::size_t channels = 0;  ///< C
+  float epsilon = 1e-5f;     ///< eps
 };
-
-inline constexpr float layer_norm_epsilon = 1e-5f;
 
 struct LayerNormForward {
   void* y = nullptr;

@@ -19,12 +19,12 @@ struct Moments {
 };
 
 template <typename T>
-Moments moments(const T* x, std::size_t channels) {
+Moments moments(const T* x, std::size_t channels, float epsilon) {
   const float scale = 1.0f / static_cast<float>(channels);
   const float mean = simd::sum_over(x, channels, [](Floats value) { return value; }) * scale;
   const float squares =
       simd::sum_over(x, channels, [mean](Floats value) { return (value - mean) * (value - mean); });
-  return {mean, 1.0f / std::sqrt(squares * scale + layer_norm_epsilon)};
+  return {mean, 1.0f / std::sqrt(squares * scale + epsilon)};
 }
 
 template <typename T>
@@ -36,7 +36,7 @@ void normalise(T* y, const T* x, Moments m, const T* weight, const T* bias, std:
 }
 
 template <typename T>
-void forward_row(const LayerNormForward& arrays, std::size_t row, std::size_t channels) {
+void forward_row(const LayerNormForward& arrays, std::size_t row, std::size_t channels, float epsilon) {
   const T* x = static_cast<const T*>(arrays.x) + row * channels;
   if (arrays.branch != nullptr) {
     const T* branch = static_cast<const T*>(arrays.branch) + row * channels;
@@ -46,7 +46,7 @@ void forward_row(const LayerNormForward& arrays, std::size_t row, std::size_t ch
     });
     x = sum;
   }
-  const Moments m = moments(x, channels);
+  const Moments m = moments(x, channels, epsilon);
   arrays.mean[row] = m.mean;
   arrays.rstd[row] = m.rstd;
   normalise(static_cast<T*>(arrays.y) + row * channels, x, m, static_cast<const T*>(arrays.weight),
@@ -99,7 +99,8 @@ void layer_norm_forward_cpu(runtime::ComputePool& pool, const LayerNormShape& sh
     using T = decltype(type);
     pool.run([&](int thread, int threads) {
       const auto share = runtime::share_of(shape.rows, thread, threads);
-      for (std::size_t row = share.begin; row < share.end; ++row) forward_row<T>(arrays, row, shape.channels);
+      for (std::size_t row = share.begin; row < share.end; ++row)
+        forward_row<T>(arrays, row, shape.channels, shape.epsilon);
     });
   });
 }

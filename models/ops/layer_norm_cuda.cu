@@ -35,7 +35,7 @@ __device__ void write_normal(T* y, const cuda::Row<vectors, width>& x, float mea
 
 template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(cuda::most_row_threads)
-    forward_kernel(LayerNormForward arrays, std::size_t rows, int channels) {
+    forward_kernel(LayerNormForward arrays, std::size_t rows, int channels, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t row = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
   const int present = row < rows ? channels : 0;  // a row that is not there takes part in the sums' barriers
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(cuda::most_row_threads)
 #pragma unroll
     for (int i = 0; i < width; ++i) squares += (x.at[v][i] - mean) * (x.at[v][i] - mean);
   }
-  const float rstd = 1.0f / sqrtf(sums.sum(squares, 0, 1).x * scale + layer_norm_epsilon);
+  const float rstd = 1.0f / sqrtf(sums.sum(squares, 0, 1).x * scale + epsilon);
   if (present == 0) return;
   if (threadIdx.x == 0) {
     arrays.mean[row] = mean;
@@ -188,7 +188,7 @@ void layer_norm_forward_cuda(runtime::StreamView stream, const LayerNormShape& s
                          runtime::cuda::launch("layer_norm_forward", runtime::cuda::native(stream),
                                                {cuda::blocks_of(shape.rows, threads.y), threads},
                                                forward_kernel<decltype(type), vectors(), width()>, arrays,
-                                               shape.rows, static_cast<int>(shape.channels));
+                                               shape.rows, static_cast<int>(shape.channels), shape.epsilon);
                        });
 }
 

@@ -4,8 +4,12 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/parts/layer_call.hpp"
+#include "models/parts/linear.hpp"
+#include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -13,10 +17,15 @@ namespace {
 
 /// Where a call's arrays lie. Letters: N = B·T rows, C channels, P stored rows of the token table.
 struct Arrays {
-  Arrays(const TokenTable& table, const Norm& final_norm, const Precision& precision,
+  Arrays(const TokenTable& table, const Norm& final_norm, bool transforms, const Precision& precision,
          const MicrobatchShape& shape) {
     const std::size_t N = rows(shape), C = table.channels, element = size_of(precision.compute);
     norm = final_norm.plan(saved, deferred, N);
+    if (transforms) {
+      dense = saved.add(N * C, element);
+      active = saved.add(N * C, element);
+      d_dense = deferred.add(N * C, element);
+    }
     logits = saved.add(N * table.stored_rows(), element);
     normal = workspace.add(N * C, element);
     row_losses = workspace.add(N, sizeof(double));
@@ -27,11 +36,13 @@ struct Arrays {
 
   MemoryLayout saved, deferred, workspace;
   Norm::Arrays norm;
-  std::size_t logits;        ///< [N, P]; after forward in training, their gradients
-  std::size_t normal;        ///< [N, C]: the norm's output, or its gradient
-  std::size_t row_losses;    ///< [N] double
-  std::size_t exponentials;  ///< [threads, P] float
-  std::size_t sum;           ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
+  std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
+  std::size_t d_dense = 0;            ///< deferred [N, C]: the gradient of the former
+  std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
+  std::size_t normal;                 ///< [N, C]: the norm's output, or its gradient
+  std::size_t row_losses;             ///< [N] double
+  std::size_t exponentials;           ///< [threads, P] float
+  std::size_t sum;  ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
   std::size_t scratch;
 };
 
@@ -41,8 +52,15 @@ class LanguageHead final : public Layer {
       : precision_(options.precision),
         dtype_(options.precision.compute),
         table_(options.table),
-        norm_(norm_of(options, builder)),
-        units_(std::move(builder).units()) {}
+        unit_(add_units(options, builder)),
+        bias_(bias_of(options, builder)),
+        transform_(transform_of(options, builder)),
+        gelu_(options.transform ? options.transform->gelu : GeluForm::erf),
+        norm_(builder, unit_, options.norm_name, options.norm),
+        units_(std::move(builder).units()) {
+    expect(table_.tiles() == 1 || (!transform_ && !bias_), "a head of {} tiles with a transform or a bias",
+           table_.tiles());
+  }
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
@@ -56,29 +74,36 @@ class LanguageHead final : public Layer {
   }
 
   double flops_per_sample(int positions) const override {
-    return 6.0 * static_cast<double>(table_.tokens * table_.channels + norm_.parameters()) * positions;
+    const std::size_t transform = transform_ ? (transform_->in() + 1) * transform_->out() : 0;
+    const std::size_t biases = bias_ ? table_.tokens : 0;
+    return 6.0 * static_cast<double>(table_.tokens * table_.channels + norm_.parameters() + transform + biases) *
+           positions;
   }
 
   std::size_t output_elements(int) const override { return 0; }
   std::size_t vocabulary() const noexcept override { return table_.tokens; }
 
   LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(table_, norm_, precision_, shape);
+    const Arrays arrays(table_, norm_, transform_.has_value(), precision_, shape);
     return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
-    expect_planned_threads(call, name_);
-    const Arrays at(table_, norm_, precision_, call.shape);
+    const Arrays at = arrays(call);
     const std::size_t N = rows(call), C = table_.channels;
-    if (call.part == 0) norm_.forward(call, at.norm, call.workspace + at.normal, input);
+    if (transform_) {
+      transform_->forward(call, call.saved + at.dense, input);
+      gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
+    }
+    if (call.part == 0) norm_.forward(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = N, .n = table_.tile_rows, .k = C, .transpose_b = true, .c_stride = table_.stored_rows()},
            {.c = tile_of_logits(call, at),
             .c_dtype = dtype_,
             .a = call.workspace + at.normal,
             .b = call.parameters[call.part],
-            .dtype = dtype_});
+            .dtype = dtype_,
+            .bias = bias_ ? parameter(call, *bias_, dtype_) : nullptr});
     if (!last_tile(call)) return;
     cross_entropy(call.stream, {N, table_.tokens, table_.stored_rows()}, dtype_,
                   {.logits = call.saved + at.logits,
@@ -101,7 +126,7 @@ class LanguageHead final : public Layer {
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
                       std::byte* input_gradient) override {
-    const Arrays at(table_, norm_, precision_, call.shape);
+    const Arrays at = arrays(call);
     const std::size_t N = rows(call), C = table_.channels;
     if (call.part == 0) norm_.keep(call, at.norm);
     const bool sums_apart = at.sum != at.normal;
@@ -117,17 +142,26 @@ class LanguageHead final : public Layer {
       runtime::cast(call.stream, call.workspace + at.normal, dtype_, call.workspace + at.sum, runtime::DType::f32,
                     N * C);
     }
-    norm_.backward(call, at.norm, input_gradient, call.workspace + at.normal, input, nullptr,
+    std::byte* const d_norm_input = transform_ ? call.deferred + at.d_dense : input_gradient;
+    norm_.backward(call, at.norm, d_norm_input, call.workspace + at.normal, norm_input(call, at, input), nullptr,
                    call.workspace + at.scratch);
+    if (!transform_) return;
+    gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, N * C, gelu_);
+    transform_->backward_input(call, input_gradient, d_norm_input);
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
-    const Arrays at(table_, norm_, precision_, call.shape);
+    const Arrays at = arrays(call);
     const std::size_t N = rows(call), C = table_.channels;
     const runtime::DType gradient_dtype = precision_.gradient;
     if (call.part == 0) norm_.store_gradients(call, at.norm);
+    if (bias_ && is_trained(call, *bias_))
+      column_sums(call.stream, gradient(call, *bias_, gradient_dtype), gradient_dtype, call.saved + at.logits,
+                  dtype_, N, table_.stored_rows(), call.accumulate);
+    if (transform_)
+      transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch);
     if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
-    if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, input);
+    if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
            {.c = call.gradients[call.part],
@@ -139,9 +173,35 @@ class LanguageHead final : public Layer {
   }
 
  private:
-  Norm norm_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
+  std::size_t add_units(const LanguageHeadOptions& options, UnitBuilder& builder) const {
     for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
-    return {builder, builder.add_unit(options.norm_name), options.norm_name, options.norm};
+    return builder.add_unit(options.unit.empty() ? options.norm_name : options.unit);
+  }
+
+  /// As long as a row of logits.
+  std::optional<ParameterPlace> bias_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
+    if (options.bias.empty()) return std::nullopt;
+    return builder.add(unit_,
+                       {options.bias, {table_.tokens}, {Initializer::Kind::zeros}, false, table_.stored_rows()});
+  }
+
+  std::optional<Linear> transform_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
+    if (!options.transform) return std::nullopt;
+    return Linear(builder, unit_,
+                  {.tensors = {{options.transform->name, table_.channels}},
+                   .in = table_.channels,
+                   .bias = true,
+                   .initializer = options.transform->initializer,
+                   .precision = options.precision});
+  }
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {table_, norm_, transform_.has_value(), precision_, call.shape};
+  }
+
+  const std::byte* norm_input(const LayerCall& call, const Arrays& at, const std::byte* input) const {
+    return transform_ ? call.saved + at.active : input;
   }
 
   bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
@@ -154,6 +214,10 @@ class LanguageHead final : public Layer {
   runtime::DType dtype_;
   std::string name_ = "head";
   TokenTable table_;
+  std::size_t unit_;
+  std::optional<ParameterPlace> bias_;
+  std::optional<Linear> transform_;
+  GeluForm gelu_;
   Norm norm_;
   std::vector<UnitSpec> units_;
 };

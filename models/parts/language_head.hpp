@@ -1,20 +1,33 @@
-// The last layer of a language model: final norm, logits, cross entropy against targets (int32 [B, T]). Units: the
-// table's, then that of the norm.
+// The last layer of a language model: final norm, logits, cross entropy against targets (int32 [B, T]). For masked
+// language models a product and GELU come before the norm, and logits have a bias. Units: the table's, then one of all
+// the rest.
 #pragma once
 
+#include "models/ops/gelu.hpp"
 #include "models/parts/norm.hpp"
 #include "models/parts/token_table.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace ranvier::models {
 
+/// gelu(x · weightᵀ + bias), of as many channels.
+struct HeadTransform {
+  std::string name;  ///< of the weight and its bias
+  GeluForm gelu = GeluForm::erf;
+  Initializer initializer;
+};
+
 struct LanguageHeadOptions {
   TokenTable table;
-  std::string norm_name;  ///< of the norm's unit and parameters
+  std::string norm_name;  ///< of the norm's parameters
   NormOptions norm;
   Precision precision;
+  std::string unit;                        ///< of all but the table; empty: the norm's name
+  std::optional<HeadTransform> transform;  ///< before the norm; the table is whole then
+  std::string bias;                        ///< of the logits, by name; empty: they have none
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,

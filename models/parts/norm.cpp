@@ -7,6 +7,10 @@
 namespace ranvier::models {
 namespace {
 
+LayerNormShape layer_shape(const NormOptions& options, std::size_t rows) {
+  return {rows, options.channels, options.epsilon};
+}
+
 RmsNormShape rms_shape(const NormOptions& options, std::size_t rows) {
   return {rows, options.channels, options.epsilon, options.groups, options.x_stride, options.y_stride};
 }
@@ -31,7 +35,7 @@ Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t
 }
 
 std::size_t Norm::scratch_bytes(std::size_t rows) const {
-  return is_layer() ? layer_norm_workspace_bytes({rows, options_.channels})
+  return is_layer() ? layer_norm_workspace_bytes(layer_shape(options_, rows))
                     : rms_norm_workspace_bytes(rms_shape(options_, rows));
 }
 
@@ -40,7 +44,7 @@ std::size_t Norm::parameters() const { return (is_layer() ? 2 : 1) * options_.ch
 void Norm::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                    const std::byte* branch, std::byte* sum) const {
   if (is_layer()) {
-    layer_norm_forward(call.stream, {rows(call), options_.channels}, dtype_,
+    layer_norm_forward(call.stream, layer_shape(options_, rows(call)), dtype_,
                        {.y = y,
                         .mean = floats(call.saved + at.mean),
                         .rstd = floats(call.saved + at.rstd),
@@ -72,7 +76,7 @@ void Norm::keep(const LayerCall& call, const Arrays& at) const {
 void Norm::backward(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy, const std::byte* x,
                     const std::byte* residual, std::byte* scratch) const {
   if (is_layer()) {
-    layer_norm_backward(call.stream, {rows(call), options_.channels}, dtype_,
+    layer_norm_backward(call.stream, layer_shape(options_, rows(call)), dtype_,
                         {.dx = dx,
                          .sums = floats(call.deferred + at.sums),
                          .dy = dy,
@@ -99,8 +103,8 @@ void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const st
   const std::byte* const weight = call.deferred + at.kept;
   const float* const rstd = floats(call.saved + at.rstd);
   if (is_layer()) {
-    layer_norm_again(call.stream, {rows(call), options_.channels}, dtype_, y, floats(call.saved + at.mean), rstd, x,
-                     weight, weight + options_.channels * size_of(dtype_));
+    layer_norm_again(call.stream, layer_shape(options_, rows(call)), dtype_, y, floats(call.saved + at.mean), rstd,
+                     x, weight, weight + options_.channels * size_of(dtype_));
   } else {
     rms_norm_again(call.stream, rms_shape(options_, rows(call)), dtype_, y, rstd, x, weight);
   }

@@ -15,7 +15,7 @@ struct NormOptions {
   enum class Kind { layer, rms };
   Kind kind = Kind::layer;
   std::size_t channels = 0;  ///< C
-  float epsilon = 1e-5f;     ///< RMSNorm's; LayerNorm's is layer_norm_epsilon
+  float epsilon = 1e-5f;
   std::size_t groups = 1;    ///< G; RMSNorm only, as are gaps between rows:
   std::size_t x_stride = 0;  ///< RmsNormShape::x_stride
   std::size_t y_stride = 0;

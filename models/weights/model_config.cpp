@@ -1,5 +1,6 @@
 #include "models/weights/model_config.hpp"
 
+#include "models/weights/bert_config.hpp"
 #include "models/weights/config_file.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
@@ -28,13 +29,18 @@ ModelConfig parse_model_config(std::string_view text, const std::filesystem::pat
   const ConfigFile config(text, path);
   const std::string type = config.word("model_type");
   if (is_llama_type(type)) return {.sizes = read_llama_config(config), .dropout = {}, .text = config.text()};
+  if (is_bert_type(type)) {
+    BertConfig bert = read_bert_config(config);
+    return {.sizes = bert.sizes, .dropout = std::move(bert.dropout), .text = config.text()};
+  }
   if (!type.empty() && type != "gpt2")
-    config.refuse("model_type", "the layers of gpt2, llama, mistral, qwen2 or qwen3");
+    config.refuse("model_type", "the layers of gpt2, llama, mistral, qwen2, qwen3, bert or roberta");
   return from_gpt(parse_gpt_config(text, path));
 }
 
 std::string model_config_json(const ModelSizes& sizes, const std::string& like) {
   if (const auto* const gpt = std::get_if<GptOptions>(&sizes)) return gpt_config_json(*gpt, like);
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes)) return bert_config_json(*bert, like);
   return llama_config_json(std::get<LlamaOptions>(sizes), like);
 }
 

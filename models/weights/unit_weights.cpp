@@ -3,9 +3,11 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace ranvier::models {
 namespace {
@@ -13,12 +15,25 @@ namespace {
 /// Of positions a model may have the first that the file has.
 bool fits(const std::vector<std::size_t>& stored, const ParameterSpec& parameter) {
   const auto& wanted = parameter.tensor_shape();
-  if (parameter.name != "wpe.weight" || stored.size() != 2 || wanted.size() != 2) return stored == wanted;
+  const bool positions = parameter.name == "wpe.weight" || parameter.name.ends_with(".position_embeddings.weight");
+  if (!positions || stored.size() != 2 || wanted.size() != 2) return stored == wanted;
   return stored[0] >= wanted[0] && stored[1] == wanted[1];
 }
 
+/// Also by the name that the first BERTs have for it.
+const StoredTensor* find(const Safetensors& file, std::string_view name) {
+  const StoredTensor* tensor = file.find(name);
+  for (const auto& [now, then] :
+       {std::pair<std::string_view, std::string_view>{"LayerNorm.weight", "LayerNorm.gamma"},
+        {"LayerNorm.bias", "LayerNorm.beta"}}) {
+    if (tensor == nullptr && name.ends_with(now))
+      tensor = file.find(std::string(name.substr(0, name.size() - now.size())).append(then));
+  }
+  return tensor;
+}
+
 const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& parameter) {
-  const StoredTensor* const tensor = file.find(parameter.name);
+  const StoredTensor* const tensor = find(file, parameter.name);
   if (tensor == nullptr)
     fail(ErrorCode::data, "{}: no tensor '{}' of shape {}: choose the model's sizes as in the file",
          file.path().string(), parameter.name, shape_text(parameter.tensor_shape()));
@@ -59,17 +74,34 @@ bool is_attention_mask(std::string_view name) {
 /// "model.layers.0.self_attn.rotary_emb.inv_freq": constants of early LLaMAs, which follow from their sizes.
 bool is_rotary_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// Whether the file has it beside what it equals. Asked only where the model has no head of its own.
-bool is_tied_head(const Safetensors& file, const StoredTensor& tensor) {
-  if (tensor.name != "lm_head.weight") return false;
-  const StoredTensor* embedding = file.find("wte.weight");
-  if (embedding == nullptr) embedding = file.find("model.embed_tokens.weight");
-  if (embedding == nullptr) return false;
-  if (file.equal(tensor, *embedding)) return true;
-  fail(ErrorCode::data,
-       "{}: tensor 'lm_head.weight' differs from '{}', and models have one table for both here: these weights are "
-       "of another model, or leave it out by --ignore-tensors lm_head",
-       file.path().string(), embedding->name);
+/// "bert.embeddings.position_ids", which is a constant, and what a BERT has for other tasks than masks.
+bool is_beside_masks(std::string_view name) {
+  return name.ends_with(".embeddings.position_ids") || name.starts_with("cls.seq_relationship.") ||
+         name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
+}
+
+/// Whether the file has it beside what it equals. Asked only where the model has no such tensor of its own.
+bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
+  using Pair = std::pair<std::string_view, std::string_view>;
+  static constexpr std::array pairs{
+      Pair{"lm_head.weight", "wte.weight"},
+      Pair{"lm_head.weight", "model.embed_tokens.weight"},
+      Pair{"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},
+      Pair{"cls.predictions.decoder.bias", "cls.predictions.bias"},
+      Pair{"lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"},
+      Pair{"lm_head.decoder.bias", "lm_head.bias"},
+  };
+  for (const auto& [name, original] : pairs) {
+    const StoredTensor* const same = tensor.name == name ? file.find(original) : nullptr;
+    if (same == nullptr) continue;
+    if (file.equal(tensor, *same)) return true;
+    fail(
+        ErrorCode::data,
+        "{}: tensor '{}' differs from '{}', and models have one for both here: these weights are of another model, "
+        "or leave it out by --ignore-tensors {}",
+        file.path().string(), tensor.name, same->name, tensor.name);
+  }
+  return false;
 }
 
 }  // namespace
@@ -82,7 +114,7 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
   std::size_t others = 0;
   for (const StoredTensor& tensor : file.tensors()) {
     if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_rotary_constant(tensor.name) ||
-        is_tied_head(file, tensor))
+        is_beside_masks(tensor.name) || is_tied(file, tensor))
       continue;
     if (unknown != nullptr) ++others;
     if (unknown == nullptr) unknown = &tensor;

@@ -25,7 +25,7 @@ void RandomTokens::read(std::int64_t first, int count, int shift, std::byte* to)
   }
 }
 
-JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
+JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,
                         const actors::TrainerOptions& options, std::uint64_t seed,
                         const std::map<int, int>& stop_requests, Devices kind, const Attach& attach,
                         const Prepare& prepare) {

@@ -81,7 +81,7 @@ inline actors::TrainerOptions small_run() {
 
 /// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step. Throws if ranks disagree
 /// about results, or copies of a unit about its weights.
-[[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const RandomTokens& tokens,
+[[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,
                                       const actors::TrainerOptions& options, std::uint64_t seed,
                                       const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
                                       const Attach& attach = nullptr, const Prepare& prepare = nullptr);

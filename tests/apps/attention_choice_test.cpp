@@ -66,6 +66,10 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
   refused([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }, "--dropout 0");
   refused([](TrainOptions& o) { o.model.gpt().heads = 64; }, "heads of 12 channels");
   refused([](TrainOptions&) {}, "this build has no cuDNN", false);
+  const auto bert = [](TrainOptions& o) { o.model = {"bert-base", *models::named_model("bert-base")}; };
+  refused(bert, "positions that see all of a sample, as those of --model bert-base");
+  const auto unasked = with([&](TrainOptions& o) { bert(o); });
+  CHECK(attention_kernels(unasked, true) == AttentionKernels::own);
 }
 
 TEST_CASE("a fast backward pass is for runs whose attention may be cuDNN's") {

@@ -81,18 +81,18 @@ struct Fixture {
   tests::SmallTokenizer small;
 };
 
-/// Weights of a small LLaMA in a folder of their own.
-void write_llama(const tests::TemporaryFolder& folder, const models::LlamaOptions& sizes) {
-  std::filesystem::create_directories(folder.path() / "llama");
-  const auto units = models::make_llama(sizes).units();
+/// Weights of a small model in a folder of their own.
+void write_model(const tests::TemporaryFolder& folder, const std::string& name, const models::ModelSizes& sizes) {
+  std::filesystem::create_directories(folder.path() / name);
+  const auto units = models::make_model(sizes).units();
   const auto tensors = models::tensors_of(units);
-  ranvier::tests::SafetensorsWriter writer(folder.path() / "llama/model.safetensors", tensors);
+  ranvier::tests::SafetensorsWriter writer(folder.path() / name / "model.safetensors", tensors);
   for (const auto& tensor : tensors) {
     const std::vector<float> zeros(tensor.elements());
     writer.append(zeros.data(), zeros.size());
   }
   writer.commit();
-  folder.write("llama/config.json", models::model_config_json(sizes));
+  folder.write(name + "/config.json", models::model_config_json(sizes));
 }
 
 bool notes(const TrainOptions& options, std::string_view words) {
@@ -218,14 +218,15 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture,
                   "a model of another family comes with its weights, and flags that contradict it are refused") {
-  write_llama(folder, {.layers = 2,
-                       .hidden = 24,
-                       .heads = 4,
-                       .key_heads = 2,
-                       .inner = 40,
-                       .vocab_size = 70,
-                       .sequence_length = 4096,
-                       .rope_base = 500000});
+  write_model(folder, "llama",
+              models::LlamaOptions{.layers = 2,
+                                   .hidden = 24,
+                                   .heads = 4,
+                                   .key_heads = 2,
+                                   .inner = 40,
+                                   .vocab_size = 70,
+                                   .sequence_length = 4096,
+                                   .rope_base = 500000});
   const auto taken = [&](Flags more) {
     more.insert(more.begin(), {"--init-from", path("llama"), "--data", "a.bin"});
     return parse(more);
@@ -261,4 +262,39 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--heads", "2"}, {"--heads 2", "config.json says 4"});
   refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
   refuses({"--tile", "2"}, {"--tile is 2"});
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a RoBERTa comes with its weights, its dropout and its positions, and bytes have a mask") {
+  write_model(folder, "roberta",
+              models::BertOptions{.layers = 2,
+                                  .hidden = 24,
+                                  .heads = 4,
+                                  .inner = 40,
+                                  .vocab_size = 257,
+                                  .sequence_length = 64,
+                                  .roberta = true,
+                                  .padding_token = 1,
+                                  .dropout = 0.25f});
+  const auto taken = [&](Flags more) {
+    more.insert(more.begin(), {"--init-from", path("roberta"), "--data", "a.txt"});
+    return parse(more);
+  };
+  const TrainOptions plain = taken({});
+  CHECK(plain.model.name == "roberta");
+  CHECK(plain.model.size(models::Size::sequence_length) == 64);
+  CHECK(models::dropout_of(plain.model.sizes) == 0.25f);
+  CHECK(plain.data.tokenizer == Tokenizer::bytes);
+  const TrainOptions shorter = taken({"--sequence-length", "16"});
+  CHECK(shorter.model.size(models::Size::sequence_length) == 16);
+  CHECK(notes(shorter, "the first 16 of the 64"));
+  const auto refuses = [&](const Flags& more, std::string_view words) {
+    const Error error = error_of([&] { static_cast<void>(taken(more)); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, words));
+  };
+  refuses({"--model", "bert"}, "is a roberta");
+  refuses({"--sequence-length", "65"}, "has learned: give at most 64");
+  refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");
+  refuses({"--mask-token", "257"}, "--mask-token 257 is not one of the 257 tokens");
 }

@@ -117,6 +117,35 @@ TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
   refused({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
 }
 
+TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks them") {
+  const auto bert = parse({"--model", "bert", "--data", "a"});
+  CHECK(bert.model.size(models::Size::vocab_size) == 257);
+  CHECK(bert.model.size(models::Size::ffn_size) == 4 * 384);
+  CHECK(!bert.data.mask_token);
+  CHECK(bert.data.mlm_probability == 0.15);
+  CHECK(parse({"--model", "roberta", "--data", "a", "--hidden", "64"}).model.size(models::Size::ffn_size) == 256);
+  CHECK(parse({"--model", "bert", "--data", "a", "--ffn-size", "99"}).model.size(models::Size::ffn_size) == 99);
+  const auto other = parse({"--model", "bert", "--data", "a", "--mask-token", "299", "--mlm-probability", "0.4"});
+  CHECK(other.model.size(models::Size::vocab_size) == 300);
+  CHECK(other.data.mlm_probability == 0.4);
+  CHECK(parse({"--model", "bert-large", "--data", "a.bin"}).model.size(models::Size::vocab_size) == 30522);
+  CHECK(parse({"--model", "bert", "--data", "a", "--dropout", "0.1"}).notes.empty());
+  const auto unused = parse({"--data", "a", "--mask-token", "3"});
+  REQUIRE(unused.notes.size() == 1);
+  CHECK(unused.notes[0].find("--mask-token 3 has no effect with a model that learns the next token") !=
+        std::string::npos);
+  refused({"--model", "bert", "--mlm-probability", "0"},
+          "--mlm-probability: '0' will not do: give a number above 0");
+  refused({"--model", "bert", "--mask-token", "mask"}, "a token's number, or auto");
+  refused({"--model", "bert", "--mask-token", "900", "--vocab-size", "500"},
+          "--mask-token 900 is not one of the 500");
+  refused({"--model", "bert", "--sample-every", "3"}, "--model bert fills masks and writes no text");
+  refused({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
+  refused({"--model", "bert", "--tile", "2"}, "--tile is 2: BERT and RoBERTa have their matrices whole");
+  refused({"--model", "bert", "--kv-heads", "2"}, "as --model bert has no such size");
+  refused({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
+}
+
 TEST_CASE("the grid follows from the ranks, and must match them") {
   CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).trainer.grid.g_data == 3);
   CHECK(parse({"--data", "a", "--g-inter", "2"}, 6).trainer.batch_size == 18);

@@ -1,6 +1,7 @@
 // The JSON files beside weights, that of a cluster's links and that of chosen kernels. The first byte says which.
 #include "collectives/links.hpp"
 #include "models/ops/kernel_choice_file.hpp"
+#include "models/weights/bert_config.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
 #include "models/weights/safetensors.hpp"
@@ -12,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::InputFolder folder;
   static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   std::string_view input = fuzz::view(data, size);
-  switch (fuzz::take_byte(input) % 5) {
+  switch (fuzz::take_byte(input) % 6) {
     case 0: {
       const auto path = folder.write("config.json", input);
       fuzz::accepts_or_refuses(path.string(), [&] {
@@ -36,6 +37,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             models::llama_config_json(models::read_llama_config({input, "config.json"}), std::string(input));
         fuzz::require(
             models::llama_config_json(models::read_llama_config({written, "config.json"}), written) == written,
+            "a config is what was written of it");
+      });
+      break;
+    case 5:
+      fuzz::accepts_or_refuses("config.json", [&] {
+        const models::BertConfig config = models::read_bert_config({input, "config.json"});
+        const std::string written = models::bert_config_json(config.sizes, std::string(input));
+        fuzz::require(
+            models::bert_config_json(models::read_bert_config({written, "config.json"}).sizes, written) == written,
             "a config is what was written of it");
       });
       break;

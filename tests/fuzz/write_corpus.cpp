@@ -3,6 +3,7 @@
 //   fuzz_corpus FOLDER      into FOLDER/TARGET/, which are made
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/text/token_formats.hpp"
+#include "models/weights/bert_config.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
 #include "offload/checkpoint/manifest.hpp"
@@ -108,7 +109,8 @@ std::map<std::string, std::vector<std::string>> corpora() {
       "\3" + models::to_json({{{{"a GPU", 130200}, {models::ProductChoice{}}}},
                               {{{"a GPU", 91900}, {models::AttentionChoice{.by_library = true}}}}}),
       "\4" + models::llama_config_json(
-                 {.rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}, {})};
+                 {.rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}, {}),
+      "\5" + models::bert_config_json({.types = 1, .roberta = true, .padding_token = 1}, {})};
   all["tokenizer_json"] = {
       small.tokenizer_json(), small.tokenizer_json(true),
       R"({"added_tokens": [{"id": 5, "content": "<s>", "special": true, "lstrip": true, "rstrip": true}, )"

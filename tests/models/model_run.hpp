@@ -4,6 +4,7 @@
 #pragma once
 
 #include "models/architecture.hpp"
+#include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
 #include "models/tensor_runs.hpp"
@@ -68,6 +69,8 @@ class ModelRun {
       : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples) {}
   ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples)
       : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples)
+      : ModelRun(std::move(device), make_bert(options), make_bert(options), samples) {}
 
   /// `whole`: the same model without tiles, by which parameters are drawn.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples)

@@ -1,9 +1,11 @@
 #include "models/tuning.hpp"
 
+#include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
 #include "models/model.hpp"
 #include "runtime/error.hpp"
+#include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
@@ -142,6 +144,18 @@ TEST_CASE("what is trained of a model has the gradients that it has where all is
       CAPTURE(train);
       CAPTURE(freeze);
       check_gradients(options, tuning, llama);
+    }
+  }
+  const auto bert = [](const BertOptions& options, const Tuning& tuning) { return make_bert(options, tuning); };
+  for (const auto& [name, options] : bert_family()) {
+    CAPTURE(name);
+    for (const auto& [train, freeze] : {std::pair{"position|query|output.dense", ""},
+                                        {"", "word_embeddings|key|LayerNorm.bias"},
+                                        {"token_type|lm_head.bias|predictions.bias", ""},
+                                        {"", "embeddings|dense.weight"}}) {
+      CAPTURE(train);
+      CAPTURE(freeze);
+      check_gradients(options, make_tuning(train, freeze), bert);
     }
   }
   const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };

@@ -196,6 +196,36 @@ TEST_CASE("tensors that the model does not use are refused by name, unless they 
   CHECK(says(several, "tensor 'a' and 1 more are no part of this model"));
 }
 
+TEST_CASE("what a BERT has beside its masked language model needs no unit, and its norms have older names, too") {
+  const TemporaryFolder folder;
+  const std::vector<UnitSpec> units = {
+      {"words", {{.name = "bert.embeddings.word_embeddings.weight", .shape = {1, 2}}}},
+      {"positions", {{.name = "bert.embeddings.position_embeddings.weight", .shape = {1, 2}}}},
+      {"norm", {{.name = "a.LayerNorm.weight", .shape = {2}}, {.name = "a.LayerNorm.bias", .shape = {2}}}},
+      {"head", {{.name = "cls.predictions.bias", .shape = {1}}}}};
+  std::vector<TensorToStore> tensors = {{"a.LayerNorm.beta", DType::f32, {2}},
+                                        {"a.LayerNorm.gamma", DType::f32, {2}},
+                                        {"bert.embeddings.position_embeddings.weight", DType::f32, {3, 2}},
+                                        {"bert.embeddings.position_ids", DType::f32, {1, 3}},
+                                        {"bert.embeddings.word_embeddings.weight", DType::f32, {1, 2}},
+                                        {"bert.pooler.dense.weight", DType::f32, {2, 2}},
+                                        {"cls.predictions.bias", DType::f32, {1}},
+                                        {"cls.seq_relationship.bias", DType::f32, {2}}};
+  const Safetensors file = counted(folder, tensors);
+  check_weights(file, units);
+  std::vector<float> norm(units[2].elements());
+  read_unit(file, units[2], 0, norm.size(), norm.data());
+  CHECK(norm[0] == 3);
+  CHECK(norm[units[2].offset(1)] == 1);
+
+  tensors.push_back({"cls.predictions.decoder.bias", DType::f32, {1}});
+  const auto error = error_of([&] { check_weights(counted(folder, tensors), units); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "'cls.predictions.decoder.bias' differs from 'cls.predictions.bias'"));
+  CHECK(says(error, "--ignore-tensors cls.predictions.decoder.bias"));
+  check_weights(counted(folder, tensors, "decoder"), units);
+}
+
 TEST_CASE("of a table of positions the first rows are taken, and no other table is cut") {
   const TemporaryFolder folder;
   const auto table = [](const char* name, std::size_t rows, std::size_t columns) {

@@ -89,7 +89,7 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     *dropout = models::dropout_of(asked_sizes);
   int& length = *models::find_size(model.sizes, models::Size::sequence_length);
   const int positions = length, asked = models::value_of(asked_sizes, models::Size::sequence_length);
-  const bool learned = std::holds_alternative<models::GptOptions>(model.sizes);
+  const bool learned = models::learns_positions(model.sizes);
   if (is_preset || table.given("sequence-length")) {
     length = asked;
   } else if (!learned) {
@@ -154,7 +154,8 @@ void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   const int vocabulary = options.model.size(models::Size::vocab_size);
   const bool guessed = data.tokenizer == Tokenizer::bytes && !table.given("tokenizer") && !data.data.empty();
-  if (!guessed || vocabulary <= bytes_vocabulary) return;
+  const int with_mask = bytes_vocabulary + (models::fills_masks(options.model.sizes) ? 1 : 0);
+  if (!guessed || vocabulary <= with_mask) return;
   constexpr const char* remedy =
       "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
   if (!options.run.init_from.empty()) {

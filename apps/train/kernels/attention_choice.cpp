@@ -4,6 +4,8 @@
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
 
+#include <fmt/format.h>
+
 namespace ranvier::apps {
 
 using models::AttentionKernels;
@@ -25,9 +27,13 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
     if (drops)
       fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}",
            rather);
-    if (shape.stored_key_heads() != shape.heads || shape.window > 0)
+    if (shape.stored_key_heads() != shape.heads || shape.window > 0 || !shape.causal)
       fail(ErrorCode::usage, "--attention cudnn has no kernels for {}: give --attention ranvier, {}",
-           shape.window > 0 ? "windows (--window)" : "heads that share keys (--kv-heads)", rather);
+           !shape.causal
+               ? fmt::format("positions that see all of a sample, as those of --model {} do", options.model.name)
+           : shape.window > 0 ? "windows (--window)"
+                              : "heads that share keys (--kv-heads)",
+           rather);
     if (!suits)
       fail(ErrorCode::usage,
            "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple "

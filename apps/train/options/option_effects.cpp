@@ -64,6 +64,8 @@ std::span<const Entry> entries() {
       Entry{"tokenizer", decides},
       Entry{"token-format", decides},
       Entry{"json-field", decides},
+      Entry{"mlm-probability", decides},
+      Entry{"mask-token", decides},
       Entry{"shuffle", decides},
       Entry{"validation-split", decides},
       Entry{"eval-every", tells},

@@ -35,6 +35,7 @@ using runtime::toggle;
 using runtime::whole;
 
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr int byte_tokens = 256;
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr int imagined_node_size = 8;
@@ -74,8 +75,7 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
             int* const field = models::find_size(model.sizes, which);
             if (field == nullptr && given == no_size) return {};
             if (field == nullptr)
-              return fmt::format("{}, as --model {} has no such size, or --model llama, mistral, qwen2 or qwen3",
-                                 no_size, model.name);
+              return fmt::format("{}, as --model {} has no such size, or another --model", no_size, model.name);
             return whole(*field, least, most).read(given);
           },
           .write =
@@ -185,6 +185,28 @@ std::string algorithm_names(collectives::Collective collective) {
   return names;
 }
 
+/// None: auto.
+OptionBinding token_or_auto(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int token = 0;
+            if (given != "auto" && whole(token, 0, most).read(given)) return "a token's number, or auto";
+            field = given == "auto" ? std::nullopt : std::optional(token);
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+}
+
+/// Above 0: a sample has at least one token to find.
+OptionBinding share(double& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            double part = 0;
+            if (real(part, 0, 1).read(given) || part == 0) return "a number above 0, at most 1";
+            field = part;
+            return {};
+          },
+          .write = real(field, 0, 1).write};
+}
+
 OptionBinding prefetch(std::optional<int>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             int units = 0;
@@ -220,12 +242,12 @@ OptionTable declare(Asked& asked) {
              size(model_options, Size::kv_heads, 0), "0, or the preset's"});
   table.add({"head-size", "D", "channels of a head; 0: --hidden / --heads", size(model_options, Size::head_size, 0),
              "0, or the preset's"});
-  table.add({"ffn-size", "F", "inner channels of an MLP with a gate", size(model_options, Size::ffn_size),
-             "8/3 of --hidden, or the preset's"});
+  table.add({"ffn-size", "F", "inner channels of an MLP; of GPT 4 times --hidden",
+             size(model_options, Size::ffn_size), "8/3 of --hidden with a gate, 4 times of BERT, or the preset's"});
   table.add({"window", "N", "earlier positions that one sees, itself included; 0: all",
              size(model_options, Size::window, 0), "0, or the preset's"});
   table.add({"vocab-size", "V", "tokens that the model knows", size(model_options, Size::vocab_size),
-             "256 for bytes, 50257 for token files, or the preset's"});
+             "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
   table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
   table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
   table.add(
@@ -305,6 +327,13 @@ OptionTable declare(Asked& asked) {
                                          {"uint16", TokenFormat::uint16},
                                          {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
+  table.add(
+      {"mlm-probability", "SHARE",
+       "of the tokens that BERT and RoBERTa are to find: of those 80% are masked, 10% become another one, 10% stay",
+       share(data.mlm_probability)});
+  table.add({"mask-token", "N",
+             "number of the token that stands for a masked one; auto: the tokenizer's, or of bytes 256",
+             token_or_auto(data.mask_token), "auto"});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
@@ -502,6 +531,26 @@ void resolve_shard(TrainOptions& options, bool imagined) {
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
 }
 
+/// What only a model that says the next token can do.
+void check_purpose(const TrainOptions& options) {
+  const ModelOptions& model = options.model;
+  if (!models::fills_masks(model.sizes)) return;
+  if (const std::int64_t every = options.trainer.sample.every; every > 0)
+    fail(ErrorCode::usage, "--sample-every {}: --model {} fills masks and writes no text: leave it out", every,
+         model.name);
+  if (!options.data.hellaswag.empty())
+    fail(ErrorCode::usage,
+         "--hellaswag {}: --model {} fills masks and scores no endings of texts: leave it out, or train a GPT or "
+         "LLaMA",
+         options.data.hellaswag, model.name);
+  const int vocab_size = model.size(models::Size::vocab_size);
+  if (options.data.mask_token && *options.data.mask_token >= vocab_size)
+    fail(ErrorCode::usage,
+         "--mask-token {} is not one of the {} tokens that the model knows: give one below, or raise "
+         "--vocab-size",
+         *options.data.mask_token, vocab_size);
+}
+
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
   const int layers = model.size(models::Size::layers);
@@ -560,6 +609,8 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
+  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes))
+    vocab_size = std::max(byte_tokens + 1, data.mask_token.value_or(byte_tokens) + 1);
   std::error_code ignored;
   if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
     vocab_size = models::read_tokenizer(data.gpt2).size();
@@ -651,6 +702,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
   check_model(options.model, trainer.grid);
+  check_purpose(options);
   options.model.sizes =
       models::with_all_sizes(options.model.sizes);  // what 0 stands for, for tables and checkpoints
   resolve_learning_rate(trainer.learning_rate, trainer.steps, table);

@@ -53,6 +53,8 @@ struct DataOptions {
   double validation_split = 0;    ///< share of the tokens, at the end of the file
   std::int64_t eval_samples = 0;  ///< of the validation part; 0: all
   bool eval_only = false;         ///< instead of training; of all data unless there is a validation split
+  double mlm_probability = 0.15;  ///< share of tokens to find, of models that fill masks
+  std::optional<int> mask_token;  ///< none: the tokenizer's, or of bytes the one after them
   std::string hellaswag;          ///< path; empty: none
   std::string sample_prompt;      ///< empty: the end of text, or a new line where there is no such token
 };

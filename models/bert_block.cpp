@@ -1,0 +1,230 @@
+#include "models/bert_layers.hpp"
+#include "models/memory_layout.hpp"
+#include "models/ops/dropout.hpp"
+#include "models/parts/layer_call.hpp"
+#include "models/parts/linear.hpp"
+#include "models/parts/mlp.hpp"
+#include "models/parts/self_attention.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+SelfAttentionOptions attention_options(const BertOptions& options) {
+  return {.shape = {.heads = options.heads,
+                    .channels = options.hidden / options.heads,
+                    .kernels = options.attention,
+                    .fast_backward = options.fast_attention_backward,
+                    .causal = false},
+          .precision = options.precision};
+}
+
+/// Products of C channels, side by side.
+LinearOptions linear_options(const BertOptions& options, std::initializer_list<std::string> names) {
+  LinearOptions linear{.tensors = {},
+                       .in = static_cast<std::size_t>(options.hidden),
+                       .bias = true,
+                       .initializer = bert_initializer(options),
+                       .precision = options.precision};
+  for (const std::string& name : names) linear.tensors.push_back({name, linear.in});
+  return linear;
+}
+
+/// Post-norm: middle = norm(x + out(attention(qkv(x)))), then norm(middle + mlp(middle)).
+class BertBlock final : public Layer {
+ public:
+  BertBlock(const BertOptions& options, int index, const Tuning& tuning)
+      : BertBlock(options, index, fmt::format("{}encoder.layer.{}", bert_prefix(options), index),
+                  UnitBuilder(tuning)) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// 6 per parameter and position, and attention's two T × T products of C channels, forward once and backward twice,
+  /// at 2 each.
+  double flops_per_sample(int positions) const override {
+    double parameters = 0;
+    for (const UnitSpec& unit : units_)
+      for (const ParameterSpec& parameter : unit.parameters)
+        parameters += static_cast<double>(parameter.elements());
+    return 6.0 * parameters * positions + 12.0 * static_cast<double>(channels_) * positions * positions;
+  }
+
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * channels_;
+  }
+
+  bool repeats(bool training) const noexcept override { return !training || dropout_ == 0; }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(*this, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const middle = call.workspace + at.narrow;
+    qkv_.forward(call, saved + at.attention.qkv, input);
+    attention_.forward(call, at.attention, call.workspace + at.scratch, rule(call, BertDropoutPlace::attention));
+    if (drops(call)) {
+      out_.forward(call, saved + at.sum_1, saved + at.attention.out);
+      add_dropped(call, saved + at.sum_1, BertDropoutPlace::attention_branch, input);
+    } else {
+      out_.forward_add(call, saved + at.sum_1, saved + at.attention.out, input);
+    }
+    norm_1_.forward(call, at.norm_1, middle, saved + at.sum_1);
+    if (drops(call)) {
+      mlp_.forward(call, at.mlp, saved + at.sum_2, middle);
+      add_dropped(call, saved + at.sum_2, BertDropoutPlace::mlp_branch, middle);
+    } else {
+      mlp_.forward(call, at.mlp, saved + at.sum_2, middle, middle);
+    }
+    norm_2_.forward(call, at.norm_2, output, saved + at.sum_2);
+  }
+
+  void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
+                      std::byte* input_gradient) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    norm_1_.keep(call, at.norm_1);
+    norm_2_.keep(call, at.norm_2);
+    // Where nothing is dropped, the gradient of a sum is that of its branch as well.
+    std::byte* const d_sum_2 = dropout_ > 0 ? work + at.d_sum : kept + at.d_mlp;
+    norm_2_.backward(call, at.norm_2, d_sum_2, output_gradient, saved + at.sum_2, nullptr, work + at.scratch);
+    branch_gradient(call, kept + at.d_mlp, d_sum_2, BertDropoutPlace::mlp_branch);
+    mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+    runtime::add(call.stream, work + at.narrow, d_sum_2, dtype_, rows(call) * channels_);
+
+    std::byte* const d_sum_1 = dropout_ > 0 ? work + at.d_sum : kept + at.d_out;
+    norm_1_.backward(call, at.norm_1, d_sum_1, work + at.narrow, saved + at.sum_1, nullptr, work + at.scratch);
+    branch_gradient(call, kept + at.d_out, d_sum_1, BertDropoutPlace::attention_branch);
+    out_.backward_input(call, work + at.narrow, kept + at.d_out);
+    attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
+                        rule(call, BertDropoutPlace::attention));
+    qkv_.backward_input(call, input_gradient, kept + at.attention.d_qkv);
+    runtime::add(call.stream, input_gradient, d_sum_1, dtype_, rows(call) * channels_);
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    norm_2_.store_gradients(call, at.norm_2);
+    norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1);
+    mlp_.backward_weight(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+    norm_1_.store_gradients(call, at.norm_1);
+    out_.backward_weight(call, saved + at.attention.out, kept + at.d_out, work + at.scratch);
+    qkv_.backward_weight(call, input, kept + at.attention.d_qkv, work + at.scratch);
+  }
+
+ private:
+  /// Parameters in the order of the checkpoint's modules.
+  BertBlock(const BertOptions& options, int index, const std::string& name, UnitBuilder builder)
+      : name_(name),
+        index_(index),
+        dropout_(options.dropout),
+        dtype_(options.precision.compute),
+        channels_(static_cast<std::size_t>(options.hidden)),
+        unit_(builder.add_unit(name)),
+        qkv_(builder, unit_,
+             linear_options(options, {name + ".attention.self.query", name + ".attention.self.key",
+                                      name + ".attention.self.value"})),
+        attention_(builder, unit_, name + ".attention.self", attention_options(options)),
+        out_(builder, unit_, linear_options(options, {name + ".attention.output.dense"})),
+        norm_1_(builder, unit_, name + ".attention.output.LayerNorm", bert_norm(options)),
+        mlp_(builder, unit_,
+             {.up = name + ".intermediate.dense",
+              .down = name + ".output.dense",
+              .channels = channels_,
+              .inner = static_cast<std::size_t>(options.inner),
+              .initializer = bert_initializer(options),
+              .precision = options.precision}),
+        norm_2_(builder, unit_, name + ".output.LayerNorm", bert_norm(options)),
+        units_(std::move(builder).units()) {}
+
+  /// Where a call's arrays lie. Letters: N = B·T rows, C channels.
+  struct Arrays {
+    Arrays(const BertBlock& block, const MicrobatchShape& shape) {
+      const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
+      norm_1 = block.norm_1_.plan(saved, deferred, N);
+      norm_2 = block.norm_2_.plan(saved, deferred, N);
+      attention = block.attention_.plan(saved, deferred, shape);
+      sum_1 = saved.add(N * C, element);
+      mlp = block.mlp_.plan(saved, deferred, workspace, N);
+      sum_2 = saved.add(N * C, element);
+      d_out = deferred.add(N * C, element);
+      d_mlp = deferred.add(N * C, element);
+      narrow = workspace.add(N * C, element);
+      d_sum = workspace.add(block.dropout_ > 0 ? N * C : 0, element);
+      scratch = workspace.add(1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
+                                           block.qkv_.scratch_bytes(), block.out_.scratch_bytes()}));
+    }
+
+    MemoryLayout saved, deferred, workspace;
+    Norm::Arrays norm_1, norm_2;
+    SelfAttention::Arrays attention;
+    Mlp::Arrays mlp;
+    std::size_t sum_1, sum_2;  ///< saved [N, C]: what the norms are of
+    std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
+    std::size_t narrow;        ///< workspace [N, C]: the first norm's output, or a gradient
+    std::size_t d_sum;         ///< workspace [N, C]: of one of the sums, where its branch was dropped
+    std::size_t scratch;       ///< workspace: whatever a kernel needs
+  };
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {*this, call.shape};
+  }
+
+  bool drops(const LayerCall& call) const { return call.training && dropout_ > 0; }
+
+  Dropout rule(const LayerCall& call, BertDropoutPlace place) const {
+    return make_dropout(call.training ? dropout_ : 0.0f, call.key.seed, call.key.step,
+                        bert_dropout_site(index_, place), call.key.first_sample);
+  }
+
+  void drop(const LayerCall& call, std::byte* values, BertDropoutPlace place) const {
+    dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
+            rule(call, place));
+  }
+
+  /// branch = dropped branch + addend
+  void add_dropped(const LayerCall& call, std::byte* branch, BertDropoutPlace place,
+                   const std::byte* addend) const {
+    drop(call, branch, place);
+    runtime::add(call.stream, branch, addend, dtype_, rows(call) * channels_);
+  }
+
+  /// That of a branch from that of the sum, unless they are the same array.
+  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, BertDropoutPlace place) const {
+    if (to == d_sum) return;
+    runtime::copy(call.stream, to, d_sum, rows(call) * channels_ * size_of(dtype_));
+    drop(call, to, place);
+  }
+
+  std::string name_;
+  int index_;
+  float dropout_;
+  runtime::DType dtype_;
+  std::size_t channels_, unit_;
+  Linear qkv_;
+  SelfAttention attention_;
+  Linear out_;
+  Norm norm_1_;
+  Mlp mlp_;
+  Norm norm_2_;
+  std::vector<UnitSpec> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_bert_block(const BertOptions& options, int index, const Tuning& tuning) {
+  return std::make_unique<BertBlock>(options, index, tuning);
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,177 @@
+#include "models/bert_layers.hpp"
+#include "models/memory_layout.hpp"
+#include "models/ops/dropout.hpp"
+#include "models/ops/embedding.hpp"
+#include "models/ops/matmul.hpp"
+#include "models/parts/layer_call.hpp"
+#include "models/parts/unit_builder.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+class BertEmbedding final : public Layer {
+ public:
+  BertEmbedding(const BertOptions& options, const Tuning& tuning) : BertEmbedding(options, UnitBuilder(tuning)) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// No products; but parameters of positions count in the customary 6 per parameter and position, and stand for the
+  /// time that lookup, norm, update and reduction take.
+  double flops_per_sample(int positions) const override {
+    return 6.0 * static_cast<double>(usable_positions() * table_.channels) * positions;
+  }
+
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * table_.channels;
+  }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(*this, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
+    const Arrays at = arrays(call);
+    std::byte* const sum = call.saved + at.sum;
+    expect(static_cast<std::size_t>(call.shape.positions) <= usable_positions(), "{} positions, but {} has {}",
+           call.shape.positions, units_.back().name, usable_positions());
+    embedding_forward(call.stream, embedding_shape(call.shape), dtype_, sum,
+                      reinterpret_cast<const std::int32_t*>(input), parameter(call, words_, dtype_),
+                      parameter(call, first_position(), dtype_));
+    // A row for each of N samples of one position.
+    embedding_positions_forward(call.stream, {rows(call), 1, table_.channels, table_.tokens}, dtype_, sum,
+                                parameter(call, types_, dtype_));
+    norm_.forward(call, at.norm, output, sum);
+    if (call.training) drop(call, output);
+  }
+
+  void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
+                      std::byte*) override {
+    const Arrays at = arrays(call);
+    const std::byte* d_normal = output_gradient;
+    norm_.keep(call, at.norm);
+    if (options_.dropout > 0) {
+      std::byte* const dropped = call.workspace + at.dropped;
+      runtime::copy(call.stream, dropped, output_gradient, rows(call) * table_.channels * size_of(dtype_));
+      drop(call, dropped);
+      d_normal = dropped;
+    }
+    norm_.backward(call, at.norm, call.deferred + at.d_sum, d_normal, call.saved + at.sum, nullptr,
+                   call.workspace + at.scratch);
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at = arrays(call);
+    const runtime::DType dtype = options_.precision.gradient;
+    const std::size_t row_bytes = table_.channels * size_of(dtype);
+    const std::byte* const d_sum = call.deferred + at.d_sum;
+    const bool trains_positions = is_trained(call, positions_), trains_types = is_trained(call, types_);
+    if (!call.accumulate) {  // rows that no sample uses
+      if (trains_positions)
+        runtime::fill_zero(call.stream, gradient(call, positions_, dtype), first_row() * row_bytes);
+      if (trains_types)
+        runtime::fill_zero(call.stream, gradient(call, types_, dtype) + row_bytes,
+                           static_cast<std::size_t>(options_.types - 1) * row_bytes);
+    }
+    embedding_backward(call.stream, embedding_shape(call.shape), dtype_,
+                       {.tokens_gradient = is_trained(call, words_) ? gradient(call, words_, dtype) : nullptr,
+                        .token_rows = table_.tile_rows,
+                        .positions_gradient = trains_positions ? gradient(call, first_position(), dtype) : nullptr,
+                        .position_rows = usable_positions(),
+                        .gradient_dtype = dtype,
+                        .d_out = d_sum,
+                        .tokens = reinterpret_cast<const std::int32_t*>(input),
+                        .accumulate = call.accumulate,
+                        .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order)});
+    if (trains_types)
+      column_sums(call.stream, gradient(call, types_, dtype), dtype, d_sum, dtype_, rows(call), table_.channels,
+                  call.accumulate);
+    norm_.store_gradients(call, at.norm);
+  }
+
+ private:
+  /// Parameters in the order of the checkpoint's modules.
+  BertEmbedding(const BertOptions& options, UnitBuilder builder)
+      : options_(options),
+        dtype_(options.precision.compute),
+        table_(BertTokenTable(options)),
+        words_{builder.add_unit(table_.units.at(0)), 0},
+        unit_(builder.add_unit(bert_prefix(options) + "embeddings")),
+        positions_(add_table(builder, "position_embeddings", options.first_position() + options.sequence_length)),
+        types_(add_table(builder, "token_type_embeddings", options.types)),
+        norm_(builder, unit_, bert_prefix(options) + "embeddings.LayerNorm", bert_norm(options)),
+        units_(std::move(builder).units()) {}
+
+  ParameterPlace add_table(UnitBuilder& builder, const char* name, int rows) const {
+    return builder.add(unit_, {bert_prefix(options_) + "embeddings." + name + ".weight",
+                               {static_cast<std::size_t>(rows), table_.channels},
+                               bert_initializer(options_),
+                               true});
+  }
+
+  /// Where a call's arrays lie. Letters: N = B·T rows, C channels.
+  struct Arrays {
+    Arrays(const BertEmbedding& layer, const MicrobatchShape& shape) {
+      const std::size_t N = rows(shape), C = layer.table_.channels, element = size_of(layer.dtype_);
+      norm = layer.norm_.plan(saved, deferred, N);
+      sum = saved.add(N * C, element);
+      d_sum = deferred.add(N * C, element);
+      order = workspace.add(N, sizeof(std::int32_t));
+      dropped = workspace.add(layer.options_.dropout > 0 ? N * C : 0, element);
+      scratch = workspace.add(1, layer.norm_.scratch_bytes(N));
+    }
+
+    MemoryLayout saved, deferred, workspace;
+    Norm::Arrays norm;
+    std::size_t sum, d_sum;  ///< saved, deferred [N, C]: of the three rows, and its gradient
+    std::size_t order;       ///< workspace [N]
+    std::size_t dropped;     ///< workspace [N, C]: the gradient of the norm's output, where that is dropped
+    std::size_t scratch;     ///< workspace: whatever a kernel needs
+  };
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {*this, call.shape};
+  }
+
+  std::size_t first_row() const { return static_cast<std::size_t>(options_.first_position()); }
+  std::size_t usable_positions() const { return static_cast<std::size_t>(options_.sequence_length); }
+  ParameterPlace first_position() const {
+    return {positions_.unit, positions_.offset + first_row() * table_.channels};
+  }
+
+  EmbeddingShape embedding_shape(const MicrobatchShape& shape) const {
+    return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions), table_.channels,
+            table_.tokens};
+  }
+
+  void drop(const LayerCall& call, std::byte* values) const {
+    dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
+            make_dropout(options_.dropout, call.key.seed, call.key.step, bert_embedding_dropout_site,
+                         call.key.first_sample));
+  }
+
+  std::string name_ = "embedding";
+  BertOptions options_;
+  runtime::DType dtype_;
+  TokenTable table_;
+  ParameterPlace words_;
+  std::size_t unit_;
+  ParameterPlace positions_, types_;
+  Norm norm_;
+  std::vector<UnitSpec> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_bert_embedding(const BertOptions& options, const Tuning& tuning) {
+  return std::make_unique<BertEmbedding>(options, tuning);
+}
+
+}  // namespace ranvier::models

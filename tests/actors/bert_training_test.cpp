@@ -1,0 +1,62 @@
+// Whole jobs of BERT and RoBERTa on masked tokens: as GPT's, they train the same bits on every grid, shared out or not,
+// wherever their states live.
+#include "models/bert.hpp"
+#include "models/text/masked_source.hpp"
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <utility>
+
+using namespace ranvier;
+using actors::TierKind;
+
+namespace {
+
+models::BertOptions small_bert(bool roberta) {
+  return {.layers = 3,
+          .hidden = 16,
+          .heads = 2,
+          .inner = 24,
+          .vocab_size = 37,
+          .sequence_length = 8,
+          .roberta = roberta,
+          .padding_token = roberta ? 1 : 0,
+          .dropout = roberta ? 0.0f : 0.1f};
+}
+
+tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std::uint64_t seed,
+                       tests::Devices devices = tests::Devices::inline_) {
+  const auto bert = small_bert(roberta);
+  const models::MaskedSource masked(
+      std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1),
+      {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
+  return run_simulated(models::make_bert(bert), masked, options, seed, {}, devices);
+}
+
+}  // namespace
+
+TEST_CASE("a BERT trains the same bits on every grid, whole or shared out, wherever its states live") {
+  for (const auto& [roberta, name] : {std::pair{false, "ddp"}, {true, "ddp"}, {false, "zero3"}, {true, "zero3"}}) {
+    CAPTURE(roberta);
+    CAPTURE(name);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(name);
+    const auto reference = train(roberta, options, 1);
+    for (const int g_inter : {1, 3}) {
+      CAPTURE(g_inter);
+      options.grid.g_inter = g_inter;
+      options.recompute = g_inter == 3 ? 1 : 0;
+      options.tiers = {};
+      check_same_bits(reference, train(roberta, options, 2));
+      options.recompute = 2;
+      options.tiers = {.parameters = TierKind::host,
+                       .optimizer = TierKind::host,
+                       .activations = TierKind::host,
+                       .bucket_elements = 256};
+      check_same_bits(reference, train(roberta, options, 3, tests::Devices::delayed));
+    }
+  }
+}

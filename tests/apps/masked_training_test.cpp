@@ -1,0 +1,74 @@
+// Whole runs of models that fill masks: what they are trained on, what they say, and what is refused.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <filesystem>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Masked : SmallText {
+  /// A BERT of bytes, whose mask is the token after them.
+  [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
+    Flags flags{"--model", "bert", "--vocab-size", "257"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(ranks, small_run(data.empty() ? text : data, flags), 60s);
+  }
+};
+
+bool has(const Outcome& outcome, const std::string& words) {
+  return outcome.output.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Masked,
+                  "a BERT trains the same bits on two stages, and is validated on the same masks by anyone") {
+  std::vector<std::string> losses, evaluations;
+  for (const int stages : {1, 2}) {
+    CAPTURE(stages);
+    const std::string metrics = file("metrics.jsonl");
+    std::filesystem::remove(metrics);
+    const Outcome outcome = start(stages, {"--g-inter", std::to_string(stages), "--dropout", "0.1", "--eval-every",
+                                           "4", "--metrics", metrics, "--save", file("bert")});
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    CHECK(has(outcome, "of each sample 2 of 16 tokens are to be found; the mask is token 256"));
+    CHECK(!has(outcome, "a byte"));
+    CHECK(metric(metrics, "tokens").back() == "64");
+    if (losses.empty()) losses = metric(metrics, "loss");
+    CHECK(metric(metrics, "loss") == losses);
+    const std::string last = lines_of(read_file(metrics)).back();
+    const auto place = last.find("\"validation_loss\":");
+    REQUIRE(place != std::string::npos);
+    evaluations.push_back(last.substr(place, last.find(',', place) - place));
+    CHECK(evaluations.back() == evaluations.front());
+  }
+  // The same weights are evaluated on the same masks.
+  const Outcome again = run(1,
+                            {"--init-from", file("bert"), "--data", text, "--eval-only", "--validation-split",
+                             "0.1", "--sequence-length", "16", "--threads", "1"},
+                            60s);
+  INFO(again.output);
+  CHECK(again.status == 0);
+  const auto number = evaluations.front().substr(evaluations.front().find(':') + 1, 6);
+  CHECK(has(again, "validation loss " + number));
+}
+
+TEST_CASE_FIXTURE(Masked, "without a token for masks a BERT says which flag names one") {
+  const Outcome bytes = start(1, {"--vocab-size", "256"});
+  CHECK(bytes.status == 64);
+  CHECK(has(bytes, "--mask-token is missing: all tokens of the model are bytes"));
+  const std::string tokens = folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(100, 7))).string();
+  const Outcome none = start(1, {}, tokens);
+  CHECK(none.status == 64);
+  CHECK(has(none, "--mask-token is missing: the data are tokens"));
+  const Outcome named = start(1, {"--mask-token", "5"}, tokens);
+  INFO(named.output);
+  CHECK(named.status == 0);
+  CHECK(has(named, "the mask is token 5"));
+}

@@ -1,0 +1,52 @@
+// Small BERTs, for tests: one of each kind.
+#pragma once
+
+#include "models/bert.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "tests/models/model_run.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+
+inline BertOptions small_bert(Precision precision = {}) {
+  return {.layers = 2,
+          .hidden = 12,
+          .heads = 3,
+          .inner = 20,
+          .vocab_size = 13,
+          .sequence_length = 7,
+          .precision = precision};
+}
+
+inline std::vector<std::pair<std::string, BertOptions>> bert_family(Precision precision = {}) {
+  const BertOptions plain = small_bert(precision);
+  std::vector<std::pair<std::string, BertOptions>> family{{"BERT", plain}};
+
+  // Sizes without gaps between tensors: one product for queries, keys and values.
+  BertOptions& wide = family.emplace_back("RoBERTa", plain).second;
+  wide.hidden = 32;
+  wide.heads = 2;
+  wide.inner = 64;
+  wide.types = 1;
+  wide.roberta = true;
+  wide.padding_token = 1;
+  wide.norm_epsilon = 1e-5f;
+
+  BertOptions& dropping = family.emplace_back("BERT with dropout", plain).second;
+  dropping.dropout = 0.3f;
+  dropping.types = 3;
+  return family;
+}
+
+/// As made_up_samples(), but for targets: those of some tokens, and no other's.
+inline ReferenceSamples masked_samples(const BertOptions& options, std::int64_t first, int count) {
+  ReferenceSamples samples = made_up_samples(options, first, count);
+  for (std::size_t i = 0; i < samples.targets.size(); ++i)
+    if (i % 3 == 1) samples.targets[i] = no_target;
+  return samples;
+}
+
+}  // namespace ranvier::models
