@@ -1,5 +1,6 @@
 #include "models/text/text_source.hpp"
 
+#include "models/ops/cross_entropy.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
@@ -43,6 +44,44 @@ void TextSource::read(std::int64_t first, int count, std::int64_t shift, std::by
       tokens_->read(at, part, options_.vocab_size, out);
       out += part;
     });
+  }
+}
+
+template <typename F>
+void TextSource::for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const {
+  std::int64_t before = 0;
+  for_each_part(n, from, count, [&](std::int64_t at, std::int64_t part) {
+    const auto begins = tokens_->document_begins(at, part);
+    if (at == options_.range.begin && (begins.empty() || begins.front() > at)) f(before);
+    for (const std::int64_t begin : begins) f(before + begin - at);
+    before += part;
+  });
+}
+
+std::int64_t TextSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = count * options_.sequence_length;
+  for (std::int64_t n = first; n < first + count && masks(); ++n)
+    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t) { --losses; });
+  return losses;
+}
+
+void TextSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  read(first, count, 1, to);
+  auto* targets = reinterpret_cast<std::int32_t*>(to);
+  for (std::int64_t n = first; n < first + count && masks(); ++n, targets += length_)
+    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t i) { targets[i] = no_target; });
+}
+
+void TextSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for (std::int64_t n = first; n < first + count; ++n) {
+    std::int32_t* at = to;
+    std::int32_t start = 0;
+    for_each_begin(n, 0, options_.sequence_length, [&](std::int64_t i) {
+      at = std::fill_n(at, to + i - at, start);
+      start = static_cast<std::int32_t>(i);
+    });
+    to += length_;
+    std::fill(at, to, start);
   }
 }
 
@@ -90,17 +129,21 @@ TextData open_text_data(const TextDataOptions& options) {
   if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
   const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
   const TextReading reading{.format = options.format, .json_field = options.json_field};
-  const auto tokens = std::make_shared<const TokenSequence>(options.path, reading, text);
+  const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
          "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
          options.path.string());
   tokens->check_vocabulary(options.vocab_size);
+  if (options.documents == Documents::mask)
+    tokens->find_documents(options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text(),
+                           options.vocab_size);
 
   TextSourceOptions source{.range = {0, tokens->tokens()},
                            .sequence_length = options.sequence_length,
                            .vocab_size = options.vocab_size,
-                           .shuffle_seed = options.shuffle_seed};
+                           .shuffle_seed = options.shuffle_seed,
+                           .documents = options.documents};
   TextData data;
   data.tokens = tokens->tokens();
   data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);

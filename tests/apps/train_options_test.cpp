@@ -422,6 +422,16 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   refused({"--token-format", "jsonl", "--tokenizer", "none"}, "--tokenizer none cannot read --token-format jsonl");
 }
 
+TEST_CASE("documents are joined or masked") {
+  CHECK(parse({"--data", "a.txt"}).data.documents == models::Documents::join);
+  const auto masked = parse({"--data", "a.bin", "--documents", "mask", "--document-end", "50256"}).data;
+  CHECK(masked.documents == models::Documents::mask);
+  CHECK(masked.document_end == 50256);
+  refused({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
+  refused({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
+  refused({"--document-end", "-1", "--documents", "mask"}, "--document-end");
+}
+
 TEST_CASE("flags that were given and change nothing are said, with why") {
   const auto notes = [](std::vector<const char*> arguments, int ranks = 4) {
     arguments.insert(arguments.end(), {"--data", "text.txt"});

@@ -61,6 +61,8 @@ std::span<const Entry> entries() {
       Entry{"tokenizer", decides},
       Entry{"token-format", decides},
       Entry{"json-field", decides},
+      Entry{"documents", decides},
+      Entry{"document-end", decides},
       Entry{"shuffle", decides},
       Entry{"validation-split", decides},
       Entry{"eval-every", tells},

@@ -23,6 +23,7 @@ namespace {
 using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
+using models::Documents;
 using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
@@ -200,6 +201,16 @@ OptionBinding prefetch(std::optional<int>& field) {
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
 }
 
+OptionBinding document_end(std::optional<std::int32_t>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            std::int32_t token = 0;
+            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
+            field = token;
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
+}
+
 OptionTable declare(Asked& asked) {
   auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, notes] =
       asked.options;
@@ -298,6 +309,13 @@ OptionTable declare(Asked& asked) {
                                          {"uint16", TokenFormat::uint16},
                                          {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
+  table.add({"documents", "NAME",
+             "that lie in one sample: join, one text; mask, positions see their own document alone and count from "
+             "zero in it, and nothing is predicted across its end",
+             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}})});
+  table.add({"document-end", "TOKEN",
+             "what documents end with in token files without an index, for --documents mask",
+             document_end(data.document_end), "the --tokenizer's end of text"});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
@@ -550,6 +568,13 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (text && data.tokenizer == Tokenizer::none)
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
+  if (data.document_end && data.documents != Documents::mask)
+    fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
+         *data.document_end);
+  if (data.document_end && !data.data.empty() && !tokens)
+    fail(ErrorCode::usage,
+         "--document-end {} is for files of tokens, and of text documents are known: leave it out",
+         *data.document_end);
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
