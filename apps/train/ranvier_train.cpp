@@ -90,6 +90,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
                                .format = options.data.format,
                                .json_field = options.data.json_field,
+                               .prompt_field = options.data.prompt_field,
                                .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
                                .sequence_length = length,
                                .vocab_size = vocab_size,

@@ -1,6 +1,7 @@
 #include "models/text/text_source.hpp"
 
 #include "models/ops/cross_entropy.hpp"
+#include "models/text/instruction_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
@@ -121,6 +122,35 @@ TextData open_mixture(const TextDataOptions& options) {
   return mixed;
 }
 
+TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
+  const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
+                                                                 options.sequence_length, options.vocab_size);
+  const std::int64_t all = packed->samples();
+  const auto kept = static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(all)));
+  if (options.validation_split > 0 && (kept < 1 || kept == all))
+    fail(
+        ErrorCode::data,
+        "{}: --validation-split {} of {} samples leaves {} for training and {} for validation: change the split or "
+        "give more data",
+        options.path.string(), options.validation_split, all, all - kept, kept);
+  TextData data;
+  data.tokens = packed->tokens();
+  data.bytes_per_token = static_cast<double>(packed->text_bytes()) / static_cast<double>(data.tokens);
+  if (kept > 0 || options.validates_all)
+    data.validation =
+        std::make_unique<InstructionSource>(packed, options.validates_all ? 0 : all - kept, all, std::nullopt);
+  data.training = std::make_unique<InstructionSource>(packed, 0, all - kept, options.shuffle_seed);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(packed->files()),
+                          .documents = packed->documents(),
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .left_out = packed->left_out(),
+                          .remarks = packed->remarks()});
+  data.files = packed->files();
+  return data;
+}
+
 }  // namespace
 
 TextData open_text_data(const TextDataOptions& options) {
@@ -128,7 +158,9 @@ TextData open_text_data(const TextDataOptions& options) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
   const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
-  const TextReading reading{.format = options.format, .json_field = options.json_field};
+  const TextReading reading{
+      .format = options.format, .json_field = options.json_field, .prompt_field = options.prompt_field};
+  if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
   const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,

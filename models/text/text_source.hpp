@@ -87,6 +87,7 @@ struct TextDataOptions {
   int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
+  std::string prompt_field;         ///< likewise: they are prompts and answers (instruction_source.hpp); empty: not
   bool text_allowed = true;         ///< false: the data have to be tokens already
   int sequence_length = 1;
   int vocab_size = 256;

@@ -1,4 +1,4 @@
-// Whole runs whose samples have several documents: on every grid the same bits, what a user can
+// Whole runs whose samples have several documents, and answers to prompts: on every grid the same bits, what a user can
 // get wrong, and what is said of it.
 #include "tests/apps/small_run.hpp"
 
@@ -22,6 +22,15 @@ struct Fixture : SmallText {
     }
     return folder.write("tokens.bin", token_file(tokens)).string();
   }();
+  /// Prompts and answers.
+  std::string lines = [this] {
+    std::string lines;
+    for (int i = 0; i < 120; ++i)
+      lines +=
+          "{\"ask\": \"" + std::string(1 + i % 3, 'q') + "\", \"say\": \"" + std::string(1 + i % 5, 'a') + "\"}\n";
+    return folder.write("lines.jsonl", lines).string();
+  }();
+
   [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
     std::filesystem::remove(file("metrics.jsonl"));
     flags.insert(flags.end(), {"--metrics", file("metrics.jsonl"), "--save", file("weights.safetensors")});
@@ -65,22 +74,30 @@ struct Fixture : SmallText {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "documents that do not see each other train the same bits on every grid and in every tier") {
+TEST_CASE_FIXTURE(Fixture,
+                  "documents that do not see each other train the same bits on every grid and in every tier") {
   const Flags flags{"--documents", "mask", "--document-end", "0"};
   check_every_way(tokens, flags);
   CHECK((train(1, tokens, {}) != train(1, tokens, flags)));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while it trains, which changes no bit") {
-  const Flags flags{"--documents", "mask", "--document-end", "0", "--model", "llama", "--ffn-size", "48",
-                    "--validation-split", "0.1"};
+  const Flags flags{"--documents", "mask", "--document-end",     "0",  "--model", "llama",
+                    "--ffn-size",  "48",   "--validation-split", "0.1"};
   const auto quiet = train(1, tokens, flags, {"--eval-every", "0"});
-  CHECK((train(2, tokens, flags, {"--g-inter", "2", "--tokenizer", "bytes", "--token-format", "llmc", "--eval-every",
-                                  "2", "--sample-every", "2", "--sample-tokens", "3"}) == quiet));
+  CHECK((train(2, tokens, flags,
+               {"--g-inter", "2", "--tokenizer", "bytes", "--token-format", "llmc", "--eval-every", "2",
+                "--sample-every", "2", "--sample-tokens", "3"}) == quiet));
+}
+
+TEST_CASE_FIXTURE(Fixture, "answers to prompts train the same bits on every grid and in every tier") {
+  const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
+  check_every_way(lines, flags);
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
-  const Outcome outcome = run(1, small_run(tokens, {"--documents", "mask", "--document-end", "0", "--dry-run"}), 20s);
+  const Outcome outcome =
+      run(1, small_run(tokens, {"--documents", "mask", "--document-end", "0", "--dry-run"}), 20s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("documents of samples") != std::string::npos);
@@ -94,4 +111,16 @@ TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are 
   check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "add --documents mask"});
   check_refused({"--documents", "mask", "--document-end", "0"}, {"--document-end 0", "leave it out"});
   check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files without any are refused") {
+  check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
+                {"lines.jsonl: line 1: no field 'prompt'; it has 'ask', 'say'", "--prompt-field"});
+  check_refused({"--data", lines, "--prompt-field", "ask"}, {"no field 'text'", "--json-field"});
+  check_refused({"--prompt-field", "ask"}, {"text.txt: no JSON lines", "--prompt-field ask"});
+  check_refused({"--data", lines, "--prompt-field", "ask", "--json-field", "say", "--documents", "join"},
+                {"--documents join", "--prompt-field ask"});
+  folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
+  check_refused({"--data", file("long.jsonl"), "--prompt-field", "ask", "--json-field", "say"},
+                {"long.jsonl: no answer of 1 is left within --sequence-length 16", "raise it"});
 }

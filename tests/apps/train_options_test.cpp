@@ -422,11 +422,15 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   refused({"--token-format", "jsonl", "--tokenizer", "none"}, "--tokenizer none cannot read --token-format jsonl");
 }
 
-TEST_CASE("documents are joined or masked") {
+TEST_CASE("documents are joined or masked, and always masked where they are answers to prompts") {
   CHECK(parse({"--data", "a.txt"}).data.documents == models::Documents::join);
   const auto masked = parse({"--data", "a.bin", "--documents", "mask", "--document-end", "50256"}).data;
   CHECK(masked.documents == models::Documents::mask);
   CHECK(masked.document_end == 50256);
+  const auto answers = parse({"--data", "a.jsonl", "--prompt-field", "q", "--json-field", "a"}).data;
+  CHECK(answers.documents == models::Documents::mask);
+  CHECK(answers.prompt_field == "q");
+  refused({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
   refused({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
   refused({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
   refused({"--document-end", "-1", "--documents", "mask"}, "--document-end");

@@ -61,6 +61,7 @@ std::span<const Entry> entries() {
       Entry{"tokenizer", decides},
       Entry{"token-format", decides},
       Entry{"json-field", decides},
+      Entry{"prompt-field", decides},
       Entry{"documents", decides},
       Entry{"document-end", decides},
       Entry{"shuffle", decides},

@@ -309,10 +309,15 @@ OptionTable declare(Asked& asked) {
                                          {"uint16", TokenFormat::uint16},
                                          {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
+  table.add({"prompt-field", "NAME",
+             "of each of JSON lines: what comes before the document's text and is to be answered by it, without a "
+             "loss of its own; samples are packed of whole documents, as with --documents mask",
+             text(data.prompt_field), "none"});
   table.add({"documents", "NAME",
              "that lie in one sample: join, one text; mask, positions see their own document alone and count from "
              "zero in it, and nothing is predicted across its end",
-             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}})});
+             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}}),
+             "join, or mask with --prompt-field"});
   table.add({"document-end", "TOKEN",
              "what documents end with in token files without an index, for --documents mask",
              document_end(data.document_end), "the --tokenizer's end of text"});
@@ -568,6 +573,13 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (text && data.tokenizer == Tokenizer::none)
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
+  if (!data.prompt_field.empty()) {
+    if (data.documents == Documents::join && table.given("documents"))
+      fail(ErrorCode::usage,
+           "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
+           data.prompt_field);
+    data.documents = Documents::mask;
+  }
   if (data.document_end && data.documents != Documents::mask)
     fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
          *data.document_end);

@@ -45,6 +45,7 @@ struct DataOptions {
   std::string gpt2;  ///< path of the tokenizer's files
   models::TokenFormat format = models::TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
+  std::string prompt_field;         ///< of JSON lines: they are prompts and answers; empty: not
   models::Documents documents = models::Documents::join;
   std::optional<std::int32_t> document_end;  ///< of token files; none: the tokenizer's end of text
   bool shuffle = true;
