@@ -121,14 +121,15 @@ void GptBlockLayer::attend(const LayerCall& call, const GptBlockArrays& at) cons
   std::byte* const saved = call.saved;
   attention_forward(call.stream, attention_shape(options_, call.shape), dtype_, saved + at.attention,
                     floats(saved + at.logsumexp), saved + at.qkv, drop_rule(call, GptDropoutPlace::attention),
-                    call.workspace + at.scratch);
+                    call.workspace + at.scratch, {.first_key = call.document_starts});
 }
 
 void GptBlockLayer::attend_backward(const LayerCall& call, const GptBlockArrays& at) const {
   std::byte* const saved = call.saved;
   attention_backward(call.stream, attention_shape(options_, call.shape), dtype_, call.deferred + at.d_qkv,
                      call.workspace + at.narrow, saved + at.qkv, saved + at.attention, floats(saved + at.logsumexp),
-                     drop_rule(call, GptDropoutPlace::attention), call.workspace + at.scratch);
+                     drop_rule(call, GptDropoutPlace::attention), call.workspace + at.scratch,
+                     {.first_key = call.document_starts});
 }
 
 Dropout GptBlockLayer::drop_rule(const LayerCall& call, GptDropoutPlace place) const {

@@ -37,6 +37,12 @@ std::vector<SampleRange> KeptSamples::numbers(std::int64_t first, std::int64_t c
   return ranges;
 }
 
+std::int64_t KeptSamples::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for (const SampleRange& range : numbers(first, count)) sum += all_->losses(range.begin, range.count);
+  return sum;
+}
+
 void KeptSamples::read_inputs(std::int64_t first, int count, std::byte* to) const {
   for (const SampleRange& range : numbers(first, count)) {
     all_->read_inputs(range.begin, static_cast<int>(range.count), to);
@@ -48,6 +54,13 @@ void KeptSamples::read_targets(std::int64_t first, int count, std::byte* to) con
   for (const SampleRange& range : numbers(first, count)) {
     all_->read_targets(range.begin, static_cast<int>(range.count), to);
     to += static_cast<std::size_t>(range.count) * all_->target_bytes();
+  }
+}
+
+void KeptSamples::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for (const SampleRange& range : numbers(first, count)) {
+    all_->read_document_starts(range.begin, static_cast<int>(range.count), to);
+    to += range.count * static_cast<std::int64_t>(document_positions());
   }
 }
 

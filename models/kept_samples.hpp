@@ -33,8 +33,11 @@ class KeptSamples final : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return all_->input_bytes(); }
   [[nodiscard]] std::size_t target_bytes() const override { return all_->target_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return all_->losses_per_sample(); }
+  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::size_t document_positions() const override { return all_->document_positions(); }
   void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
   void will_read(std::int64_t first, int count) const override;
 
  private:

@@ -123,6 +123,11 @@ struct LayerCall {
   std::byte* deferred = nullptr;
   std::byte* workspace = nullptr;
 
+  /// Of each position the first one of its document within the sample, and its place in that: positions of different
+  /// documents do not see each other and count from zero. Both [B, T], or null: a sample is one document.
+  const std::int32_t* document_starts = nullptr;
+  const std::int32_t* positions = nullptr;
+
   const std::byte* targets = nullptr;  ///< last layer only: what the sample source gives as targets
   double* loss = nullptr;              ///< last layer only: forward stores the sum over the microbatch's
                                        ///< elements of their losses times `loss_factor`

@@ -29,6 +29,8 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
                                  address(call.deferred),
                                  address(call.workspace),
                                  address(call.targets),
+                                 address(call.document_starts),
+                                 address(call.positions),
                                  address(call.loss),
                                  address(call.details.losses),
                                  address(call.details.logits),
@@ -65,6 +67,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                  sends_gradients() ? static_cast<std::size_t>(gradient_buffers()) : 1);
   targets_ =
       add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0, slots);
+  documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
+                   sample().documents * samples, slots);
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
 }
 
@@ -74,6 +78,7 @@ void Stage::bind(const runtime::Arena& arena) {
     input_.push_back(arena.slot(inputs_, slot));
     slot_.push_back(arena.slot(slot_memory_, slot));
     target_.push_back(arena.slot(targets_, slot));
+    document_.push_back(arena.slot(documents_, slot));
     loss_.push_back(arena.slot_as<double>(losses_, slot));
   }
   for (int p = 0; p < checkpoint_places(); ++p)
@@ -92,6 +97,7 @@ std::byte* Stage::input(int slot) const { return input_[static_cast<std::size_t>
 std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers() - 1, slot); }
 std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
 std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
+std::byte* Stage::documents(int slot) const { return document_[static_cast<std::size_t>(slot)]; }
 const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
 
 std::span<std::byte> Stage::checkpoint_place(int place) const {
@@ -146,6 +152,10 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
                  .workspace = workspace_base_,
                  .loss_factor = microbatch.loss_factor,
                  .loss_scale = microbatch.loss_scale};
+  if (microbatch.documents) {
+    call.document_starts = reinterpret_cast<const std::int32_t*>(document_[slot]);
+    call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;
+  }
   if (last() && step.layer + 1 == layers()) {
     call.targets = target_[slot];
     call.loss = loss_[slot];

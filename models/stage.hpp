@@ -36,6 +36,7 @@ class Stage : public StageLayout {
     float loss_scale = 1;
     int positions = 0;  ///< of every sample, without training; 0: as many as are planned
     ForwardDetails details;
+    bool documents = false;  ///< this stage has the microbatch's, in their place
   };
 
   /// Adds what the stage needs to `plan`. The architecture outlives the stage.
@@ -48,7 +49,8 @@ class Stage : public StageLayout {
   [[nodiscard]] std::byte* output(int slot) const;  ///< null on the last stage
   [[nodiscard]] std::byte* input_gradient(int buffer) const;
   [[nodiscard]] std::byte* targets(int slot) const;
-  [[nodiscard]] const double& loss(int slot) const;  ///< pinned; valid once the forward pass is done
+  [[nodiscard]] std::byte* documents(int slot) const;  ///< SampleSource::read_documents()
+  [[nodiscard]] const double& loss(int slot) const;    ///< pinned; valid once the forward pass is done
   /// One of the checkpoint_places(), which takes any checkpoint; begins on a page and is whole pages.
   [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
 
@@ -68,8 +70,8 @@ class Stage : public StageLayout {
 
   const std::uint64_t number_;  // of this stage in this process
   runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,
-      targets_, losses_;
-  std::vector<std::byte*> input_, slot_, place_, target_, to_left_buffer_;
+      targets_, documents_, losses_;
+  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_;
   std::vector<double*> loss_;
   std::byte* area_ = nullptr;
   std::byte* deferred_base_ = nullptr;

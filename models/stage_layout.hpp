@@ -32,7 +32,7 @@ struct StageOptions {
   int recompute = 0;          ///< layers per segment; 0: everything is kept
   int checkpoint_places = 0;  ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
   int gradient_buffers = 2;   ///< input gradients on their way to the left
-  SampleBytes sample;         ///< inputs come to the first stage, targets to the last
+  SampleBytes sample;         ///< inputs come to the first stage, targets to the last, documents to all
 };
 
 class StageLayout {

@@ -23,23 +23,40 @@ Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
   };
   if (stage.first()) add("inputs, staged", sample.input, plan.input_bytes, plan.inputs);
   if (stage.last()) add("targets, staged", sample.target, plan.target_bytes, plan.targets);
+  add("documents, staged", sample.documents, plan.document_bytes, plan.documents);
   return plan;
 }
 
 Loader::Places::Places(runtime::Device& device, const Plan& plan)
-    : inputs(device, "inputs of samples"), targets(device, "targets of samples") {
+    : inputs(device, "inputs of samples"),
+      targets(device, "targets of samples"),
+      documents(device, "documents of samples") {
   inputs.reserve(plan.input_bytes, plan.inputs);
   targets.reserve(plan.target_bytes, plan.targets);
+  documents.reserve(plan.document_bytes, plan.documents);
 }
 
 void Loader::load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
   load(&models::SampleSource::read_inputs, places_->inputs, first, count,
        static_cast<std::size_t>(count) * source_->input_bytes(), to, std::move(done));
+  announce_next(reader_of(to), first, count);
 }
 
 void Loader::load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
   load(&models::SampleSource::read_targets, places_->targets, first, count,
        static_cast<std::size_t>(count) * source_->target_bytes(), to, std::move(done));
+  announce_next(reader_of(to), first, count);
+}
+
+void Loader::load_documents(std::int64_t first, int count, std::byte* to, runtime::Handler done) {
+  load(&models::SampleSource::read_documents, places_->documents, first, count,
+       static_cast<std::size_t>(count) * source_->sample_bytes().documents, to, std::move(done));
+}
+
+runtime::StreamView Loader::reader_of(const std::byte* to) {
+  if (context_->load.device().host_reaches(to)) return context_->load;
+  if (!reader_) reader_ = context_->host.make_stream("reader", runtime::StreamWidth::one);
+  return *reader_;
 }
 
 void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
@@ -50,7 +67,6 @@ void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, in
   context_->load.launch(
       [source = source_, read, first, count, to](runtime::ComputePool&) { (source->*read)(first, count, to); });
   context_->loop.after_work(context_->load, {name(), "the samples from", {}, first}, std::move(done));
-  announce_next(context_->load, first, count);
 }
 
 void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
@@ -61,14 +77,14 @@ void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int c
 
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                            std::byte* to, runtime::Handler done) {
-  if (!reader_) reader_ = context_->host.make_stream("reader", runtime::StreamWidth::one);
+  const runtime::StreamView reader = reader_of(to);
   // Given back before anybody hears of it, whoever keeps a copy of the handlers.
   const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
-  reader_->launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
+  reader.launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
     (source->*read)(first, count, to_place);
   });
   context_->loop.after_work(
-      *reader_, {name(), "the samples from", {}, first}, [this, place, first, bytes, to, done = std::move(done)] {
+      reader, {name(), "the samples from", {}, first}, [this, place, first, bytes, to, done = std::move(done)] {
         runtime::copy(context_->load, to, place->get(), bytes);
         const runtime::WorkName copy{name(), "the copy to the device of the samples from", {}, first};
         context_->loop.after_work(context_->load, copy, [place, done] {
@@ -76,7 +92,6 @@ void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t 
           done();
         });
       });
-  announce_next(*reader_, first, count);
 }
 
 }  // namespace ranvier::actors

@@ -1,4 +1,5 @@
-// Brings samples from the source to the stages that need them: inputs to the first, targets to the last.
+// Brings samples from the source to the stages that need them: inputs to the first, targets to the last, documents to
+// all.
 // Reading happens on a stream of its own, ahead of the computation, so that a page fault never holds up the
 // loop or a kernel; and with it the system is told to fetch what the next step will read. Where the host does not
 // reach the device's memory, another stream reads into pinned memory and the stream copies from there. Loop thread
@@ -21,8 +22,8 @@ class Loader final : public Part {
  public:
   /// Samples that are on their way at a time to a device whose memory the host does not reach.
   struct Plan {
-    std::size_t input_bytes = 0, target_bytes = 0;  ///< of a microbatch
-    std::size_t inputs = 0, targets = 0;            ///< microbatches
+    std::size_t input_bytes = 0, target_bytes = 0, document_bytes = 0;  ///< of a microbatch
+    std::size_t inputs = 0, targets = 0, documents = 0;                 ///< microbatches
   };
   [[nodiscard]] static Plan plan(Planner& planner, const models::SampleBytes& sample);
 
@@ -30,7 +31,7 @@ class Loader final : public Part {
   struct Places {
     Places(runtime::Device& device, const Plan& plan);
 
-    runtime::PinnedPool inputs, targets;
+    runtime::PinnedPool inputs, targets, documents;
   };
 
   /// Samples `stride` further are those of the next step, 0: there is none.
@@ -42,11 +43,16 @@ class Loader final : public Part {
   /// Reads samples first … first+count-1 to `to`, then calls `done` on the loop.
   void load_inputs(std::int64_t first, int count, std::byte* to, runtime::Handler done);
   void load_targets(std::int64_t first, int count, std::byte* to, runtime::Handler done);
+  void load_documents(std::int64_t first, int count, std::byte* to, runtime::Handler done);
+  /// Whether the source's samples have documents of their own.
+  [[nodiscard]] bool has_documents() const { return source_->document_positions() > 0; }
 
  private:
   using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
   void load(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes, std::byte* to,
             runtime::Handler done);
+  /// The stream that reads what goes to `to`.
+  [[nodiscard]] runtime::StreamView reader_of(const std::byte* to);
   void announce_next(runtime::StreamView reader, std::int64_t first, int count);
   void read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                      std::byte* to, runtime::Handler done);

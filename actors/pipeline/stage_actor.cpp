@@ -40,7 +40,10 @@ StageActor::StageActor(const RankContext& context, const ModelShare& share, cons
       resources_(std::move(resources)),
       plan_(plan),
       slots_(static_cast<std::size_t>(stage_->slots())),
-      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())) {}
+      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())) {
+  expect(!loader.has_documents() || stage_->sample().documents > 0,
+         "samples have documents, for which the stage has no place: plan it with SampleSource::sample_bytes()");
+}
 
 void StageActor::run(Batch batch, Done done) {
   expect(!running_, "a stage runs one batch at a time");
@@ -76,12 +79,15 @@ models::Stage::Microbatch StageActor::describe(int microbatch) const {
           .loss_factor = batch_.loss_factor,
           .loss_scale = batch_.loss_scale,
           .positions = batch_.positions,
-          .details = details};
+          .details = details,
+          .documents = loader_->has_documents()};
 }
 
 void StageActor::call_for_input(int microbatch) {
   Slot& slot = slot_of(microbatch);
-  slot = {.microbatch = microbatch, .targets_here = plan_.right.has_value()};
+  slot = {.microbatch = microbatch,
+          .targets_here = plan_.right.has_value(),
+          .documents_here = !loader_->has_documents()};
   const int samples = samples_of(microbatch);
   const int index = microbatch % stage_->slots();
   const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size;
@@ -100,11 +106,14 @@ void StageActor::call_for_input(int microbatch) {
   if (!plan_.right) {
     loader_->load_targets(first, samples, stage_->targets(index), arrives(&Slot::targets_here));
   }
+  if (loader_->has_documents()) {
+    loader_->load_documents(first, samples, stage_->documents(index), arrives(&Slot::documents_here));
+  }
 }
 
 bool StageActor::forward_ready() const {
   const Slot& slot = slot_of(forwards_);
-  return slot.microbatch == forwards_ && slot.input_here && slot.targets_here;
+  return slot.microbatch == forwards_ && slot.input_here && slot.targets_here && slot.documents_here;
 }
 
 bool StageActor::backward_ready() const {

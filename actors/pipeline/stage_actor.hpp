@@ -86,7 +86,8 @@ class StageActor final : public Part {
   struct Slot {
     int microbatch = -1;  ///< whose it is
     bool input_here = false;
-    bool targets_here = false;  ///< or not needed on this stage
+    bool targets_here = false;    ///< or not needed on this stage
+    bool documents_here = false;  ///< or the samples have none
     bool gradient_here = false;
   };
   /// A message that a neighbour has not taken yet.

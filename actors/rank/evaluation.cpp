@@ -42,7 +42,7 @@ void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResul
   if (!validates()) return score_choices();
   result_.loss = 0;
   result_.samples = plan_->options.eval_samples;
-  result_.losses = result_.samples * validation_->losses_per_sample();
+  result_.losses = validation_->losses(0, result_.samples);
   evaluate_from(0);
 }
 
@@ -60,7 +60,7 @@ void Evaluation::evaluate_from(std::int64_t first) {
        .seed = options.seed,
        .first_sample = first + row_first,
        .samples = static_cast<int>(of_row),
-       .loss_factor = 1.0 / static_cast<double>(result_.losses),
+       .loss_factor = models::mean_factor(result_.losses),
        .counted = static_cast<int>(std::min(of_row, samples - row_first))},
       static_cast<std::size_t>(rows), [row](double loss, std::span<double> of_rows) { of_rows[row] = loss; },
       [this, first, samples](std::span<const double> of_rows, bool stop) {

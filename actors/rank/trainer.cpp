@@ -171,8 +171,7 @@ void Trainer::begin_step() {
                     .first_sample = next_sample_ + plan_->position.row * row_samples,
                     .samples = static_cast<int>(row_samples),
                     .training = true,
-                    .loss_factor = 1.0 / (static_cast<double>(options_.batch_size) *
-                                          static_cast<double>(samples_->losses_per_sample())),
+                    .loss_factor = models::mean_factor(samples_->losses(next_sample_, options_.batch_size)),
                     .loss_scale = static_cast<float>(loss_scale_.scale)},
                    [this](double loss) {
                      row_loss_ = loss * std::exchange(loss_fault_, 1);

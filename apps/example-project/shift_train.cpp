@@ -184,6 +184,8 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                .json_field = options.data.json_field,
                                .sequence_length = gpt.sequence_length,
                                .vocab_size = gpt.vocab_size,
+                               .documents = options.data.documents,
+                               .document_end = options.data.document_end,
                                .validation_split = options.data.validation_split};
   if (options.data.shuffle) data.shuffle_seed = options.trainer.seed;
   models::TextData text = models::open_text_data(data);

@@ -4,6 +4,7 @@
 #include "apps/train/kernels/attention_choice.hpp"
 #include "apps/train/launch.hpp"
 #include "models/model.hpp"
+#include "models/ops/cross_entropy.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
 #include "models/text/tokenizer_files.hpp"
@@ -27,9 +28,10 @@ double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleS
   validation.read_targets(0, static_cast<int>(count), reinterpret_cast<std::byte*>(tokens.data()));
   std::string text;
   for (const std::int32_t token : tokens) {
-    if (token < tokenizer.size()) tokenizer.decode(token, text);
+    if (token != models::no_target && token < tokenizer.size()) tokenizer.decode(token, text);
   }
-  return static_cast<double>(text.size()) / static_cast<double>(tokens.size());
+  return static_cast<double>(text.size()) /
+         static_cast<double>(std::max<std::int64_t>(1, validation.losses(0, count)));
 }
 
 /// Of a run that reads none.
@@ -86,7 +88,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
   const int vocab_size = options.model.size(models::Size::vocab_size);
   const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
   apps::Job job{.architecture = models::make_model(model, options.model.tuning()),
-                .sample = {ids, ids},
+                .sample = {ids, ids, options.data.documents == models::Documents::mask ? 2 * ids : 0},
                 .config = models::model_config_json(model, apps::initial_config(options)),
                 .beside_weights = apps::files_beside_weights(options)};
   if (!options.data.gpt2.empty()) {
@@ -117,9 +119,12 @@ apps::Job make_job(const apps::TrainOptions& options) {
                                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
                                .format = options.data.format,
                                .json_field = options.data.json_field,
+                               .prompt_field = options.data.prompt_field,
                                .text_allowed = options.data.tokenizer != apps::Tokenizer::none,
                                .sequence_length = length,
                                .vocab_size = vocab_size,
+                               .documents = options.data.documents,
+                               .document_end = options.data.document_end,
                                .validation_split = options.data.validation_split,
                                .validates_all = options.data.eval_only && options.data.validation_split == 0};
   if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;

@@ -5,10 +5,11 @@
 namespace ranvier::models {
 
 void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
+                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
+                       const std::int32_t* positions) {
   expect_kernel(dtype, "embedding");
   on_device<embedding_forward_cpu, embedding_forward_cuda>(stream, shape, dtype, out, tokens, tokens_table,
-                                                           positions_table);
+                                                           positions_table, positions);
 }
 
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
@@ -20,10 +21,10 @@ void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& 
 }
 
 void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                 void* out, const void* positions_table) {
+                                 void* out, const void* positions_table, const std::int32_t* positions) {
   expect_kernel(dtype, "embedding");
   on_device<embedding_positions_forward_cpu, embedding_positions_forward_cuda>(stream, shape, dtype, out,
-                                                                               positions_table);
+                                                                               positions_table, positions);
 }
 
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,

@@ -19,26 +19,29 @@ struct EmbeddingShape {
   std::size_t vocab_size = 0;  ///< V
 };
 
-/// out[B, T, C] = tokens_table[tokens[B, T]] + positions_table[0 … T-1]. The stream fails with ErrorCode::data
-/// on a token outside [0, V).
+/// out[B, T, C] = tokens_table[tokens[B, T]] + positions_table[positions[B, T]], or where `positions` is null the rows
+/// 0 … T-1 of each sample. The stream fails with ErrorCode::data on a token outside [0, V).
 void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table);
+                       const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
+                       const std::int32_t* positions = nullptr);
 
 /// The same in two steps, for a table that is there in tiles only. out[i] = table[tokens[i] - first_row] for the
 /// tokens in [first_row, first_row + rows); the rows of other tokens stay as they are.
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                               void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
                               std::size_t rows);
-/// out[B, T, C] += positions_table[0 … T-1]
+/// out[B, T, C] += positions_table[positions[B, T]], or the rows 0 … T-1.
 void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                 void* out, const void* positions_table);
+                                 void* out, const void* positions_table, const std::int32_t* positions = nullptr);
 
 struct EmbeddingBackward {
   void* tokens_gradient = nullptr;  ///< of rows [first_row, first_row + token_rows) of the table; null: none
   std::size_t first_row = 0;
-  std::size_t token_rows = 0;          ///< without `accumulate`, rows of no token become zero
-  void* positions_gradient = nullptr;  ///< null: none
-  std::size_t position_rows = 0;       ///< at least T, likewise
+  std::size_t token_rows = 0;  ///< without `accumulate`, rows of no token become zero
+  void* positions_gradient =
+      nullptr;                    ///< of rows 0 … T-1 of each sample; null: none. That of other positions is as
+                                  ///< that of so many tokens
+  std::size_t position_rows = 0;  ///< at least T, likewise
   runtime::DType gradient_dtype = runtime::DType::f32;
   const void* d_out = nullptr;  ///< [B, T, C]
   const std::int32_t* tokens = nullptr;

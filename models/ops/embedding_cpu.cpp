@@ -82,10 +82,16 @@ std::size_t row_of(const EmbeddingShape& shape, const std::int32_t* tokens, std:
   return static_cast<std::size_t>(token);
 }
 
+/// The table's row of a position.
+std::size_t place_of(const EmbeddingShape& shape, const std::int32_t* positions, std::size_t i) {
+  return positions != nullptr ? static_cast<std::size_t>(positions[i]) : i % shape.positions;
+}
+
 }  // namespace
 
 void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype, void* out,
-                           const std::int32_t* tokens, const void* tokens_table, const void* positions_table) {
+                           const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
+                           const std::int32_t* positions) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     pool.run([&](int thread, int threads) {
@@ -93,7 +99,7 @@ void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& sha
       const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
       for (std::size_t i = share.begin; i < share.end; ++i) {
         const T* word = static_cast<const T*>(tokens_table) + row_of(shape, tokens, i) * C;
-        const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
         T* to = static_cast<T*>(out) + i * C;
         simd::for_lanes(0, C, [&](std::size_t c, auto count) {
           simd::store(to + c, simd::load(word + c, count) + simd::load(place + c, count), count);
@@ -119,14 +125,14 @@ void embedding_tokens_forward_cpu(runtime::ComputePool& pool, const EmbeddingSha
 }
 
 void embedding_positions_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& shape, runtime::DType dtype,
-                                     void* out, const void* positions_table) {
+                                     void* out, const void* positions_table, const std::int32_t* positions) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     pool.run([&](int thread, int threads) {
       const std::size_t C = shape.channels;
       const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
       for (std::size_t i = share.begin; i < share.end; ++i) {
-        const T* place = static_cast<const T*>(positions_table) + i % shape.positions * C;
+        const T* place = static_cast<const T*>(positions_table) + place_of(shape, positions, i) * C;
         T* to = static_cast<T*>(out) + i * C;
         simd::for_lanes(0, C, [&](std::size_t c, auto count) {
           simd::store(to + c, simd::load(to + c, count) + simd::load(place + c, count), count);

@@ -26,17 +26,22 @@ __device__ std::size_t row_of(std::int32_t token, std::size_t index, std::size_t
   return 0;
 }
 
+/// The table's row of a position.
+__device__ std::size_t place_of(const std::int32_t* positions, std::size_t index, std::size_t T) {
+  return positions != nullptr ? static_cast<std::size_t>(positions[index]) : index % T;
+}
+
 template <int width, typename T>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(T* out, const std::int32_t* tokens, const T* words, const T* places, EmbeddingShape shape,
-                   volatile unsigned long long* bad_place) {
+    forward_kernel(T* out, const std::int32_t* tokens, const T* words, const T* places,
+                   const std::int32_t* positions, EmbeddingShape shape, volatile unsigned long long* bad_place) {
   const std::size_t packs = shape.channels / width;
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   const std::size_t i = at / packs, c = at % packs * width;
   if (i >= shape.samples * shape.positions) return;
   float word[width], place[width];
   cuda::load(word, words + row_of(tokens[i], i, shape.vocab_size, bad_place) * shape.channels + c);
-  cuda::load(place, places + i % shape.positions * shape.channels + c);
+  cuda::load(place, places + place_of(positions, i, shape.positions) * shape.channels + c);
 #pragma unroll
   for (int e = 0; e < width; ++e) word[e] += place[e];
   cuda::store(out + i * shape.channels + c, word);
@@ -58,14 +63,15 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <int width, typename T>
-__global__ void __launch_bounds__(threads) positions_kernel(T* out, const T* places, EmbeddingShape shape) {
+__global__ void __launch_bounds__(threads)
+    positions_kernel(T* out, const T* places, const std::int32_t* positions, EmbeddingShape shape) {
   const std::size_t packs = shape.channels / width;
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   const std::size_t i = at / packs, c = at % packs * width;
   if (i >= shape.samples * shape.positions) return;
   float value[width], place[width];
   cuda::load(value, out + i * shape.channels + c);
-  cuda::load(place, places + i % shape.positions * shape.channels + c);
+  cuda::load(place, places + place_of(positions, i, shape.positions) * shape.channels + c);
 #pragma unroll
   for (int e = 0; e < width; ++e) value[e] += place[e];
   cuda::store(out + i * shape.channels + c, value);
@@ -174,7 +180,7 @@ void expect_good_tokens(runtime::StreamView stream, const EmbeddingShape& shape)
 
 void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                             void* out, const std::int32_t* tokens, const void* tokens_table,
-                            const void* positions_table) {
+                            const void* positions_table, const std::int32_t* positions) {
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::input);
@@ -183,7 +189,7 @@ void embedding_forward_cuda(runtime::StreamView stream, const EmbeddingShape& sh
     runtime::cuda::launch("embedding_forward", runtime::cuda::native(stream),
                           {blocks_for(rows, shape, width()), threads}, forward_kernel<width(), T>,
                           static_cast<T*>(out), tokens, static_cast<const T*>(tokens_table),
-                          static_cast<const T*>(positions_table), shape, bad_place);
+                          static_cast<const T*>(positions_table), positions, shape, bad_place);
   });
   expect_good_tokens(stream, shape);
 }
@@ -205,14 +211,14 @@ void embedding_tokens_forward_cuda(runtime::StreamView stream, const EmbeddingSh
 }
 
 void embedding_positions_forward_cuda(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
-                                      void* out, const void* positions_table) {
+                                      void* out, const void* positions_table, const std::int32_t* positions) {
   const std::size_t rows = shape.samples * shape.positions;
   if (rows == 0 || shape.channels == 0) return;
   cuda::with_rows(dtype, shape.channels, {out, positions_table}, [&](auto type, auto width) {
     using T = decltype(type);
     runtime::cuda::launch("embedding_positions_forward", runtime::cuda::native(stream),
                           {blocks_for(rows, shape, width()), threads}, positions_kernel<width(), T>,
-                          static_cast<T*>(out), static_cast<const T*>(positions_table), shape);
+                          static_cast<T*>(out), static_cast<const T*>(positions_table), positions, shape);
   });
 }
 

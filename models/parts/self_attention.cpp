@@ -66,14 +66,15 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
   }
   rotate(call, qkv, Rotation::forward);
   attention_forward(call.stream, shape_of(call.shape), options_.precision.compute, call.saved + at.out,
-                    floats(call.saved + at.logsumexp), qkv, dropout, scratch);
+                    floats(call.saved + at.logsumexp), qkv, dropout, scratch, {.first_key = call.document_starts});
 }
 
 void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                              const Dropout& dropout) const {
   std::byte* const d_qkv = call.deferred + at.d_qkv;
   attention_backward(call.stream, shape_of(call.shape), options_.precision.compute, d_qkv, d_out,
-                     call.saved + at.qkv, call.saved + at.out, floats(call.saved + at.logsumexp), dropout, scratch);
+                     call.saved + at.qkv, call.saved + at.out, floats(call.saved + at.logsumexp), dropout, scratch,
+                     {.first_key = call.document_starts});
   rotate(call, d_qkv, Rotation::inverse);
   if (!query_norm_) return;
   const std::byte* const before = call.saved + at.before;
@@ -102,7 +103,7 @@ void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotat
   const AttentionShape& shape = options_.shape;
   rotary(call.stream,
          {call.shape.samples, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
-         options_.precision.compute, qkv, *options_.rotary, rotation);
+         options_.precision.compute, qkv, *options_.rotary, rotation, call.positions);
 }
 
 std::size_t SelfAttention::query_bytes() const {

@@ -63,12 +63,14 @@ class TokenEmbedding final : public Layer {
     const auto* tokens = reinterpret_cast<const std::int32_t*>(input);
     const runtime::DType dtype = precision_.compute;
     if (table_.tiles() == 1 && has_positions()) {
-      embedding_forward(call.stream, shape, dtype, output, tokens, call.parameters[0], call.parameters[1]);
+      embedding_forward(call.stream, shape, dtype, output, tokens, call.parameters[0], call.parameters[1],
+                        call.positions);
     } else {
       embedding_tokens_forward(call.stream, shape, dtype, output, tokens, call.parameters[call.part],
                                call.part * table_.tile_rows, table_.tile_rows);
       if (!last_tile(call)) return;
-      if (has_positions()) embedding_positions_forward(call.stream, shape, dtype, output, call.parameters.back());
+      if (has_positions())
+        embedding_positions_forward(call.stream, shape, dtype, output, call.parameters.back(), call.positions);
     }
     if (call.training) drop(call, output);
   }
@@ -81,11 +83,13 @@ class TokenEmbedding final : public Layer {
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const bool positions = last_tile(call) && has_positions();
+    std::byte* const d_positions = positions ? call.gradients.back() : nullptr;
     embedding_backward(call.stream, embedding_shape(call.shape), precision_.compute,
                        {.tokens_gradient = call.gradients[call.part],
                         .first_row = call.part * table_.tile_rows,
                         .token_rows = table_.tile_rows,
-                        .positions_gradient = last_tile(call) && has_positions() ? call.gradients.back() : nullptr,
+                        .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
                         .position_rows = position_rows_,
                         .gradient_dtype = precision_.gradient,
                         .d_out = call.deferred,
@@ -93,6 +97,15 @@ class TokenEmbedding final : public Layer {
                         .accumulate = call.accumulate,
                         .order = reinterpret_cast<std::int32_t*>(call.workspace),
                         .in_order = call.part > 0});
+    if (d_positions == nullptr || call.positions == nullptr) return;
+    embedding_backward(call.stream, embedding_shape(call.shape), precision_.compute,
+                       {.tokens_gradient = d_positions,
+                        .token_rows = position_rows_,
+                        .gradient_dtype = precision_.gradient,
+                        .d_out = call.deferred,
+                        .tokens = call.positions,
+                        .accumulate = call.accumulate,
+                        .order = reinterpret_cast<std::int32_t*>(call.workspace)});
   }
 
  private:

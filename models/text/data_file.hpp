@@ -28,6 +28,7 @@ enum class TokenFormat { automatic, text, jsonl, llmc, uint16, megatron };
 struct TextReading {
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";             ///< of JSON lines
+  std::string prompt_field;                    ///< of JSON lines: a text before that one; empty: there is none
   std::string format_flag = "--token-format";  ///< that messages name
 };
 

@@ -21,9 +21,11 @@ constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
 
 }  // namespace
 
-DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts)
+DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts,
+                               std::string prompt_field)
     : file_(std::move(file)),
       json_field_(std::move(json_field)),
+      prompt_field_(std::move(prompt_field)),
       cuts_(cuts),
       stream_(file_.path),
       offset_(offset),
@@ -71,21 +73,21 @@ void DocumentReader::take_text(std::size_t bytes) {
 
 void DocumentReader::take_lines(std::size_t bytes) {
   documents_.clear();
-  std::vector<std::size_t> ends;
+  std::vector<std::pair<std::size_t, std::size_t>> ends;  // and prompts
   while (documents_.size() < bytes) {
     const auto document = next_document();
     if (!document) break;
-    documents_ += *document;
-    ends.push_back(documents_.size());
+    documents_ += document->text;
+    ends.emplace_back(documents_.size(), document->prompt);
   }
   std::size_t begin = 0;
-  for (const std::size_t end : ends) {
-    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true});
+  for (const auto& [end, prompt] : ends) {
+    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true, prompt});
     begin = end;
   }
 }
 
-std::optional<std::string> DocumentReader::next_document() {
+std::optional<DocumentReader::Document> DocumentReader::next_document() {
   while (true) {
     std::size_t end = text_.find('\n', taken_);
     if (end == std::string::npos) {
@@ -104,16 +106,16 @@ std::optional<std::string> DocumentReader::next_document() {
     std::string_view line(text_.data() + taken_, end - taken_);
     if (offset_ == 0 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
     const bool blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
-    std::string document = blank ? "" : document_of(line);
+    Document document = blank ? Document{} : document_of(line);
     const std::size_t after = std::min(end + 1, text_.size());
     offset_ += after - taken_;
     taken_ = after;
-    if (!document.empty()) return document;
+    if (document.text.size() > document.prompt) return document;
     if (taken_ == text_.size() && whole_) return std::nullopt;
   }
 }
 
-std::string DocumentReader::document_of(std::string_view line) const {
+DocumentReader::Document DocumentReader::document_of(std::string_view line) const {
   const auto parsed = [&] {
     try {
       return runtime::parse_json(line, {});
@@ -125,17 +127,26 @@ std::string DocumentReader::document_of(std::string_view line) const {
   const auto* const object = value.if_object();
   if (object == nullptr)
     fail(ErrorCode::data, "{}: no JSON object: each line is one, with a document", name_of_line());
-  const auto* const text = object->if_contains(json_field_);
+  Document document;
+  if (!prompt_field_.empty()) document.text = text_of(*object, prompt_field_, "--prompt-field");
+  document.prompt = document.text.size();
+  document.text += text_of(*object, json_field_, "--json-field");
+  return document;
+}
+
+std::string_view DocumentReader::text_of(const boost::json::object& object, const std::string& field,
+                                         const char* flag) const {
+  const auto* const text = object.if_contains(field);
   if (text == nullptr) {
     std::vector<std::string> fields;
-    for (const auto& [name, ignored] : *object) fields.emplace_back(name);
-    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by --json-field",
-         name_of_line(), json_field_, fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")));
+    for (const auto& [name, ignored] : object) fields.emplace_back(name);
+    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by {}", name_of_line(), field,
+         fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")), flag);
   }
   if (!text->is_string())
-    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by --json-field",
-         name_of_line(), json_field_);
-  return {text->get_string().data(), text->get_string().size()};
+    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by {}", name_of_line(), field,
+         flag);
+  return text->get_string();
 }
 
 std::string DocumentReader::name_of_line() const {

@@ -5,6 +5,8 @@
 #include "models/text/data_file.hpp"
 #include "models/text/word_splitter.hpp"
 
+#include <boost/json/object.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,14 +20,15 @@ namespace ranvier::models {
 class DocumentReader {
  public:
   struct Piece {
-    std::string_view text;  ///< not empty
-    bool begins = false;    ///< a document
+    std::string_view text;   ///< not empty
+    bool begins = false;     ///< a document
+    std::size_t prompt = 0;  ///< bytes of the text, from its first on, that are the prompt field's
   };
 
   /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
   /// ByteStream does.
   DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
-                 CutPlaces cuts = CutPlaces::blanks);
+                 CutPlaces cuts = CutPlaces::blanks, std::string prompt_field = {});
 
   /// In the content, where the next piece begins.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
@@ -33,23 +36,29 @@ class DocumentReader {
   [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
 
   /// The next pieces, of about `bytes` together; none at the end. Of text one, cut where no word changes, or longer if
-  /// there is no such place; of JSON lines whole documents, of which those without text are left out. They last until
-  /// the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line that is no JSON
-  /// object with text in that field.
+  /// there is no such place; of JSON lines whole documents, of which those without text behind the prompt are left out.
+  /// They last until the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line
+  /// that is no JSON object with text in that field, or in that of the prompt where one is named.
   std::span<const Piece> next(std::size_t bytes);
 
  private:
   void take_text(std::size_t bytes);
   void take_lines(std::size_t bytes);
+  struct Document {
+    std::string text;
+    std::size_t prompt = 0;  // as a piece's
+  };
   /// Of the next line; none: the file has ended.
-  std::optional<std::string> next_document();
+  std::optional<Document> next_document();
   /// Reads until `bytes` are there, or all. Whether that is all.
   bool fill(std::size_t bytes);
-  [[nodiscard]] std::string document_of(std::string_view line) const;
+  [[nodiscard]] Document document_of(std::string_view line) const;
+  [[nodiscard]] std::string_view text_of(const boost::json::object& object, const std::string& field,
+                                         const char* flag) const;
   [[nodiscard]] std::string name_of_line() const;
 
   DataFile file_;
-  std::string json_field_;
+  std::string json_field_, prompt_field_;
   CutPlaces cuts_;
   ByteStream stream_;
   std::uint64_t offset_;

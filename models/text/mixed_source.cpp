@@ -45,7 +45,8 @@ std::vector<std::int64_t> quotas_of(const std::vector<WeightedSource>& sources) 
 MixedSource::MixedSource(std::vector<WeightedSource> sources, std::optional<std::uint64_t> shuffle_seed)
     : sources_(std::move(sources)), quotas_(quotas_of(sources_)) {
   for (const auto& one : sources_) {
-    expect(one.source->input_bytes() == input_bytes() && one.source->target_bytes() == target_bytes(),
+    expect(one.source->input_bytes() == input_bytes() && one.source->target_bytes() == target_bytes() &&
+               one.source->document_positions() == document_positions(),
            "sources with samples of different sizes");
     samples_ += one.source->samples();
   }
@@ -78,6 +79,15 @@ MixedSource::Origin MixedSource::origin(std::int64_t n) const {
   return {place.source, n / round_places * quotas_[place.source] + place.before};
 }
 
+std::int64_t MixedSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for (std::int64_t n = first; n < first + count; ++n) {
+    const Origin from = origin(n);
+    sum += sources_[from.source].source->losses(from.sample, 1);
+  }
+  return sum;
+}
+
 void MixedSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
   for (std::int64_t n = first; n < first + count; ++n, to += input_bytes()) {
     const Origin from = origin(n);
@@ -89,6 +99,13 @@ void MixedSource::read_targets(std::int64_t first, int count, std::byte* to) con
   for (std::int64_t n = first; n < first + count; ++n, to += target_bytes()) {
     const Origin from = origin(n);
     sources_[from.source].source->read_targets(from.sample, 1, to);
+  }
+}
+
+void MixedSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += document_positions()) {
+    const Origin from = origin(n);
+    sources_[from.source].source->read_document_starts(from.sample, 1, to);
   }
 }
 

@@ -35,9 +35,14 @@ class MixedSource final : public SampleSource {
   [[nodiscard]] std::int64_t losses_per_sample() const override {
     return sources_.front().source->losses_per_sample();
   }
+  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::size_t document_positions() const override {
+    return sources_.front().source->document_positions();
+  }
 
   void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
   void will_read(std::int64_t first, int count) const override;
 
   struct Origin {

@@ -1,5 +1,7 @@
 #include "models/text/text_source.hpp"
 
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/instruction_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
@@ -46,6 +48,44 @@ void TextSource::read(std::int64_t first, int count, std::int64_t shift, std::by
   }
 }
 
+template <typename F>
+void TextSource::for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const {
+  std::int64_t before = 0;
+  for_each_part(n, from, count, [&](std::int64_t at, std::int64_t part) {
+    const auto begins = tokens_->document_begins(at, part);
+    if (at == options_.range.begin && (begins.empty() || begins.front() > at)) f(before);
+    for (const std::int64_t begin : begins) f(before + begin - at);
+    before += part;
+  });
+}
+
+std::int64_t TextSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = count * options_.sequence_length;
+  for (std::int64_t n = first; n < first + count && masks(); ++n)
+    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t) { --losses; });
+  return losses;
+}
+
+void TextSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  read(first, count, 1, to);
+  auto* targets = reinterpret_cast<std::int32_t*>(to);
+  for (std::int64_t n = first; n < first + count && masks(); ++n, targets += length_)
+    for_each_begin(n, 1, options_.sequence_length, [&](std::int64_t i) { targets[i] = no_target; });
+}
+
+void TextSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for (std::int64_t n = first; n < first + count; ++n) {
+    std::int32_t* at = to;
+    std::int32_t start = 0;
+    for_each_begin(n, 0, options_.sequence_length, [&](std::int64_t i) {
+      at = std::fill_n(at, to + i - at, start);
+      start = static_cast<std::int32_t>(i);
+    });
+    to += length_;
+    std::fill(at, to, start);
+  }
+}
+
 void TextSource::will_read(std::int64_t first, int count) const {
   const std::int64_t with_targets = std::int64_t{options_.sequence_length} + 1;
   for (std::int64_t n = first; n < first + count; ++n)
@@ -82,6 +122,35 @@ TextData open_mixture(const TextDataOptions& options) {
   return mixed;
 }
 
+TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
+  const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
+                                                                 options.sequence_length, options.vocab_size);
+  const std::int64_t all = packed->samples();
+  const auto kept = static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(all)));
+  if (options.validation_split > 0 && (kept < 1 || kept == all))
+    fail(
+        ErrorCode::data,
+        "{}: --validation-split {} of {} samples leaves {} for training and {} for validation: change the split or "
+        "give more data",
+        options.path.string(), options.validation_split, all, all - kept, kept);
+  TextData data;
+  data.tokens = packed->tokens();
+  data.bytes_per_token = static_cast<double>(packed->text_bytes()) / static_cast<double>(data.tokens);
+  if (kept > 0 || options.validates_all)
+    data.validation =
+        std::make_unique<InstructionSource>(packed, options.validates_all ? 0 : all - kept, all, std::nullopt);
+  data.training = std::make_unique<InstructionSource>(packed, 0, all - kept, options.shuffle_seed);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(packed->files()),
+                          .documents = packed->documents(),
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .left_out = packed->left_out(),
+                          .remarks = packed->remarks()});
+  data.files = packed->files();
+  return data;
+}
+
 }  // namespace
 
 TextData open_text_data(const TextDataOptions& options) {
@@ -89,18 +158,24 @@ TextData open_text_data(const TextDataOptions& options) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
   const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
-  const TextReading reading{.format = options.format, .json_field = options.json_field};
-  const auto tokens = std::make_shared<const TokenSequence>(options.path, reading, text);
+  const TextReading reading{
+      .format = options.format, .json_field = options.json_field, .prompt_field = options.prompt_field};
+  if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
+  const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
          "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
          options.path.string());
   tokens->check_vocabulary(options.vocab_size);
+  if (options.documents == Documents::mask)
+    tokens->find_documents(options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text(),
+                           options.vocab_size);
 
   TextSourceOptions source{.range = {0, tokens->tokens()},
                            .sequence_length = options.sequence_length,
                            .vocab_size = options.vocab_size,
-                           .shuffle_seed = options.shuffle_seed};
+                           .shuffle_seed = options.shuffle_seed,
+                           .documents = options.documents};
   TextData data;
   data.tokens = tokens->tokens();
   data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);

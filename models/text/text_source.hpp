@@ -1,5 +1,6 @@
 // Samples for language models: T tokens as inputs, and the T tokens that follow each of them as targets, both
-// int32.
+// int32. With Documents::mask positions of a sample belong to documents, and nothing is to be predicted across the end
+// of one: the first token of the next has no loss (Megatron-LM's --eod-mask-loss, where documents end with a token).
 //
 // Window w of a range of L tokens covers tokens w·T … w·T+T of it, every index modulo L: a window that reaches
 // over the end goes on at the start, and w may be any number. An epoch is the floor((L-1)/T) windows that do
@@ -29,11 +30,18 @@ struct TokenRange {
   std::int64_t end = 0;
 };
 
+/// What documents of a sample are to each other.
+enum class Documents {
+  join,  ///< one text
+  mask,  ///< positions do not see those of others, and count from zero in each
+};
+
 struct TextSourceOptions {
   TokenRange range;
   int sequence_length = 1;  ///< T
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< none: file order
+  Documents documents = Documents::join;      ///< mask: after TokenSequence::find_documents()
 };
 
 class TextSource final : public SampleSource {
@@ -45,17 +53,25 @@ class TextSource final : public SampleSource {
   [[nodiscard]] std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return options_.sequence_length; }
+  [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  [[nodiscard]] std::size_t document_positions() const override { return masks() ? length_ : 0; }
 
   /// Throw ErrorCode::data if a token is outside the vocabulary.
   void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
-  void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
+  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
   void will_read(std::int64_t first, int count) const override;
 
  private:
+  [[nodiscard]] bool masks() const { return options_.documents == Documents::mask; }
   void read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const;
   /// Calls f(first, count) for the parts of the data that hold `count` tokens of sample n from its token `from` on.
   template <typename F>
   void for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
+  /// Calls f(i) for those of `count` tokens of sample n from its token `from` on, the i-th of them, that begin a
+  /// document, in order. What is before the range's first token is of another one.
+  template <typename F>
+  void for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
 
   std::shared_ptr<const TokenSequence> tokens_;
   TextSourceOptions options_;
@@ -71,12 +87,15 @@ struct TextDataOptions {
   int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
+  std::string prompt_field;         ///< likewise: they are prompts and answers (instruction_source.hpp); empty: not
   bool text_allowed = true;         ///< false: the data have to be tokens already
   int sequence_length = 1;
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
-  double validation_split = 0;                ///< share of the tokens, at the end, that is not trained on
-  bool validates_all = false;                 ///< all of the tokens, instead of a share
+  Documents documents = Documents::join;
+  std::optional<std::int32_t> document_end;  ///< of token files that do not say; none: the tokenizer's end of text
+  double validation_split = 0;               ///< share of the tokens, at the end, that is not trained on
+  bool validates_all = false;                ///< all of the tokens, instead of a share
 };
 
 /// One of the paths of the data, as people are told of it.

@@ -101,7 +101,7 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
   data_ = bytes.data();
   if (format_ == TokenFormat::llmc) open_llmc();
   if (format_ == TokenFormat::megatron) open_megatron();
-  if (format_ == TokenFormat::text) documents_ = 1;
+  if (format_ == TokenFormat::text) documents_ = 1, begins_ = {0};
   if (tokens_ > 0) return;
   if (format_ == TokenFormat::uint16) type_ = Type::u16;
   tokens_ = static_cast<std::int64_t>(bytes.size() / bytes_of(type_));
@@ -112,17 +112,19 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
          path_.string(), bytes.size());
 }
 
-TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens)
+TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins)
     : path_(std::move(path)),
       made_(std::move(tokens)),
+      begins_(std::move(begins)),
       format_(TokenFormat::text),
       type_(Type::i32),
       data_(reinterpret_cast<const std::byte*>(made_.data())),
       tokens_(std::ssize(made_)) {}
 
-TokenFile::TokenFile(fs::path path, std::vector<char> text)
+TokenFile::TokenFile(fs::path path, std::vector<char> text, std::vector<std::int64_t> begins)
     : path_(std::move(path)),
       read_(std::move(text)),
+      begins_(std::move(begins)),
       format_(TokenFormat::text),
       data_(reinterpret_cast<const std::byte*>(read_.data())),
       tokens_(std::ssize(read_)) {}
@@ -237,6 +239,40 @@ void TokenFile::open_megatron() {
   }
   if (tokens_ == 0) refuse(megatron_header_bytes, "no sequence with a token");
   documents_ = static_cast<std::int64_t>(bounds) - 1;
+}
+
+std::vector<std::int64_t> TokenFile::megatron_begins() const {
+  const runtime::MemoryMap map(index_path());  // which was checked on opening
+  const std::byte* const header = map.bytes().data();
+  const auto sequences = value_at<std::uint64_t>(header + 18, 0), bounds = value_at<std::uint64_t>(header + 26, 0);
+  const std::byte* const sizes = header + megatron_header_bytes;
+  const std::byte* const documents = sizes + 12 * sequences;
+  std::vector<std::int64_t> begins;
+  std::int64_t token = 0;
+  for (std::size_t sequence = 0, bound = 0; sequence < sequences; ++sequence) {
+    bool begin = false;
+    for (; bound < bounds && value_at<std::int64_t>(documents, bound) == static_cast<std::int64_t>(sequence);
+         ++bound)
+      begin = true;
+    if (begin && (begins.empty() || begins.back() < token)) begins.push_back(token);
+    token += value_at<std::int32_t>(sizes, sequence);
+  }
+  while (!begins.empty() && begins.back() >= tokens_) begins.pop_back();  // of documents without a token
+  return begins;
+}
+
+std::vector<std::int64_t> TokenFile::document_begins(std::int32_t end, int vocab_size) const {
+  if (format_ == TokenFormat::text) return begins_;
+  if (format_ == TokenFormat::megatron) return megatron_begins();
+  std::vector<std::int64_t> begins{0};
+  std::vector<std::int32_t> block(block_tokens);
+  for (std::int64_t first = 0; first < tokens_; first += std::ssize(block)) {
+    const std::int64_t count = std::min(std::ssize(block), tokens_ - first);
+    read(first, count, vocab_size, block.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      if (block[static_cast<std::size_t>(i)] == end && first + i + 1 < tokens_) begins.push_back(first + i + 1);
+  }
+  return begins;
 }
 
 void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const {

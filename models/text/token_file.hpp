@@ -30,16 +30,23 @@ class TokenFile {
   /// empty, damaged or of another format.
   explicit TokenFile(const DataFile& file);
 
-  /// Tokens in memory that were made of the text at `path`, at least one.
-  TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens);
+  /// Tokens in memory that were made of the text at `path`, at least one, and where documents begin among them.
+  TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins);
   /// Text in memory that was read of the file at `path`, at least one byte.
-  TokenFile(std::filesystem::path path, std::vector<char> text);
+  TokenFile(std::filesystem::path path, std::vector<char> text, std::vector<std::int64_t> begins);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }  ///< never automatic
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
   /// That its tokens are known to be of; 0: nothing says.
   [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
+  /// Whether the file says where documents begin; the first token of another one is all that is known.
+  [[nodiscard]] bool knows_documents() const noexcept {
+    return format_ == TokenFormat::text || format_ == TokenFormat::megatron;
+  }
+  /// Where they begin, in order, if the file says so; else at its first token and after each token `end`, of those
+  /// below `vocab_size`. Reads Megatron's index again, or all tokens: throws as opening and read() do.
+  [[nodiscard]] std::vector<std::int64_t> document_begins(std::int32_t end, int vocab_size) const;
   /// The file and those that were read with it.
   [[nodiscard]] std::vector<std::filesystem::path> paths() const;
   /// Of text that is mapped; otherwise empty.
@@ -65,6 +72,7 @@ class TokenFile {
 
   void open_llmc();
   void open_megatron();
+  [[nodiscard]] std::vector<std::int64_t> megatron_begins() const;
   [[nodiscard]] std::filesystem::path index_path() const;
   [[nodiscard]] static std::size_t bytes_of(Type type);
   /// Calls f(token of the type, value-initialised).
@@ -76,8 +84,9 @@ class TokenFile {
 
   std::filesystem::path path_;
   runtime::MemoryMap file_;
-  std::vector<std::int32_t> made_;  // of text; the file is not mapped then
-  std::vector<char> read_;          // text; likewise
+  std::vector<std::int32_t> made_;    // of text; the file is not mapped then
+  std::vector<char> read_;            // text; likewise
+  std::vector<std::int64_t> begins_;  // of documents in text
   TokenFormat format_;
   Type type_ = Type::u8;
   const std::byte* data_ = nullptr;  // of the file, of made_ or of read_

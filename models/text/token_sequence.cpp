@@ -66,6 +66,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       DocumentReader reader(file, reading.json_field, 0, cuts);
       std::vector<char> bytes;
       std::vector<std::int32_t> tokens;
+      std::vector<std::int64_t> begins;  // of documents
       std::vector<TextEncoder::Passage> texts;
       std::vector<std::int32_t> of_texts;
       std::vector<std::size_t> ends;
@@ -78,6 +79,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
           if (!lines) survey.add(piece.text);
           if (encoder) continue;
           documents_ += piece.begins ? 1 : 0;
+          if (piece.begins) begins.push_back(std::ssize(bytes));
           bytes.insert(bytes.end(), piece.text.begin(), piece.text.end());
           if (lines) bytes.push_back('\n');
         }
@@ -85,20 +87,53 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         of_texts.clear();
         encoder->encode(texts, of_texts, ends);
         for (std::size_t i = 0; i < pieces.size(); ++i) {
-          if (pieces[i].begins && documents_++ > 0) tokens.push_back(end_of_text);
+          if (pieces[i].begins) {
+            if (documents_++ > 0) tokens.push_back(end_of_text);
+            begins.push_back(std::ssize(tokens));
+          }
           const auto begin = of_texts.begin() + static_cast<std::ptrdiff_t>(i == 0 ? 0 : ends[i - 1]);
           tokens.insert(tokens.end(), begin, of_texts.begin() + static_cast<std::ptrdiff_t>(ends[i]));
         }
       }
       tokens.shrink_to_fit();
       bytes.shrink_to_fit();
-      if (!tokens.empty()) files_.emplace_back(file.path, std::move(tokens));
-      if (!bytes.empty()) files_.emplace_back(file.path, std::move(bytes));
+      if (!tokens.empty()) files_.emplace_back(file.path, std::move(tokens), std::move(begins));
+      if (!bytes.empty()) files_.emplace_back(file.path, std::move(bytes), std::move(begins));
     }
     if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
   }
   if (files_.empty())
     fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());
+}
+
+void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_size) {
+  bool known = false;
+  std::size_t unknown_files = 0;
+  begins_.clear();
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const TokenFile& file = files_[f];
+    if (!file.knows_documents() && !end)
+      fail(
+          ErrorCode::data,
+          "{}: nothing says where documents end, whose positions --documents mask keeps apart: give the token that "
+          "ends them, as --document-end 50256 is GPT-2's, a --tokenizer that has one, or --documents join",
+          file.path().string());
+    const std::vector<std::int64_t> begins = file.document_begins(end.value_or(0), vocab_size);
+    known = known || file.knows_documents() || begins.size() > 1;
+    unknown_files += file.knows_documents() ? 0 : 1;
+    for (const std::int64_t begin : begins) begins_.push_back(starts_[f] + begin);
+  }
+  if (!known)
+    fail(ErrorCode::data,
+         "{}: token {}, which would end documents, comes before none of {} tokens in {} file{}: give the right "
+         "--document-end, or --documents join",
+         path_.string(), *end, tokens(), unknown_files, unknown_files == 1 ? "" : "s");
+  documents_ = std::ssize(begins_);
+}
+
+std::span<const std::int64_t> TokenSequence::document_begins(std::int64_t first, std::int64_t count) const {
+  const auto begin = std::lower_bound(begins_.begin(), begins_.end(), first);
+  return {begin, std::lower_bound(begin, begins_.end(), first + count)};
 }
 
 template <typename F>

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace ranvier::models {
@@ -36,6 +38,13 @@ class TokenSequence {
   /// Of the text that the tokens are; 0 where files had tokens already.
   [[nodiscard]] std::int64_t text_bytes() const noexcept { return text_bytes_; }
 
+  /// Finds out where documents begin, in each file as TokenFile::document_begins() has it, in memory: 8 bytes for each.
+  /// `end`: what documents end with in files that do not say where they begin; none: there are none such, or
+  /// ErrorCode::data is thrown, as for files that lack that token.
+  void find_documents(std::optional<std::int32_t> end, int vocab_size);
+  /// Where documents begin among `count` tokens from `first` on, in order. After find_documents().
+  [[nodiscard]] std::span<const std::int64_t> document_begins(std::int64_t first, std::int64_t count) const;
+
   /// Throws ErrorCode::data if a token is not below `vocab_size`. Looks at all tokens of up to 1 GiB of data,
   /// in larger data at as many, in blocks spread evenly; read() looks at the rest.
   void check_vocabulary(int vocab_size) const;
@@ -61,6 +70,7 @@ class TokenSequence {
   std::size_t held_bytes_ = 0;  // of text that was read into memory or encoded there
   std::vector<LeftOut> left_out_;
   std::vector<std::string> remarks_;
+  std::vector<std::int64_t> begins_;  // of documents
 };
 
 }  // namespace ranvier::models

@@ -1,6 +1,7 @@
 #include "tests/actors/simulated_job.hpp"
 
 #include "models/initialize.hpp"
+#include "models/ops/cross_entropy.hpp"
 #include "runtime/philox.hpp"
 #include "runtime/staged_transport.hpp"
 #include "tests/actors/delayed_device.hpp"
@@ -13,16 +14,38 @@
 
 namespace ranvier::tests {
 
+std::array<std::uint32_t, 4> RandomTokens::drawn(std::int64_t sample, int position) const {
+  return runtime::philox(
+      {7, 7}, {static_cast<std::uint32_t>(sample % samples_), static_cast<std::uint32_t>(position), 0, 0});
+}
+
+bool RandomTokens::begins(std::int64_t sample, int position) const {
+  return documents_ && drawn(sample, position)[1] % 3 == 0;
+}
+
 void RandomTokens::read(std::int64_t first, int count, int shift, std::byte* to) const {
-  for (std::int64_t s = 0; s < count; ++s) {
-    for (int t = 0; t < length_; ++t) {
-      const auto bits = runtime::philox({7, 7}, {static_cast<std::uint32_t>((first + s) % samples_),
-                                                 static_cast<std::uint32_t>(t + shift), 0, 0});
-      const auto token = static_cast<std::int32_t>(bits[0] % static_cast<std::uint32_t>(vocabulary_));
+  for (std::int64_t s = first; s < first + count; ++s) {
+    for (int t = shift; t < length_ + shift; ++t) {
+      const bool has_loss = shift == 0 || !begins(s, t);
+      const auto token = has_loss
+                             ? static_cast<std::int32_t>(drawn(s, t)[0] % static_cast<std::uint32_t>(vocabulary_))
+                             : models::no_target;
       std::memcpy(to, &token, sizeof token);
       to += sizeof token;
     }
   }
+}
+
+std::int64_t RandomTokens::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = 0;
+  for (std::int64_t s = first; s < first + count; ++s)
+    for (int t = 1; t <= length_; ++t) losses += begins(s, t) ? 0 : 1;
+  return losses;
+}
+
+void RandomTokens::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for (std::int64_t s = first; s < first + count; ++s)
+    for (int t = 0, start = 0; t < length_; ++t) *to++ = start = t > 0 && begins(s, t) ? t : start;
 }
 
 JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,

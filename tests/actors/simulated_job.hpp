@@ -9,6 +9,7 @@
 #include "runtime/error.hpp"
 #include "runtime/simulation.hpp"
 
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -17,25 +18,33 @@
 
 namespace ranvier::tests {
 
-/// Tokens drawn by counter: sample n is the same whoever reads it.
+/// Tokens drawn by counter: sample n is the same whoever reads it. With documents, about a third of the tokens begin
+/// one.
 class RandomTokens final : public models::SampleSource {
  public:
-  RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20)
-      : length_(length), vocabulary_(vocabulary), samples_(samples) {}
+  RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20, bool documents = false)
+      : length_(length), vocabulary_(vocabulary), samples_(samples), documents_(documents) {}
 
   std::int64_t samples() const override { return samples_; }
   std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
   std::size_t target_bytes() const override { return input_bytes(); }
   std::int64_t losses_per_sample() const override { return length_; }
+  std::int64_t losses(std::int64_t first, std::int64_t count) const override;
+  std::size_t document_positions() const override { return documents_ ? static_cast<std::size_t>(length_) : 0; }
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
   void read_inputs(std::int64_t first, int count, std::byte* to) const override { read(first, count, 0, to); }
   void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
 
  private:
   void read(std::int64_t first, int count, int shift, std::byte* to) const;
+  [[nodiscard]] std::array<std::uint32_t, 4> drawn(std::int64_t sample, int position) const;
+  /// Whether a token after a sample's first begins a document.
+  [[nodiscard]] bool begins(std::int64_t sample, int position) const;
 
   int length_;
   int vocabulary_;
   std::int64_t samples_;
+  bool documents_;
 };
 
 struct JobResult {

@@ -141,6 +141,8 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
           "--mask-token 900 is not one of the 500");
   refused({"--model", "bert", "--sample-every", "3"}, "--model bert fills masks and writes no text");
   refused({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
+  refused({"--model", "bert", "--documents", "mask"}, "--documents mask: --model bert sees what follows");
+  refused({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
   refused({"--model", "bert", "--tile", "2"}, "--tile is 2: BERT and RoBERTa have their matrices whole");
   refused({"--model", "bert", "--kv-heads", "2"}, "as --model bert has no such size");
   refused({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
@@ -449,6 +451,20 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
   CHECK(lines.tokenizer == Tokenizer::bytes);
   CHECK(lines.json_field == "body");
   refused({"--token-format", "jsonl", "--tokenizer", "none"}, "--tokenizer none cannot read --token-format jsonl");
+}
+
+TEST_CASE("documents are joined or masked, and always masked where they are answers to prompts") {
+  CHECK(parse({"--data", "a.txt"}).data.documents == models::Documents::join);
+  const auto masked = parse({"--data", "a.bin", "--documents", "mask", "--document-end", "50256"}).data;
+  CHECK(masked.documents == models::Documents::mask);
+  CHECK(masked.document_end == 50256);
+  const auto answers = parse({"--data", "a.jsonl", "--prompt-field", "q", "--json-field", "a"}).data;
+  CHECK(answers.documents == models::Documents::mask);
+  CHECK(answers.prompt_field == "q");
+  refused({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
+  refused({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
+  refused({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
+  refused({"--document-end", "-1", "--documents", "mask"}, "--document-end");
 }
 
 TEST_CASE("flags that were given and change nothing are said, with why") {

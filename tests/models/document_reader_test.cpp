@@ -26,9 +26,9 @@ struct Fixture {
     DocumentReader reader(recognise(folder.write(name, content), {}), field);
     Documents documents;
     for (auto pieces = reader.next(piece); !pieces.empty(); pieces = reader.next(piece)) {
-      for (const auto& [text, begins] : pieces) {
-        if (begins) documents.emplace_back();
-        documents.back() += text;
+      for (const auto& one : pieces) {
+        if (one.begins) documents.emplace_back();
+        documents.back() += one.text;
       }
     }
     return documents;

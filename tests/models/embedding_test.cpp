@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -34,16 +35,26 @@ TEST_CASE("an embedding is the sum of its token's and its position's rows") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TypedArray words(dtype, token_rows * C, 41), places(dtype, position_rows * C, 42);
     on_every_device([&](runtime::StreamView stream) {
-      TypedArray out(dtype, B * T * C), expected(dtype, B * T * C);
-      DeviceCopies at(stream);
-      embedding_forward(stream, shape, dtype, at(out), at(tokens), at(words), at(places));
-      at.fetch();
-      for (std::size_t i = 0; i < B * T; ++i) {
-        for (std::size_t c = 0; c < C; ++c) {
-          expected.set(i * C + c, words[static_cast<std::size_t>(tokens[i]) * C + c] + places[i % T * C + c]);
+      for (const bool given : {false, true}) {
+        CAPTURE(given);
+        std::vector<std::int32_t> positions;
+        for (std::size_t i = 0; i < B * T; ++i)
+          positions.push_back(static_cast<std::int32_t>(given ? i * 5 % position_rows : i % T));
+        TypedArray out(dtype, B * T * C), apart(dtype, B * T * C), expected(dtype, B * T * C);
+        DeviceCopies at(stream);
+        const std::int32_t* const places_of = given ? at(std::as_const(positions)) : nullptr;
+        embedding_forward(stream, shape, dtype, at(out), at(tokens), at(words), at(places), places_of);
+        embedding_positions_forward(stream, shape, dtype, at(apart), at(places), places_of);
+        at.fetch();
+        for (std::size_t i = 0; i < B * T; ++i) {
+          for (std::size_t c = 0; c < C; ++c) {
+            const auto place = places[static_cast<std::size_t>(positions[i]) * C + c];
+            expected.set(i * C + c, words[static_cast<std::size_t>(tokens[i]) * C + c] + place);
+            CHECK(apart[i * C + c] == place);
+          }
         }
+        CHECK(same_bits(out, expected));
       }
-      CHECK(same_bits(out, expected));
     });
   }
 }

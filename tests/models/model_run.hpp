@@ -173,8 +173,8 @@ class ModelRun {
 
   /// The output of a layer but the last.
   [[nodiscard]] TypedArray output(std::size_t layer) const {
-    TypedArray values(dtype_, static_cast<std::size_t>(samples_.samples) *
-                                  model_.layers[layer]->output_elements(shape_.positions));
+    TypedArray values(
+        dtype_, static_cast<std::size_t>(samples_.samples) * model_.layers[layer]->output_elements(positions()));
     std::memcpy(values.data(), outputs_[layer].data(), values.size() * size_of(dtype_));
     return values;
   }
@@ -206,6 +206,8 @@ class ModelRun {
   static void poison(HeapMemory& buffer) {
     if (buffer.bytes() > 0) std::memset(buffer.data(), 0xff, buffer.bytes());
   }
+
+  int positions() const { return samples_.positions > 0 ? samples_.positions : shape_.positions; }
 
   static std::byte* seen(const HeapMemory& memory, DeviceCopies& at) { return at(memory.data(), memory.bytes()); }
 
@@ -255,14 +257,18 @@ class ModelRun {
       pointers_[unit] = at(std::as_const(parameters_.at(units[unit].name)));
       if (units[unit].trained) gradient_pointers_[unit] = at(gradients_[first + unit].second);
     }
+    const std::int32_t* const documents =
+        samples_.documents.empty() ? nullptr : at(std::as_const(samples_.documents));
     return {.stream = *stream_,
-            .shape = {samples_.samples, shape_.positions, shape_.threads},
+            .shape = {samples_.samples, positions(), shape_.threads},
             .key = samples_.key,
             .parameters = pointers_,
             .gradients = gradient_pointers_,
             .saved = seen(saved_[layer], at),
             .deferred = seen(deferred_[layer], at),
             .workspace = seen(workspace_[layer], at),
+            .document_starts = documents,
+            .positions = documents == nullptr ? nullptr : documents + samples_.documents.size() / 2,
             .targets = reinterpret_cast<const std::byte*>(at(std::as_const(samples_.targets))),
             .loss = at(&loss_, 1),
             .loss_factor = loss_factor_,

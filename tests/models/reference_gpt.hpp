@@ -22,9 +22,11 @@ using ReferenceParameters = std::map<std::string, std::vector<double>>;
 
 struct ReferenceSamples {
   int samples = 1;
-  std::vector<std::int32_t> tokens;   ///< [B, T]
-  std::vector<std::int32_t> targets;  ///< [B, T]
-  MicrobatchKey key;                  ///< of dropout; dropout happens if the model's rate is not 0
+  std::vector<std::int32_t> tokens;     ///< [B, T]
+  std::vector<std::int32_t> targets;    ///< [B, T]
+  MicrobatchKey key;                    ///< of dropout; dropout happens if the model's rate is not 0
+  int positions = 0;                    ///< T, where it is not the model's
+  std::vector<std::int32_t> documents;  ///< SampleSource::read_documents(), of no reference; empty: none
 };
 
 class ReferenceGpt {

@@ -256,6 +256,21 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
   check(8, std::uint16_t{});
 }
 
+TEST_CASE("documents begin where Megatron's index says, those without a token left out") {
+  const TemporaryFolder folder;
+  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  const Index index{
+      .sizes = {2, 1, 0, 3, 0, 2, 0}, .begins = {0, 4, 6, 6, 12, 12, 16}, .documents = {0, 2, 2, 3, 5, 6, 7}};
+  folder.write("a.idx", index.bytes());
+  const TokenFile file = open_file(folder.path() / "a.bin", TokenFormat::megatron);
+  CHECK(file.knows_documents());
+  CHECK(file.document_begins(1, 100) == std::vector<std::int64_t>{0, 3, 6});
+  const TokenFile plain = open_file(folder.path() / "a.bin", TokenFormat::uint16);
+  CHECK_FALSE(plain.knows_documents());
+  CHECK(plain.document_begins(1, 100) == std::vector<std::int64_t>{0, 1});
+  CHECK(plain.document_begins(8, 100) == std::vector<std::int64_t>{0});
+}
+
 TEST_CASE("tokens below 0 are refused whatever the vocabulary") {
   const TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));

@@ -23,6 +23,7 @@ namespace {
 using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
+using models::Documents;
 using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
@@ -58,6 +59,15 @@ std::string model_names(bool presets) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string families_with(models::Size which) {
+  std::vector<std::string_view> names;
+  for (const models::NamedModel& each : models::named_models()) {
+    models::ModelSizes sizes = *models::named_model(each.name);
+    if (!each.is_preset && models::find_size(sizes, which) != nullptr) names.push_back(each.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// Sets all sizes, so it has to be read before those that override them.
 OptionBinding model(ModelOptions& field) {
   return {.read = [&field](const std::string& name) -> std::optional<std::string> {
@@ -75,7 +85,8 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
             int* const field = models::find_size(model.sizes, which);
             if (field == nullptr && given == no_size) return {};
             if (field == nullptr)
-              return fmt::format("{}, as --model {} has no such size, or another --model", no_size, model.name);
+              return fmt::format("{}, as --model {} has no such size, or --model {}", no_size, model.name,
+                                 families_with(which));
             return whole(*field, least, most).read(given);
           },
           .write =
@@ -222,6 +233,16 @@ OptionBinding prefetch(std::optional<int>& field) {
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
 }
 
+OptionBinding document_end(std::optional<std::int32_t>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            std::int32_t token = 0;
+            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
+            field = token;
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
+}
+
 OptionTable declare(Asked& asked) {
   auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, notes] =
       asked.options;
@@ -327,6 +348,18 @@ OptionTable declare(Asked& asked) {
                                          {"uint16", TokenFormat::uint16},
                                          {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
+  table.add({"prompt-field", "NAME",
+             "of each of JSON lines: what comes before the document's text and is to be answered by it, without a "
+             "loss of its own; samples are packed of whole documents, as with --documents mask",
+             text(data.prompt_field), "none"});
+  table.add({"documents", "NAME",
+             "that lie in one sample: join, one text; mask, positions see their own document alone and count from "
+             "zero in it, and nothing is predicted across its end",
+             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}}),
+             "join, or mask with --prompt-field"});
+  table.add({"document-end", "TOKEN",
+             "what documents end with in token files without an index, for --documents mask",
+             document_end(data.document_end), "the --tokenizer's end of text"});
   table.add(
       {"mlm-probability", "SHARE",
        "of the tokens that BERT and RoBERTa are to find: of those 80% are masked, 10% become another one, 10% stay",
@@ -543,6 +576,14 @@ void check_purpose(const TrainOptions& options) {
          "--hellaswag {}: --model {} fills masks and scores no endings of texts: leave it out, or train a GPT or "
          "LLaMA",
          options.data.hellaswag, model.name);
+  if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
+    fail(ErrorCode::usage, "--prompt-field {}: --model {} fills masks and answers no prompts: leave it out",
+         prompts, model.name);
+  if (options.data.documents == Documents::mask)
+    fail(ErrorCode::usage,
+         "--documents mask: --model {} sees what follows as well, for which documents cannot be kept apart: leave "
+         "it out",
+         model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)
     fail(ErrorCode::usage,
@@ -606,6 +647,20 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (text && data.tokenizer == Tokenizer::none)
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
+  if (!data.prompt_field.empty()) {
+    if (data.documents == Documents::join && table.given("documents"))
+      fail(ErrorCode::usage,
+           "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
+           data.prompt_field);
+    data.documents = Documents::mask;
+  }
+  if (data.document_end && data.documents != Documents::mask)
+    fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
+         *data.document_end);
+  if (data.document_end && !data.data.empty() && !tokens)
+    fail(ErrorCode::usage,
+         "--document-end {} is for files of tokens, and of text documents are known: leave it out",
+         *data.document_end);
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;

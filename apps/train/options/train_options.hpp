@@ -7,7 +7,7 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/train/options/checkpoint_flags.hpp"
 #include "models/model.hpp"
-#include "models/text/token_file.hpp"
+#include "models/text/text_source.hpp"
 #include "models/weights/weight_layout.hpp"
 #include "runtime/options.hpp"
 
@@ -49,6 +49,9 @@ struct DataOptions {
   std::string gpt2;  ///< path of the tokenizer's files
   models::TokenFormat format = models::TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
+  std::string prompt_field;         ///< of JSON lines: they are prompts and answers; empty: not
+  models::Documents documents = models::Documents::join;
+  std::optional<std::int32_t> document_end;  ///< of token files; none: the tokenizer's end of text
   bool shuffle = true;
   double validation_split = 0;    ///< share of the tokens, at the end of the file
   std::int64_t eval_samples = 0;  ///< of the validation part; 0: all

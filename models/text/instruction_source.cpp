@@ -1,0 +1,175 @@
+#include "models/text/instruction_source.hpp"
+
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/document_reader.hpp"
+#include "models/text/text_encoder.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ranvier::models {
+namespace {
+
+constexpr std::int64_t most_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+constexpr std::int32_t padding = 0;  // a token of every vocabulary
+
+}  // namespace
+
+PackedInstructions::PackedInstructions(const std::filesystem::path& path, const TextReading& reading,
+                                       const TextTokens& text, int sequence_length, int vocab_size)
+    : path_(path), length_(sequence_length) {
+  DataFiles found = data_files_at(path, reading);
+  left_out_ = std::move(found.left_out);
+  for (const DataFile& file : found.files) {
+    if (file.format != TokenFormat::jsonl)
+      fail(ErrorCode::data,
+           "{}: no JSON lines, of which --prompt-field {} names a field: give such files, with names that end in "
+           ".jsonl, or leave the flag out",
+           file.path.string(), reading.prompt_field);
+    if (!file.remark.empty()) remarks_.push_back(file.remark);
+    files_.push_back(file.path);
+    read(file, reading, text);
+  }
+  const auto most = std::max_element(tokens_.begin(), tokens_.end());
+  if (most != tokens_.end() && *most >= vocab_size)
+    fail(ErrorCode::data, "{}: token {} is outside the vocabulary of --vocab-size {}: give at least {}",
+         path.string(), *most, vocab_size, *most + 1);
+  if (documents_.empty())
+    fail(ErrorCode::data, "{}: no answer of {} is left within --sequence-length {}: {}", path.string(), lost_,
+         sequence_length, lost_ > 0 ? "raise it" : "give lines with an answer");
+  if (cut_ > 0 || lost_ > 0)
+    remarks_.push_back(fmt::format(
+        "{}: of {} answers {} are cut at --sequence-length {}, and {} are left out, whose prompts are as long",
+        path.string(), documents() + lost_, cut_, sequence_length, lost_));
+  pack();
+}
+
+void PackedInstructions::read(const DataFile& file, const TextReading& reading, const TextTokens& text) {
+  std::optional<TextEncoder> encoder;
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
+  DocumentReader reader(file, reading.json_field, 0, CutPlaces::blanks, reading.prompt_field);
+  std::vector<TextEncoder::Passage> passages;
+  std::vector<std::int32_t> encoded;
+  std::vector<std::size_t> ends;
+  for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+    passages.clear();
+    for (const auto& piece : pieces) {
+      text_bytes_ += std::ssize(piece.text);
+      passages.push_back({piece.text.substr(0, piece.prompt)});
+      passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
+    }
+    if (text_bytes_ > most_held_bytes)
+      fail(ErrorCode::data, "{}: more than {} bytes of prompts and answers, which every rank keeps: give less",
+           path_.string(), most_held_bytes);
+    if (!encoder) {
+      for (const auto& piece : pieces) {
+        for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
+        tokens_.push_back('\n');
+        add(static_cast<std::int64_t>(piece.prompt), std::ssize(piece.text) + 1);
+      }
+      continue;
+    }
+    encoded.clear();
+    encoder->encode(passages, encoded, ends);
+    for (std::size_t i = 0, begin = 0; i < passages.size(); i += 2) {
+      const std::size_t end = ends[i + 1];
+      tokens_.insert(tokens_.end(), encoded.begin() + static_cast<std::ptrdiff_t>(begin),
+                     encoded.begin() + static_cast<std::ptrdiff_t>(end));
+      tokens_.push_back(text.tokenizer->required_end_of_text());
+      add(static_cast<std::int64_t>(ends[i] - begin), static_cast<std::int64_t>(end - begin) + 1);
+      begin = end;
+    }
+  }
+}
+
+void PackedInstructions::add(std::int64_t prompt, std::int64_t tokens) {
+  const std::int64_t kept = std::min<std::int64_t>(tokens, std::int64_t{length_} + 1);
+  const std::int64_t first = std::ssize(tokens_) - tokens;
+  const bool answers = prompt < kept;
+  if (kept < tokens) ++(answers ? cut_ : lost_);
+  tokens_.resize(static_cast<std::size_t>(answers ? first + kept : first));
+  if (answers) documents_.push_back({first, static_cast<std::int32_t>(kept), static_cast<std::int32_t>(prompt)});
+}
+
+void PackedInstructions::pack() {
+  firsts_.push_back(0);
+  losses_.push_back(0);
+  std::int32_t positions = 0;
+  for (std::size_t d = 0; d < documents_.size(); ++d) {
+    const Document& document = documents_[d];
+    if (positions + document.tokens - 1 > length_) {
+      firsts_.push_back(static_cast<std::int64_t>(d));
+      losses_.push_back(0);
+      positions = 0;
+    }
+    positions += document.tokens - 1;
+    losses_.back() += document.tokens - std::max(document.prompt, 1);
+  }
+  firsts_.push_back(std::ssize(documents_));
+}
+
+std::span<const PackedInstructions::Document> PackedInstructions::documents_of(std::int64_t sample) const {
+  const auto first = firsts_.begin() + sample;
+  return std::span(documents_)
+      .subspan(static_cast<std::size_t>(first[0]), static_cast<std::size_t>(first[1] - first[0]));
+}
+
+InstructionSource::InstructionSource(std::shared_ptr<const PackedInstructions> packed, std::int64_t begin,
+                                     std::int64_t end, std::optional<std::uint64_t> shuffle_seed)
+    : packed_(std::move(packed)), begin_(begin), samples_(end - begin) {
+  expect(begin >= 0 && begin < end && end <= packed_->samples(), "samples {} to {} of {}", begin, end,
+         packed_->samples());
+  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
+}
+
+std::int64_t InstructionSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = 0;
+  for (std::int64_t n = first; n < first + count; ++n) losses += packed_->losses(packed_sample(n));
+  return losses;
+}
+
+template <typename F, typename Pad>
+void InstructionSource::for_each_document(std::int64_t first, int count, std::int32_t* to, F&& f, Pad&& pad) const {
+  const int length = packed_->sequence_length();
+  for (std::int64_t n = first; n < first + count; ++n, to += length) {
+    std::int32_t place = 0;
+    for (const auto& document : packed_->documents_of(packed_sample(n))) {
+      f(document, to + place, place);
+      place += document.tokens - 1;
+    }
+    pad(to + place, to + length, place);
+  }
+}
+
+void InstructionSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
+  for_each_document(
+      first, count, reinterpret_cast<std::int32_t*>(to),
+      [&](const auto& document, std::int32_t* at, std::int32_t) {
+        std::copy_n(packed_->tokens_of(document), document.tokens - 1, at);
+      },
+      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, padding); });
+}
+
+void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  for_each_document(
+      first, count, reinterpret_cast<std::int32_t*>(to),
+      [&](const auto& document, std::int32_t* at, std::int32_t) {
+        const std::int32_t silent = std::max(document.prompt, 1) - 1;  // positions that foretell more of the prompt
+        std::fill_n(at, silent, no_target);
+        std::copy_n(packed_->tokens_of(document) + silent + 1, document.tokens - 1 - silent, at + silent);
+      },
+      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, no_target); });
+}
+
+void InstructionSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  for_each_document(
+      first, count, to,
+      [](const auto& document, std::int32_t* at, std::int32_t place) {
+        std::fill_n(at, document.tokens - 1, place);
+      },
+      [](std::int32_t* at, std::int32_t* end, std::int32_t place) { std::iota(at, end, place); });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,106 @@
+// Whole jobs whose samples have documents that do not see each other: they train the same bits on every grid, under
+// every policy, recomputed or not, wherever states live, and losses are means over the elements that have one.
+#include "models/gpt.hpp"
+#include "models/llama.hpp"
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace ranvier;
+using actors::TierKind;
+
+namespace {
+
+models::LlamaOptions small_llama() {
+  models::LlamaOptions options;
+  options.layers = 3;
+  options.hidden = 16;
+  options.heads = 4;
+  options.key_heads = 2;
+  options.inner = 24;
+  options.vocab_size = 37;
+  options.sequence_length = 8;
+  return options;
+}
+
+template <typename Make>
+void check_every_way(const Make& make) {
+  const tests::RandomTokens tokens(8, 37, 1 << 20, true);
+  for (const char* name : {"ddp", "zero3"}) {
+    CAPTURE(name);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(name);
+    options.eval_every = 1;
+    options.eval_samples = 5;
+    const auto reference = run_simulated(make(), tokens, options, 1);
+    for (const auto policy : {actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe}) {
+      CAPTURE(static_cast<int>(policy));
+      options.policy = policy;
+      options.grid.g_inter = 3;
+      options.recompute = 1;
+      options.tiers = {};
+      check_same_bits(reference, run_simulated(make(), tokens, options, 2));
+      options.recompute = 2;
+      options.tiers = {.parameters = TierKind::host,
+                       .optimizer = TierKind::host,
+                       .activations = TierKind::host,
+                       .bucket_elements = 256};
+      check_same_bits(reference, run_simulated(make(), tokens, options, 3, {}, tests::Devices::delayed));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("samples of several documents train the same bits on every grid, by every policy, wherever states live") {
+  SUBCASE("GPT") {
+    check_every_way([] { return models::make_gpt(tests::small_gpt()); });
+  }
+  SUBCASE("GPT in tiles") {
+    auto gpt = tests::small_gpt();
+    gpt.tile = 2;
+    check_every_way([gpt] { return models::make_gpt(gpt); });
+  }
+  SUBCASE("LLaMA") {
+    check_every_way([] { return models::make_llama(small_llama()); });
+  }
+}
+
+TEST_CASE(
+    "documents reach a device whose memory the host does not reach, in pinned memory that was planned for them") {
+  const tests::RandomTokens tokens(8, 37, 1 << 20, true);
+  auto options = tests::small_run();
+  options.grid = {1, 1};
+  const auto architecture = models::make_gpt(tests::small_gpt());
+  const auto reference = run_simulated(architecture, tokens, options, 1);
+  options.gpu = {{.scratch_bytes = 0, .staged = true}};
+  check_same_bits(reference, run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far));
+}
+
+TEST_CASE(
+    "the loss is a mean over the elements that have one, whoever has them, and that of an evaluation is too") {
+  const tests::RandomTokens tokens(8, 37, 1 << 20, true);
+  const auto architecture = models::make_gpt(tests::small_gpt());
+  auto options = tests::small_run();
+  options.steps = 1;
+  const double loss = run_simulated(architecture, tokens, options, 1).steps.front().loss;
+  CHECK(loss == doctest::Approx(std::log(37.0)).epsilon(0.02));  // as if nothing were known, of each that counts
+  CHECK(tokens.losses(0, 8) < 8 * 8 * 3 / 4);
+  for (const int rows : {2, 4}) {
+    for (const int microbatch : {1, 2}) {
+      options.grid = {1, rows};
+      options.microbatch_size = microbatch;
+      CHECK(run_simulated(architecture, tokens, options, 1).steps.front().loss ==
+            doctest::Approx(loss).epsilon(1e-9));
+    }
+  }
+  auto evaluation = options;
+  evaluation.steps = 0;
+  evaluation.eval_samples = 8;
+  const auto evaluated = run_simulated(architecture, tokens, evaluation, 1).evaluations;
+  REQUIRE(evaluated.size() == 1);
+  CHECK(evaluated.front() == doctest::Approx(loss).epsilon(1e-9));
+}

@@ -1,0 +1,126 @@
+// Whole runs whose samples have several documents, and answers to prompts: on every grid the same bits, what a user can
+// get wrong, and what is said of it.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Fixture : SmallText {
+  /// Tokens of documents that 0 ends.
+  std::string tokens = [this] {
+    std::vector<std::uint16_t> tokens;
+    std::uint32_t state = 1;
+    for (int i = 0; i < 4000; ++i) {
+      state = state * 1664525u + 1013904223u;
+      tokens.push_back(static_cast<std::uint16_t>(state >> 29));
+    }
+    return folder.write("tokens.bin", token_file(tokens)).string();
+  }();
+  /// Prompts and answers.
+  std::string lines = [this] {
+    std::string lines;
+    for (int i = 0; i < 120; ++i)
+      lines +=
+          "{\"ask\": \"" + std::string(1 + i % 3, 'q') + "\", \"say\": \"" + std::string(1 + i % 5, 'a') + "\"}\n";
+    return folder.write("lines.jsonl", lines).string();
+  }();
+
+  [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
+    std::filesystem::remove(file("metrics.jsonl"));
+    flags.insert(flags.end(), {"--metrics", file("metrics.jsonl"), "--save", file("weights.safetensors")});
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(ranks, small_run(data, flags), 60s);
+  }
+
+  /// Losses, validation losses and weights.
+  [[nodiscard]] std::vector<std::string> train(int ranks, const std::string& data, const Flags& flags,
+                                               const Flags& more = {}) const {
+    const Outcome outcome = start(ranks, data, flags, more);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    std::vector<std::string> result = metric(file("metrics.jsonl"), "loss");
+    REQUIRE(result.size() == 4);
+    result.push_back(metric(file("metrics.jsonl"), "grad_norm").back());
+    result.push_back(read_file(file("weights.safetensors")));
+    return result;
+  }
+
+  void check_every_way(const std::string& data, const Flags& flags) const {
+    const auto reference = train(1, data, flags);
+    for (const auto& [ranks, more] :
+         {std::pair<int, Flags>{3, {"--g-inter", "3", "--recompute", "1", "--policy", "1f1b"}},
+          {2, {"--g-inter", "2", "--offload", "infinity-cpu", "--recompute", "2", "--policy", "gpipe"}}}) {
+      INFO(ranks);
+      CHECK((train(ranks, data, flags, more) == reference));
+    }
+  }
+
+  void check_refused(const Flags& flags, const std::vector<std::string>& words) const {
+    const Outcome outcome = run(2, small_run(text, flags), 20s);
+    INFO(outcome.output);
+    CHECK(outcome.status >= 64);
+    for (const auto& word : words) {
+      CAPTURE(word);
+      CHECK(outcome.output.find(word) != std::string::npos);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture,
+                  "documents that do not see each other train the same bits on every grid and in every tier") {
+  const Flags flags{"--documents", "mask", "--document-end", "0"};
+  check_every_way(tokens, flags);
+  CHECK((train(1, tokens, {}) != train(1, tokens, flags)));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while it trains, which changes no bit") {
+  const Flags flags{"--documents", "mask", "--document-end",     "0",  "--model", "llama",
+                    "--ffn-size",  "48",   "--validation-split", "0.1"};
+  const auto quiet = train(1, tokens, flags, {"--eval-every", "0"});
+  CHECK((train(2, tokens, flags,
+               {"--g-inter", "2", "--tokenizer", "bytes", "--token-format", "llmc", "--eval-every", "2",
+                "--sample-every", "2", "--sample-tokens", "3"}) == quiet));
+}
+
+TEST_CASE_FIXTURE(Fixture, "answers to prompts train the same bits on every grid and in every tier") {
+  const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
+  check_every_way(lines, flags);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
+  const Outcome outcome =
+      run(1, small_run(tokens, {"--documents", "mask", "--document-end", "0", "--dry-run"}), 20s);
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("documents of samples") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are none, are refused") {
+  check_refused({"--data", tokens, "--documents", "mask"},
+                {"tokens.bin: nothing says where documents end", "--document-end 50256", "--documents join"});
+  check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
+                {"tokens.bin: token 99, which would end documents", "give the right --document-end"});
+  check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "add --documents mask"});
+  check_refused({"--documents", "mask", "--document-end", "0"}, {"--document-end 0", "leave it out"});
+  check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files without any are refused") {
+  check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
+                {"lines.jsonl: line 1: no field 'prompt'; it has 'ask', 'say'", "--prompt-field"});
+  check_refused({"--data", lines, "--prompt-field", "ask"}, {"no field 'text'", "--json-field"});
+  check_refused({"--prompt-field", "ask"}, {"text.txt: no JSON lines", "--prompt-field ask"});
+  check_refused({"--data", lines, "--prompt-field", "ask", "--json-field", "say", "--documents", "join"},
+                {"--documents join", "--prompt-field ask"});
+  folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
+  check_refused({"--data", file("long.jsonl"), "--prompt-field", "ask", "--json-field", "say"},
+                {"long.jsonl: no answer of 1 is left within --sequence-length 16", "raise it"});
+}

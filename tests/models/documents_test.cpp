@@ -1,0 +1,144 @@
+// Documents that lie in one sample, in whole models: each is computed as if it were alone.
+#include "models/gpt.hpp"
+#include "models/llama.hpp"
+#include "tests/effort.hpp"
+#include "tests/models/gradient_check.hpp"
+#include "tests/models/llama_family.hpp"
+#include "tests/models/model_run.hpp"
+#include "tests/models/reference_gpt.hpp"
+#include "tests/models/reference_llama.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+GptOptions small_gpt(int tile) {
+  return {.layers = 2,
+          .hidden = 12,
+          .heads = 3,
+          .vocab_size = tile == 1 ? 13 : 150,
+          .sequence_length = 7,
+          .tile = tile};
+}
+
+/// Two samples, of documents of 3 and 4 positions, and of 1, 4 and 2.
+template <typename Options>
+ReferenceSamples packed_samples(const Options& options) {
+  ReferenceSamples samples = made_up_samples(options, 40, 2);
+  samples.documents = {0, 0, 0, 3, 3, 3, 3, 0, 1, 1, 1, 1, 5, 5};
+  for (int i = 0; i < 14; ++i) samples.documents.push_back(i % 7 - samples.documents[static_cast<std::size_t>(i)]);
+  return samples;
+}
+
+/// Those documents, as samples of their own.
+std::vector<ReferenceSamples> documents_of(const ReferenceSamples& packed) {
+  std::vector<ReferenceSamples> documents;
+  const std::size_t rows = packed.tokens.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (packed.documents[rows + i] == 0) documents.push_back({.samples = 1, .key = packed.key});
+    documents.back().tokens.push_back(packed.tokens[i]);
+    documents.back().targets.push_back(packed.targets[i]);
+    ++documents.back().positions;
+  }
+  return documents;
+}
+
+/// The sum of what the reference makes of each document alone.
+template <typename Reference, typename Options>
+struct ByDocument {
+  ByDocument(const Options& given, const ReferenceParameters& values) : options(given), parameters(values) {}
+
+  [[nodiscard]] double loss(const ReferenceSamples& packed) const {
+    double sum = 0;
+    for (const ReferenceSamples& document : documents_of(packed)) {
+      Options alone = options;
+      alone.sequence_length = document.positions;
+      sum += Reference(alone, parameters).loss(document);
+    }
+    return sum;
+  }
+
+  Options options;
+  const ReferenceParameters& parameters;
+};
+
+template <typename Reference, typename Options>
+void check_packed(const Options& options, std::size_t stride) {
+  const ReferenceSamples packed = packed_samples(options);
+  const double factor = 1.0 / 20;
+  ModelRun together(device_of(2, true), options, 2), apart(device_of(2, true), options, 1);
+  const double loss = together.forward(packed, factor);
+  together.backward(false);
+
+  using Exact = ByDocument<Reference, Options>;
+  const ReferenceParameters parameters = together.reference_parameters();
+  CHECK(loss == doctest::Approx(Exact(options, parameters).loss(packed) * factor).epsilon(allowed(1e-6)));
+  const auto gradients = together.gradients_by_name();
+  for (const auto& [name, slopes] : differences<Exact>(options, parameters, packed, factor, stride)) {
+    CAPTURE(name);
+    const double scale = norm(gradients.at(name)) / std::sqrt(static_cast<double>(gradients.at(name).size()));
+    double worst = 0;
+    for (std::size_t i = 0; i < slopes.size(); ++i)
+      worst = worse(worst, std::abs(gradients.at(name)[i * stride] - slopes[i]) / scale);
+    CHECK(worst < 2e-4);
+  }
+
+  double sum = 0;
+  bool first = true;
+  for (const ReferenceSamples& document : documents_of(packed)) {
+    sum += apart.forward(document, factor);
+    apart.backward(!first);
+    first = false;
+  }
+  CHECK(loss == doctest::Approx(sum).epsilon(allowed(1e-7)));
+  for (const auto& [name, alone] : apart.gradients_by_name()) {
+    CAPTURE(name);
+    std::vector<double> error;
+    for (std::size_t i = 0; i < alone.size(); ++i) error.push_back(gradients.at(name)[i] - alone[i]);
+    CHECK(norm(error) <= allowed(2e-6) * norm(alone));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("documents in one sample have the losses and gradients that each has alone") {
+  const std::size_t sparse = test::sanitized ? 151 : tests::long_run() ? 1 : 7;
+  for (const int tile : {1, 2}) {
+    CAPTURE(tile);
+    check_packed<ReferenceGpt>(small_gpt(tile), sparse);
+  }
+  for (const auto& [name, options] : family()) {
+    CAPTURE(name);
+    check_packed<ReferenceLlama>(options, sparse);
+  }
+}
+
+TEST_CASE("what a document's neighbours say changes no bit of it") {
+  const auto check = [](const auto& options) {
+    ReferenceSamples samples = packed_samples(options);
+    ModelRun run(device_of(2, true), options, 2);
+    const std::size_t block = 2;  // the last one's output
+    run.forward(samples, 1);
+    const TypedArray before = run.output(block);
+    for (const std::size_t i : {3, 4, 5, 6, 7})  // the second document of one sample and the first of the other
+      samples.tokens[i] = (samples.tokens[i] + 1) % options.vocab_size;
+    run.forward(samples, 1);
+    const TypedArray after = run.output(block);
+    const std::size_t row = before.bytes() / samples.tokens.size();
+    for (std::size_t i = 0; i < samples.tokens.size(); ++i) {
+      CAPTURE(i);
+      const bool same = std::memcmp(before.data() + i * row, after.data() + i * row, row) == 0;
+      CHECK(same == (i < 3 || i > 7));
+    }
+  };
+  check(small_gpt(1));
+  check(family().front().second);
+}

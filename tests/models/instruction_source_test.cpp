@@ -1,0 +1,147 @@
+#include "models/text/instruction_source.hpp"
+
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/text_source.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/small_tokenizer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+using Read = void (SampleSource::*)(std::int64_t, int, std::byte*) const;
+
+Tokens read(const SampleSource& source, Read what, std::int64_t first, int count) {
+  Tokens out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
+  (source.*what)(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+
+Tokens starts(const SampleSource& source, std::int64_t first, int count) {
+  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
+  source.read_document_starts(first, count, out.data());
+  return out;
+}
+
+std::string line(const std::string& prompt, const std::string& answer) {
+  return R"({"q": ")" + prompt + R"(", "a": ")" + answer + "\"}\n";
+}
+
+TextDataOptions options_of(const std::filesystem::path& path, int length) {
+  return {.path = path, .json_field = "a", .prompt_field = "q", .sequence_length = length};
+}
+
+constexpr std::int32_t none = no_target, end = '\n';
+
+}  // namespace
+
+TEST_CASE("answers are packed whole, have losses as their ends do, and see their prompts alone") {
+  const TemporaryFolder folder;
+  // Of 4, 3, 2, 6 and 1 positions; without an answer nothing is learned.
+  const auto path = folder.write("a.jsonl", line("xy", "AB") + line("z", "CD") + line("", "EF") + line("p", "") +
+                                                line("uvw", "GHI") + line("", "J"));
+  const auto data = open_text_data(options_of(path, 8));
+  const SampleSource& source = *data.training;
+  CHECK(source.samples() == 3);
+  CHECK(data.origins[0].documents == 5);
+  CHECK(data.tokens == 21);
+  CHECK(read(source, &SampleSource::read_inputs, 0, 2) ==
+        Tokens{'x', 'y', 'A', 'B', 'z', 'C', 'D', 0, 'E', 'F', 'u', 'v', 'w', 'G', 'H', 'I'});
+  CHECK(read(source, &SampleSource::read_targets, 0, 2) ==
+        Tokens{none, 'A', 'B', end, 'C', 'D', end, none, 'F', end, none, none, 'G', 'H', 'I', end});
+  CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 0, 4, 4, 4, 7, 0, 0, 2, 2, 2, 2, 2, 2});
+  CHECK(read(source, &SampleSource::read_targets, 2, 1) == Tokens{end, none, none, none, none, none, none, none});
+  CHECK(starts(source, 2, 1) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});  // padding sees itself alone
+  CHECK(source.losses(0, 1) == 6);
+  CHECK(source.losses(0, 4) == 6 + 6 + 1 + 6);
+  CHECK(source.losses_per_sample() == 8);
+}
+
+TEST_CASE("what is longer than a sample is cut, and left out where no answer is left") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.jsonl", line("xy", "ABCDEF") + line("uvwxyz", "G") + line("p", "Q"));
+  const auto data = open_text_data(options_of(path, 4));
+  CHECK(read(*data.training, &SampleSource::read_inputs, 0, 2) == Tokens{'x', 'y', 'A', 'B', 'p', 'Q', 0, 0});
+  CHECK(read(*data.training, &SampleSource::read_targets, 0, 2) ==
+        Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
+  REQUIRE(data.origins[0].remarks.size() == 1);
+  CHECK(data.origins[0].remarks[0] == path.string() +
+                                          ": of 3 answers 1 are cut at --sequence-length 4, and 1 are "
+                                          "left out, whose prompts are as long");
+  const auto refused = [&](TextDataOptions options) {
+    return error_of([&] { static_cast<void>(open_text_data(options)); });
+  };
+  CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "no answer of 1 is left"));
+  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "give lines with an answer"));
+  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)),
+             "d.txt: no JSON lines, of which --prompt-field q"));
+  auto narrow = options_of(path, 4);
+  narrow.vocab_size = 100;
+  CHECK(says(refused(narrow), "token 121 is outside the vocabulary of --vocab-size 100: give at least 122"));
+  auto split = options_of(path, 4);
+  split.validation_split = 0.1;
+  CHECK(says(refused(split), "--validation-split 0.1 of 2 samples"));
+}
+
+TEST_CASE("epochs have each sample once, losses counted as targets have them, and a split keeps the last ones") {
+  const TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 200; ++i)
+    lines += line(std::string("qqq").substr(static_cast<std::size_t>(i % 4)),
+                  std::string("aaaaaaa").substr(static_cast<std::size_t>(i % 7)));
+  auto options = options_of(folder.write("a.jsonl", lines), 9);
+  options.shuffle_seed = 4;
+  options.validation_split = 0.25;
+  const auto data = open_text_data(options);
+  const std::int64_t samples = data.training->samples(), kept = data.validation->samples();
+  CHECK(kept == (samples + kept) / 4);
+  options.shuffle_seed.reset();
+  options.validation_split = 0;
+  const auto all = open_text_data(options);
+  CHECK(all.training->samples() == samples + kept);
+  CHECK(read(*data.validation, &SampleSource::read_targets, 0, 5) ==
+        read(*all.training, &SampleSource::read_targets, samples, 5));
+  std::multiset<Tokens> seen, expected;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    seen.insert(read(*data.training, &SampleSource::read_targets, samples + n, 1));
+    expected.insert(read(*all.training, &SampleSource::read_targets, n, 1));
+  }
+  CHECK(seen == expected);
+  const Tokens some = read(*data.training, &SampleSource::read_targets, 3, 20);
+  CHECK(data.training->losses(3, 20) == std::count_if(some.begin(), some.end(), [](auto t) { return t != none; }));
+}
+
+TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text ends the answer") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  auto options = options_of(folder.write("a.jsonl", line("in th", "e world") + line("the", " end")), 30);
+  options.tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
+  options.vocab_size = 300;
+  for (const int threads : {1, 2}) {
+    options.threads = threads;
+    const auto data = open_text_data(options);
+    Tokens expected;
+    for (const auto& [prompt, answer] : {std::pair{"in th", "e world"}, {"the", " end"}}) {
+      const Tokens before = small.encoded(prompt);
+      expected.insert(expected.end(), before.size() - 1, none);
+      for (const auto token : small.encoded(answer)) expected.push_back(token);
+      expected.push_back(small.end_of_text());
+    }
+    expected.resize(30, none);
+    CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) == expected);
+  }
+}

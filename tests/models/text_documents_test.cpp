@@ -1,0 +1,144 @@
+// Which positions of samples of text belong together, what has no loss, and how many have one.
+#include "models/kept_samples.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/text_source.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/small_tokenizer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+Tokens targets(const SampleSource& source, std::int64_t first, int count) {
+  Tokens out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+
+Tokens starts(const SampleSource& source, std::int64_t first, int count) {
+  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
+  source.read_document_starts(first, count, out.data());
+  return out;
+}
+
+Tokens documents(const SampleSource& source, std::int64_t first, int count) {
+  Tokens out(static_cast<std::size_t>(count) * source.sample_bytes().documents / sizeof(std::int32_t));
+  source.read_documents(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+
+std::string shorts(const std::vector<std::uint16_t>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
+}
+
+}  // namespace
+
+TEST_CASE("positions know the first one of their document, and nothing is predicted across a document's end") {
+  const TemporaryFolder folder;
+  const std::string lines = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n{\"text\": \"defg\"}\n";
+  TextDataOptions options{.path = folder.write("a.jsonl", lines), .sequence_length = 4};
+  const auto joined = open_text_data(options);
+  CHECK(joined.training->sample_bytes().documents == 0);
+  CHECK(joined.training->losses(5, 3) == 12);
+
+  options.documents = Documents::mask;
+  const auto data = open_text_data(options);  // a b . c . d e f g .
+  const SampleSource& source = *data.training;
+  CHECK(data.origins[0].documents == 3);
+  CHECK(source.sample_bytes().documents == 32);
+  CHECK(targets(source, 0, 2) == Tokens{'b', '\n', no_target, '\n', no_target, 'e', 'f', 'g'});
+  CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1});
+  CHECK(documents(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1, 0, 1, 2, 0, 0, 0, 1, 2});
+  CHECK(source.losses(0, 1) == 3);
+  CHECK(source.losses(0, 2) == 6);
+  // Where the data go on at their start, another document begins.
+  CHECK(targets(source, 2, 1) == Tokens{'\n', no_target, 'b', '\n'});
+  CHECK(starts(source, 2, 1) == Tokens{0, 0, 2, 2});
+  CHECK(source.losses(2, 1) == 3);
+}
+
+TEST_CASE("losses are counted as targets have them, whatever the order, the weights and the samples left out") {
+  const TemporaryFolder folder;
+  std::vector<std::uint16_t> tokens;
+  for (std::uint16_t i = 0; i < 400; ++i) tokens.push_back(i * i % 11 == 4 || i % 29 < 3 ? 7 : 1);
+  const auto a = folder.write("a.bin", shorts(tokens)).string();
+  std::rotate(tokens.begin(), tokens.begin() + 50, tokens.end());
+  const auto b = folder.write("b.bin", shorts(tokens)).string();
+  const auto data = open_text_data({.mixture = {{a, 2}, {b, 1}},
+                                    .format = TokenFormat::uint16,
+                                    .sequence_length = 10,
+                                    .shuffle_seed = 3,
+                                    .documents = Documents::mask,
+                                    .document_end = 7});
+  KeptSamples kept(*data.training);
+  kept.leave_out({5, 4});
+  const auto counted = [](const SampleSource& source, std::int64_t first, int count) {
+    const Tokens all = targets(source, first, count);
+    return std::count_if(all.begin(), all.end(), [](std::int32_t token) { return token != no_target; });
+  };
+  for (const SampleSource* const source : std::initializer_list<const SampleSource*>{data.training.get(), &kept}) {
+    CHECK(source->losses(0, 100) == counted(*source, 0, 100));
+    CHECK(source->losses(0, 100) < 1000);
+    CHECK(source->losses(3, 5) == counted(*source, 3, 5));
+    const Tokens together = starts(*source, 3, 5);
+    Tokens apart;
+    for (std::int64_t n = 3; n < 8; ++n)
+      for (const auto start : starts(*source, n, 1)) apart.push_back(start);
+    CHECK(together == apart);
+  }
+  CHECK(starts(kept, 5, 2) == starts(*data.training, 9, 2));
+}
+
+TEST_CASE("in token files without an index documents end with a token, which has to be given and to be there") {
+  const TemporaryFolder folder;
+  folder.write("tokens/a.bin", shorts({1, 2, 9, 3, 4}));
+  folder.write("tokens/b.bin", shorts({5, 9, 9, 6, 9}));
+  TextDataOptions options{.path = folder.path() / "tokens",
+                          .format = TokenFormat::uint16,
+                          .sequence_length = 9,
+                          .documents = Documents::mask,
+                          .document_end = 9};
+  const auto data = open_text_data(options);
+  CHECK(starts(*data.training, 0, 1) == Tokens{0, 0, 0, 3, 3, 5, 5, 7, 8});  // a file begins one, too
+  CHECK(data.origins[0].documents == 5);
+  const auto refused = [&] { return error_of([&] { static_cast<void>(open_text_data(options)); }); };
+  options.document_end = 8;
+  CHECK(says(refused(), "tokens: token 8, which would end documents, comes before none of 10 tokens in 2 files"));
+  options.document_end.reset();
+  CHECK(says(refused(), "a.bin: nothing says where documents end"));
+  CHECK(says(refused(), "--document-end 50256"));
+}
+
+TEST_CASE("what a tokenizer makes of text ends with its end of text, which belongs to the document before") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  folder.write("texts/a.txt", "in the end");
+  folder.write("texts/b.txt", "the world");
+  const int a = static_cast<int>(small.encoded("in the end").size());
+  const int b = static_cast<int>(small.encoded("the world").size());
+  const auto data = open_text_data({.path = folder.path() / "texts",
+                                    .tokenizer = folder.write("tokenizer.json", small.tokenizer_json()),
+                                    .sequence_length = a + b,
+                                    .vocab_size = 300,
+                                    .documents = Documents::mask});
+  Tokens expected(static_cast<std::size_t>(a + b), 0);
+  std::fill(expected.begin() + a + 1, expected.end(), a + 1);
+  CHECK(starts(*data.training, 0, 1) == expected);
+  CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a - 1)] == small.end_of_text());
+  CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a)] == no_target);
+}
