@@ -14,21 +14,21 @@ namespace {
 struct Fixture : SmallText {
   /// Tokens of documents that 0 ends.
   std::string tokens = [this] {
-    std::vector<std::uint16_t> tokens;
+    std::vector<std::uint16_t> drawn;
     std::uint32_t state = 1;
     for (int i = 0; i < 4000; ++i) {
       state = state * 1664525u + 1013904223u;
-      tokens.push_back(static_cast<std::uint16_t>(state >> 29));
+      drawn.push_back(static_cast<std::uint16_t>(state >> 29));
     }
-    return folder.write("tokens.bin", token_file(tokens)).string();
+    return folder.write("tokens.bin", token_file(drawn)).string();
   }();
   /// Prompts and answers.
   std::string lines = [this] {
-    std::string lines;
+    std::string all;
     for (int i = 0; i < 120; ++i)
-      lines +=
+      all +=
           "{\"ask\": \"" + std::string(1 + i % 3, 'q') + "\", \"say\": \"" + std::string(1 + i % 5, 'a') + "\"}\n";
-    return folder.write("lines.jsonl", lines).string();
+    return folder.write("lines.jsonl", all).string();
   }();
 
   [[nodiscard]] Outcome start(int ranks, const std::string& data, Flags flags, const Flags& more) const {
