@@ -48,9 +48,13 @@ std::size_t Architecture::parameters() const {
 std::size_t Architecture::trained_parameters() const { return parameters_of(units(), is_trained); }
 
 std::size_t Architecture::first_trained_layer() const {
-  const auto first = std::find_if(layers.begin(), layers.end(), [](const std::unique_ptr<Layer>& layer) {
-    return std::any_of(layer->units().begin(), layer->units().end(), is_trained);
-  });
+  const auto has = [](const std::unique_ptr<Layer>& layer, bool trained) {
+    return std::any_of(layer->units().begin(), layer->units().end(),
+                       [trained](const UnitSpec& unit) { return unit.trained == trained; });
+  };
+  if (std::none_of(layers.begin(), layers.end(), [&](const auto& layer) { return has(layer, false); })) return 0;
+  const auto first =
+      std::find_if(layers.begin(), layers.end(), [&](const auto& layer) { return has(layer, true); });
   return static_cast<std::size_t>(first - layers.begin());
 }
 

@@ -70,7 +70,9 @@ class LlamaBlock final : public Layer {
     return static_cast<std::size_t>(positions) * channels_;
   }
 
-  bool repeats(bool) const noexcept override { return true; }
+  bool repeats(bool training) const noexcept override {
+    return !training || (!qkv_.drops() && !out_.drops() && !mlp_.drops());
+  }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
@@ -81,9 +83,9 @@ class LlamaBlock final : public Layer {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const work = call.workspace;
     norm_1_.forward(call, at.norm_1, work + at.narrow, input);
-    qkv_.forward(call, saved + at.attention.qkv, work + at.narrow);
+    qkv_.forward(call, saved + at.attention.qkv, work + at.narrow, at.qkv);
     attention_.forward(call, at.attention, work + at.scratch);
-    out_.forward(call, output, saved + at.attention.out);
+    out_.forward(call, output, saved + at.attention.out, at.out);
     norm_2_.forward(call, at.norm_2, work + at.narrow, input, output, saved + at.middle);
     mlp_.forward(call, at.mlp, output, work + at.narrow, saved + at.middle);
   }
@@ -98,9 +100,9 @@ class LlamaBlock final : public Layer {
     mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_output);
     norm_2_.backward(call, at.norm_2, kept + at.d_middle, work + at.narrow, saved + at.middle, output_gradient,
                      work + at.scratch);
-    out_.backward_input(call, work + at.narrow, kept + at.d_middle);
+    out_.backward_input(call, work + at.narrow, kept + at.d_middle, at.out);
     attention_.backward(call, at.attention, work + at.narrow, work + at.scratch);
-    qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv);
+    qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv);
     norm_1_.backward(call, at.norm_1, input_gradient, work + at.narrow, input, kept + at.d_middle,
                      work + at.scratch);
   }
@@ -111,10 +113,10 @@ class LlamaBlock final : public Layer {
     norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle);
     mlp_.backward_weight(call, at.mlp, work + at.narrow, kept + at.d_output);
     norm_2_.store_gradients(call, at.norm_2);
-    out_.backward_weight(call, saved + at.attention.out, kept + at.d_middle, work + at.scratch);
+    out_.backward_weight(call, saved + at.attention.out, kept + at.d_middle, work + at.scratch, at.out);
     attention_.store_gradients(call, at.attention);
     norm_1_.again(call, at.norm_1, work + at.narrow, input);
-    qkv_.backward_weight(call, work + at.narrow, kept + at.attention.d_qkv, work + at.scratch);
+    qkv_.backward_weight(call, work + at.narrow, kept + at.attention.d_qkv, work + at.scratch, at.qkv);
     norm_1_.store_gradients(call, at.norm_1);
   }
 
@@ -144,6 +146,8 @@ class LlamaBlock final : public Layer {
       norm_1 = block.norm_1_.plan(saved, deferred, N);
       norm_2 = block.norm_2_.plan(saved, deferred, N);
       attention = block.attention_.plan(saved, deferred, shape);
+      qkv = block.qkv_.plan(saved, deferred, workspace, N);
+      out = block.out_.plan(saved, deferred, workspace, N);
       middle = saved.add(N * C, element);
       mlp = block.mlp_.plan(saved, deferred, workspace, N);
       d_middle = deferred.add(N * C, element);
@@ -158,6 +162,7 @@ class LlamaBlock final : public Layer {
     SelfAttention::Arrays attention;
     std::size_t middle;  ///< saved [N, C]: the residual stream between attention and MLP
     GatedMlp::Arrays mlp;
+    Linear::Arrays qkv, out;
     std::size_t d_middle, d_output;  ///< deferred [N, C]: gradients of that stream, and of the output
     std::size_t narrow;              ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
     std::size_t scratch;             ///< workspace: whatever a kernel needs

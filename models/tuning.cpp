@@ -1,15 +1,18 @@
 #include "models/tuning.hpp"
 
+#include "models/lora.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace ranvier::models {
 
 bool Tuning::trains(std::string_view name) const {
+  if (lora) return is_adapter(name);
   return (!train || train->matches_in(name)) && !(freeze && freeze->matches_in(name));
 }
 
@@ -35,6 +38,27 @@ UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
          first->name, frozen->name, unit.name);
   }
   return unit;
+}
+
+void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
+  std::set<std::string> modules;  // by the last parts of their names
+  std::vector<std::string> missing;
+  const auto units = architecture.units();
+  for (const std::string& target : lora.targets) {
+    bool found = false;
+    for (const UnitSpec& unit : units) {
+      for (const ParameterSpec& parameter : unit.parameters) {
+        const std::string module = parameter.name.substr(0, parameter.name.find(".lora_"));
+        found = found || (is_adapter(parameter.name) && LoraOptions{.targets = {target}}.adapts(module));
+        if (module.ends_with("_proj.weight"))
+          modules.insert(module.substr(module.rfind('.', module.size() - 8) + 1));
+      }
+    }
+    if (!found) missing.push_back(target);
+  }
+  if (missing.empty() && !lora.targets.empty()) return;
+  fail(ErrorCode::usage, "--lora-targets {}: {} has no such product that takes adapters: choose from {}",
+       fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
 }
 
 void expect_trained(const Architecture& architecture) {

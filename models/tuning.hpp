@@ -8,6 +8,7 @@
 #include "models/architecture.hpp"
 #include "models/weights/name_pattern.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,21 +16,26 @@
 
 namespace ranvier::models {
 
+struct LoraOptions;
+
 struct Tuning {
-  std::optional<NamePattern> train;   ///< none: everything
-  std::optional<NamePattern> freeze;  ///< of that; none: nothing
+  std::optional<NamePattern> train;         ///< none: everything
+  std::optional<NamePattern> freeze;        ///< of that; none: nothing
+  std::shared_ptr<const LoraOptions> lora;  ///< null: there are no adapters
 
   /// Whether a parameter of this name is trained.
   [[nodiscard]] bool trains(std::string_view name) const;
 };
 
-/// From flags of these names, which may be empty. Throws ErrorCode::usage, naming the flag, for what is no expression.
+/// For --train and --freeze, which may be empty. Throws ErrorCode::usage, naming the flag, for what is no expression.
 [[nodiscard]] Tuning make_tuning(const std::string& train, const std::string& freeze);
 
 /// Has the unit trained or frozen as its parameters are. Throws ErrorCode::usage, naming one of each, where a part of
 /// them is.
 [[nodiscard]] UnitSpec tuned(UnitSpec unit, const Tuning& tuning);
 
+/// Throws ErrorCode::usage, naming it, for a target of adapters that the model does not have.
+void expect_targets(const Architecture& architecture, const LoraOptions& lora);
 /// Throws ErrorCode::usage, with names that expressions may match, where nothing of the model is trained.
 void expect_trained(const Architecture& architecture);
 

@@ -24,7 +24,7 @@ const std::array command_forms = {
     CommandForm{"list", CheckpointCommand::list, 1, {}},
     CommandForm{"show", CheckpointCommand::show, 1, {}},
     CommandForm{"verify", CheckpointCommand::verify, 1, {"threads"}},
-    CommandForm{"export", CheckpointCommand::export_weights, 1, {"output", "file-size", "overwrite"}},
+    CommandForm{"export", CheckpointCommand::export_weights, 1, {"output", "file-size", "overwrite", "merge"}},
     CommandForm{"diff", CheckpointCommand::diff, 2, {}},
     CommandForm{"prune", CheckpointCommand::prune, 1, {"keep", "archive-every", "dry-run"}},
 };
@@ -41,6 +41,9 @@ OptionTable declare(CheckpointToolOptions& options) {
   table.add({"file-size", "SIZE", "larger weights become several files with an index",
              runtime::bytes(options.file_bytes)});
   table.add({"overwrite", "", "weights that are there may be replaced", runtime::switch_on(options.overwrite)});
+  table.add({"merge", "",
+             "of a training of adapters: whole weights with the adapters added, instead of the adapters",
+             runtime::switch_on(options.merge)});
   table.concern("prune");
   table.add({"keep", "N", "of the newest whole checkpoints", runtime::whole(options.keep, 1), "none"});
   table.add({"archive-every", "STEPS", "keep those of such steps as well; 0: none",

@@ -18,6 +18,7 @@ struct CheckpointToolOptions {
   std::string output;
   std::size_t file_bytes = models::WeightLayout::default_file_bytes;
   bool overwrite = false;
+  bool merge = false;
   int keep = 0;
   std::int64_t archive_every = 0;
   bool dry_run = false;

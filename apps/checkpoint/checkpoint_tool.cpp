@@ -20,8 +20,10 @@ CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options) {
       return {std::move(verification.text), verification.fine ? 0 : exit_code(ErrorCode::data)};
     }
     case CheckpointCommand::export_weights:
-      return {export_weights(
-          path, {.folder = options.output, .file_bytes = options.file_bytes, .overwrite = options.overwrite})};
+      return {export_weights(path, {.folder = options.output,
+                                    .file_bytes = options.file_bytes,
+                                    .overwrite = options.overwrite,
+                                    .merge = options.merge})};
     case CheckpointCommand::diff: {
       Comparison comparison = compare_checkpoints(path, options.paths.at(1));
       return {std::move(comparison.text), comparison.equal ? 0 : 1};

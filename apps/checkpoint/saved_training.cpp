@@ -1,5 +1,6 @@
 #include "apps/checkpoint/saved_training.hpp"
 
+#include "models/lora.hpp"
 #include "models/model.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "runtime/error.hpp"
@@ -23,6 +24,23 @@ std::string text_of(const boost::json::object& object, std::string_view name) {
   if (const auto* const text = value->if_string()) return std::string(*text);
   if (const auto* const number = value->if_double()) return fmt::format("{:.6g}", *number);
   return boost::json::serialize(*value);
+}
+
+/// What the run trained.
+models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& checkpoint) {
+  models::Tuning tuning = models::make_tuning(option_of_run(manifest, "train"), option_of_run(manifest, "freeze"));
+  const std::string rank = option_of_run(manifest, "lora-rank"), alpha = option_of_run(manifest, "lora-alpha");
+  if (rank.empty() || rank == "0") return tuning;
+  models::LoraOptions lora{.targets = models::parse_targets(option_of_run(manifest, "lora-targets"))};
+  const auto read = [&](const std::string& text, auto& number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size() && number > 0;
+  };
+  if (!read(rank, lora.rank) || !read(alpha, lora.alpha) || lora.targets.empty())
+    fail(ErrorCode::data, "{}: its run had adapters of --lora-rank '{}' and --lora-alpha '{}'", checkpoint.string(),
+         rank, alpha);
+  tuning.lora = std::make_shared<const models::LoraOptions>(std::move(lora));
+  return tuning;
 }
 
 }  // namespace
@@ -62,7 +80,8 @@ std::string option_of_run(const offload::Manifest& manifest, std::string_view fl
 std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const fs::path& checkpoint) {
   const std::string config = said_of_run(manifest, "config");
   if (config.empty()) return std::nullopt;
-  SavedModel model{.config = models::parse_model_config(config, checkpoint / "config.json"), .units = {}};
+  SavedModel model{
+      .config = models::parse_model_config(config, checkpoint / "config.json"), .tuning = {}, .units = {}};
   models::ModelSizes sizes = model.config.sizes;
   if (const std::string tile = option_of_run(manifest, "tile"); !tile.empty()) {
     int& tiles = *models::find_size(sizes, models::Size::tile);
@@ -76,9 +95,8 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   if (static_cast<std::size_t>(layers) > manifest.arrays.size())
     fail(ErrorCode::data, "{}: its config.json has {} layers, and it has {} arrays", checkpoint.string(), layers,
          manifest.arrays.size());
-  model.units = models::make_model(
-                    sizes, models::make_tuning(option_of_run(manifest, "train"), option_of_run(manifest, "freeze")))
-                    .units();
+  model.tuning = tuning_of(manifest, checkpoint);
+  model.units = models::make_model(sizes, model.tuning).units();
   for (const models::UnitSpec& unit : model.units) {
     const auto array = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), [&](const auto& each) {
       return each.unit == unit.name && each.name == "weights";

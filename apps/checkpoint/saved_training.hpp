@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/layer.hpp"
+#include "models/tuning.hpp"
 #include "models/weights/model_config.hpp"
 #include "offload/checkpoint/manifest.hpp"
 
@@ -29,6 +30,7 @@ namespace ranvier::apps {
 /// The model: its configuration, and units with the sizes of the arrays.
 struct SavedModel {
   models::ModelConfig config;
+  models::Tuning tuning;  ///< what of it was trained
   std::vector<models::UnitSpec> units;
 };
 /// None where the checkpoint has no configuration of a model that is known here. Throws ErrorCode::data, naming

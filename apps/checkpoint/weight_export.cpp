@@ -3,6 +3,7 @@
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/tokenizer_files.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/arena.hpp"
@@ -12,6 +13,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -40,15 +43,39 @@ std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& bes
   }
 }
 
+void write_units(const models::WeightLayout& layout, const fs::path& partial,
+                 std::span<const models::UnitSpec> units, const models::UnitReader& read) {
+  models::WeightWriter writer(layout, partial);
+  std::vector<float> values(piece_elements);
+  for (const models::UnitSpec& unit : units) {
+    for (std::size_t begin = 0; begin < unit.elements(); begin += piece_elements) {
+      const auto piece = std::span(values).first(std::min(piece_elements, unit.elements() - begin));
+      read(unit, begin, piece);
+      writer.put(unit, begin, piece);
+    }
+  }
+  writer.close();
+}
+
+/// Its bytes.
+std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec> adapters,
+                            const models::UnitReader& read, const std::string& config) {
+  std::transform(adapters.begin(), adapters.end(), adapters.begin(), models::in_peft_names);
+  const models::WeightLayout layout(adapters, std::numeric_limits<std::uint64_t>::max());
+  std::error_code unknown;
+  fs::create_directories(folder, unknown);
+  const fs::path hidden = models::partial_path(folder, "adapter", models::random_job());
+  models::PartialWeights partial(folder / models::adapter_weights_name, models::PartialWeights::Kind::file, hidden,
+                                 layout);
+  write_units(layout, hidden, adapters, read);
+  partial.commit({{models::adapter_config_name, config}});
+  return layout.bytes();
+}
+
 }  // namespace
 
 std::string export_weights(const fs::path& given, const ExportOptions& options) {
   const fs::path path = checkpoint_at(given);
-  std::error_code unknown;
-  for (const char* name : {models::WeightLayout::single_name, models::WeightLayout::index_name})
-    if (!options.overwrite && fs::exists(options.folder / name, unknown))
-      fail(ErrorCode::usage, "--output {}: it has a {}: give another folder, or --overwrite",
-           options.folder.string(), name);
   offload::CheckpointReader reader(path);
   const auto model = saved_model(reader.manifest(), path);
   if (!model)
@@ -57,22 +84,44 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
          "what its units are",
          path.string());
 
+  const models::LoraOptions* const lora = model->tuning.lora.get();
+  if (options.merge && lora == nullptr)
+    fail(ErrorCode::usage, "--merge: {} is of no training of adapters: leave the flag out", path.string());
+  std::error_code unknown;
+  const std::vector<const char*> names =
+      lora != nullptr && !options.merge
+          ? std::vector{models::adapter_weights_name}
+          : std::vector{models::WeightLayout::single_name, models::WeightLayout::index_name};
+  for (const char* name : names)
+    if (!options.overwrite && fs::exists(options.folder / name, unknown))
+      fail(ErrorCode::usage, "--output {}: it has a {}: give another folder, or --overwrite",
+           options.folder.string(), name);
+  const models::UnitReader read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    reader.read(unit.name, "weights", begin, out);
+  };
+  const std::vector<models::UnitSpec> adapters = models::adapter_units(model->units);
+  if (lora != nullptr && !options.merge) {
+    const std::string base = option_of_run(reader.manifest(), "init-from");
+    const std::uint64_t bytes =
+        write_adapter(options.folder, adapters, read, models::adapter_config_json(*lora, base));
+    return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
+                       options.folder.string());
+  }
+  std::optional<models::AdapterMerge> merge;
+  if (lora != nullptr) merge.emplace(*lora, adapters, read);
+  const std::vector<models::UnitSpec> units = models::base_units(model->units);
+
   models::FilesBeside beside{{"config.json", model->config.text}};
   const std::string about_tokenizer = add_tokenizer(option_of_run(reader.manifest(), "tokenizer"), beside);
-  const models::WeightLayout layout(model->units, options.file_bytes);
+  const models::WeightLayout layout(units, options.file_bytes);
   fs::create_directories(options.folder, unknown);
   const fs::path partial_folder = models::partial_path(options.folder, "weights", models::random_job());
   models::PartialWeights partial(options.folder, models::PartialWeights::Kind::folder, partial_folder, layout);
-  models::WeightWriter writer(layout, partial_folder);
-  std::vector<float> values(piece_elements);
-  for (const models::UnitSpec& unit : model->units) {
-    for (std::size_t begin = 0; begin < unit.elements(); begin += piece_elements) {
-      const auto piece = std::span(values).first(std::min(piece_elements, unit.elements() - begin));
-      reader.read(unit.name, "weights", begin, piece);
-      writer.put(unit, begin, piece);
-    }
-  }
-  writer.close();
+  write_units(layout, partial_folder, units,
+              [&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+                read(unit, begin, out);
+                if (merge) merge->add(unit, begin, out);
+              });
   partial.commit(beside);
   return fmt::format("weights of step {}: {} in {} file{}: {}\n{}", reader.manifest().step,
                      runtime::format_bytes(layout.bytes()), layout.files().size(),

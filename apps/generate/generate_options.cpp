@@ -35,6 +35,9 @@ OptionTable declare(GenerateOptions& options) {
   table.concern("Model");
   table.add(
       {"weights", "PATH", "safetensors file, or folder with one; its config.json is read", text(options.weights)});
+  table.add({"adapter", "FOLDER",
+             "low-rank adapter to add to the weights, as PEFT or ranvier-train --save wrote it",
+             text(options.adapter), "none"});
   table.add({"ignore-tensors", "REGEX", "tensors that the model does not need, by a part of their names",
              text(options.ignored_tensors)});
   table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),

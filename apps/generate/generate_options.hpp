@@ -17,6 +17,7 @@ struct GenerateOptions {
   int heads = 0;                ///< 0: as the config.json beside the weights says
   std::string tokenizer;        ///< "bytes" or "PATH"; empty: what lies beside the weights, or bytes
   std::string prompt;           ///< "-": what stdin has. Empty: prompt_file's
+  std::string adapter;          ///< folder; empty: none
   std::string prompt_file;      ///< empty: the end of text, or a new line where there is no such token
   int tokens = 200;             ///< to draw for each text
   int texts = 1;

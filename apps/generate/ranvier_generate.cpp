@@ -8,6 +8,7 @@
 #include "models/text/tokenizer.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/text/utf8.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/weights/model_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/cuda_build.hpp"
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -45,6 +47,15 @@ std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
   const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
   return options.device == apps::DeviceChoice::inline_ ? runtime::make_inline_device(cpu)
                                                        : runtime::make_cpu_device(cpu);
+}
+
+/// None where the folder is not named.
+std::optional<models::AdapterMerge> read_adapter(const std::string& folder, const models::ModelSizes& sizes) {
+  if (folder.empty()) return std::nullopt;
+  models::Tuning tuning;
+  tuning.lora = std::make_shared<const models::LoraOptions>(models::read_adapter_config(folder));
+  const auto adapters = models::adapter_units(models::make_model(sizes, tuning).units());
+  return std::make_optional<models::AdapterMerge>(*tuning.lora, adapters, models::open_adapter(folder, adapters));
 }
 
 struct Model {
@@ -78,10 +89,13 @@ Model load(const GenerateOptions& options) {
   model.vocab_size = models::value_of(sizes, models::Size::vocab_size);
   const models::Architecture architecture = models::make_model(sizes);
   models::check_weights(file, architecture.units());
+  const std::optional<models::AdapterMerge> adapter = read_adapter(options.adapter, sizes);
   model.device = make_device(options);
   model.decoder = models::make_decoder(
-      *model.device, sizes, [&file](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
+      *model.device, sizes,
+      [&file, &adapter](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
         models::read_unit(file, unit, first, first + out.size(), out.data());
+        if (adapter) adapter->add(unit, first, out);
       });
   fmt::print(stderr, "{}: {}, {:.2f}M parameters in {}, loaded in {:.1f} s; {}\n", file.path().string(),
              architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(options.precision),

@@ -23,10 +23,14 @@ class GatedMlp {
     std::size_t gate_up;    ///< saved [N, 2F]; backward_input replaces it by its gradient
     std::size_t inner;      ///< deferred [N, F]: what goes into `down`
     std::size_t workspace;  ///< workspace [N, F]
+    Linear::Arrays gate_up_adapters, down_adapters;
   };
 
   /// Declares `name`.gate_proj, `name`.up_proj and `name`.down_proj, without biases.
   GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& name, const GatedMlpOptions& options);
+
+  /// As Linear's.
+  [[nodiscard]] bool drops() const { return gate_up_.drops() || down_.drops(); }
 
   [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
                             std::size_t rows) const;

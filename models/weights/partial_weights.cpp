@@ -227,6 +227,7 @@ void PartialWeights::commit(const FilesBeside& beside) {
   const fs::path folder = kind_ == Kind::folder ? place_ : parent_of(place_);
   if (kind_ == Kind::file) {
     rename_all({{layout_->name(0), place_}});
+    write_beside(folder, beside);
   } else {
     const std::vector<fs::path> replaced = replace_weights();
     sync_path(folder, O_RDONLY | O_DIRECTORY);

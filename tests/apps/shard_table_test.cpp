@@ -3,7 +3,7 @@
 #include "apps/train/plan/shard_table.hpp"
 
 #include "actors/states/sharded_unit.hpp"
-#include "models/gpt.hpp"
+#include "models/model.hpp"
 #include "runtime/arena.hpp"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ struct Table {
   explicit Table(std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), {"ranvier-train", "--dry-run"});
     options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
-    architecture = models::make_gpt(options.model.gpt());
+    architecture = models::make_model(options.model.sizes, options.model.tuning());
     actors::TrainerOptions trainer = options.trainer;
     trainer.node_of = nodes_of(options, {});
     text = shard_table(architecture, trainer, plan_stages(architecture, {}, trainer), options.shard.links);
@@ -137,4 +137,30 @@ TEST_CASE("stages add up what they send, and show the stage that holds the most"
 
 TEST_CASE("links that were measured are named, and assumed ones said to be so") {
   CHECK(Table({"--world", "4"}).text.find("assumed") != std::string::npos);
+}
+
+TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients and states by Ψ'") {
+  const std::vector<const char*> flags{"--world",     "8",    "--g-data",     "8", "--model",           "llama-65b",
+                                       "--precision", "bf16", "--lora-rank",  "8", "--shard",           "GNN",
+                                       "--recompute", "1",    "--batch-size", "8", "--microbatch-size", "1"};
+  const Table table(flags);
+  constexpr std::uint64_t N = 8, C = 8192, F = 22016, V = 32000, L = 80, R = 8;
+  constexpr std::uint64_t psi = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C;  // divides by the ranks
+  constexpr std::uint64_t psi_trained = L * 2 * R * 2 * C;                            // of q_proj and v_proj
+  CHECK(table.architecture.trained_parameters() == psi_trained);
+  CHECK(table.architecture.parameters() == psi + psi_trained);
+  CHECK(table.text.find("of 65.3G parameters (Ψ) 21M are trained (Ψ′)") != std::string::npos);
+  const auto cells = table.line("GNN");
+  REQUIRE(cells.size() == 13);
+  CHECK(cells[1] == runtime::format_bytes(2 * (psi + psi_trained) / N));
+  CHECK(cells[2] == runtime::format_bytes(4 * psi_trained));
+  CHECK(cells[3] == runtime::format_bytes(12 * psi_trained));
+  CHECK(table.line("ddp")[1] == runtime::format_bytes(2 * (psi + psi_trained)));
+  CHECK(table.line("zero3")[3] == runtime::format_bytes(12 * psi_trained / N));
+  // Without gradients of the base and with one block of it at a time, a rank has room.
+  actors::TrainerOptions trainer = table.options.trainer;
+  trainer.node_of = nodes_of(table.options, {});
+  const auto ids = std::size_t{2048} * sizeof(std::int32_t);
+  const auto plan = actors::plan_rank(table.architecture, {ids, ids}, trainer, 0);
+  CHECK(plan.memory.bytes(runtime::MemorySpace::device) < std::size_t{80'000'000'000});
 }

@@ -496,3 +496,31 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
   CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip", "--bad-steps", "skip"})
             .empty());
 }
+
+TEST_CASE("adapters come from their flags or from a folder, and what contradicts them is refused") {
+  const TemporaryFolder folder;
+  const std::string adapter = folder.path().string(), saved = adapter + "/saved";
+  const auto options = parse({"--data", "text.txt", "--model", "llama", "--lora-rank", "4", "--lora-targets",
+                              "o_proj,up_proj", "--save", saved.c_str()});
+  CHECK(options.model.adapts());
+  CHECK(options.model.lora.alpha == 8);
+  CHECK(options.model.lora.targets == std::vector<std::string>{"o_proj", "up_proj"});
+  CHECK(options.run.save == saved + "/adapter_model.safetensors");
+  CHECK(resolved_map(options).at("lora-targets") == "o_proj,up_proj");
+  CHECK_FALSE(parse({"--data", "text.txt"}).model.adapts());
+
+  folder.write("adapter_config.json",
+               R"({"peft_type":"LORA","r":16,"lora_alpha":32,"lora_dropout":0.1,"target_modules":["k_proj"]})");
+  const auto stored = parse({"--data", "text.txt", "--init-adapter", adapter.c_str(), "--lora-dropout", "0"});
+  CHECK(stored.model.lora.rank == 16);
+  CHECK(stored.model.lora.alpha == 32);
+  CHECK(stored.model.lora.dropout == 0);
+  CHECK(stored.model.lora.targets == std::vector<std::string>{"k_proj"});
+  refused({"--init-adapter", adapter.c_str(), "--lora-rank", "4"}, "has rank 16 and targets k_proj");
+  refused({"--lora-rank", "4", "--train", "norm"}, "--train with --lora-rank 4");
+  refused({"--lora-rank", "4", "--save", "weights.safetensors"}, "in a folder");
+  refused({"--lora-rank", "4", "--save", "folder", "--save-every", "5"}, "--save-every 5 with --lora-rank");
+  refused({"--lora-targets", "q_proj,,v_proj"}, "names with commas between them");
+  CHECK(parse({"--data", "text.txt", "--lora-alpha", "4"}).notes ==
+        std::vector<std::string>{"note: --lora-alpha 4 has no effect without --lora-rank"});
+}

@@ -83,7 +83,7 @@ def make_model(family):
     return model
 
 
-def make_tokens(path, least):
+def make_tokens(path, least=0):
     """Bytes in which the next one mostly follows from the last."""
     generator = torch.Generator().manual_seed(3)
     followers = torch.randint(least, VOCABULARY, (VOCABULARY, 4), generator=generator)
@@ -121,10 +121,11 @@ def masked(windows, first):
     return inputs, targets
 
 
-def train_reference(model, tokens, masks):
-    """Losses and gradient norms; the model has the last step's weights."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() == 1]
+def train_reference(model, tokens, masks=False):
+    """Losses and gradient norms; the model has the last step's weights of what needs gradients."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() > 1]
+    others = [p for p in trained if p.dim() == 1]
     optimizer = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=RATE,
                                   betas=(0.9, 0.95), eps=1e-8)
     losses, norms = [], []
@@ -136,8 +137,8 @@ def train_reference(model, tokens, masks):
         logits = model(inputs).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
         loss.backward()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in model.parameters()]))
-        for parameter in model.parameters():
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in trained]))
+        for parameter in trained:
             parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
         optimizer.step()
         losses.append(loss.item())
@@ -151,6 +152,33 @@ def greedy_text(model):
         with torch.no_grad():
             tokens.append(model(torch.tensor([tokens])).logits[0, -1].argmax().item())
     return bytes(tokens) + b"\n"
+
+
+def train(trainer, folder, ranks, flags, saved, metrics):
+    """What ranvier-train does from the same files; the lines of its metrics."""
+    flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
+    run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
+         folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes", "--shuffle", "off", "--sequence-length",
+         LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS, "--learning-rate", RATE,
+         "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def apart(lines, losses, norms, tensors):
+    """The largest distances; `tensors`: pairs of ours and theirs."""
+    return {
+        "loss": max(abs(line["loss"] - loss) / loss for line, loss in zip(lines, losses, strict=True)),
+        "norm": max(abs(line["grad_norm"] - norm) / norm for line, norm in zip(lines, norms, strict=True)),
+        "tensor": max((torch.linalg.vector_norm(ours.double() - theirs) / torch.linalg.vector_norm(theirs)).item()
+                      for ours, theirs in tensors),
+    }
+
+
+def check(name, worst):
+    print(f"{name}: apart by at most {worst}")
+    for kind, tolerance in TOLERANCE.items():
+        if not worst[kind] <= tolerance:
+            sys.exit(f"{name}: {kind} is {worst[kind]:.1e} apart, more than {tolerance}")
 
 
 def main():
@@ -170,27 +198,14 @@ def main():
 
     for name, (ranks, flags) in GRIDS.items():
         saved, metrics = folder / name.replace(" ", "-"), folder / f"{name}.jsonl"
-        flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
-        run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
-             folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes", "--shuffle", "off", "--sequence-length",
-             LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS, "--learning-rate", RATE,
-             "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+        lines = train(trainer, folder, ranks, flags, saved, metrics)
         opened, report = class_of(family).from_pretrained(saved, output_loading_info=True)
         wrong = {key: value for key, value in report.items() if value}
         if wrong or type(opened) is not type(model):
             sys.exit(f"{name}: transformers opens what was saved as a {type(opened)} with {wrong}")
-        worst = {
-            "loss": max(abs(line["loss"] - loss) / loss for line, loss in zip(lines, losses, strict=True)),
-            "norm": max(abs(line["grad_norm"] - norm) / norm for line, norm in zip(lines, norms, strict=True)),
-            "tensor": max((torch.linalg.vector_norm(ours.double() - theirs) / torch.linalg.vector_norm(theirs)).item()
-                          for (tensor, ours), theirs in zip(opened.named_parameters(), model.parameters(), strict=True)
-                          if not tensor.endswith(NO_SLOPE)),
-        }
-        print(f"{family}, {name}: apart by at most {worst}")
-        for kind, tolerance in TOLERANCE.items():
-            if not worst[kind] <= tolerance:
-                sys.exit(f"{family}, {name}: {kind} is {worst[kind]:.1e} apart, more than {tolerance}")
+        pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
+        check(f"{family}, {name}", apart(lines, losses, norms, [(ours, theirs) for (tensor, ours), theirs in pairs
+                                                                if not tensor.endswith(NO_SLOPE)]))
 
     command = [generator, "--weights", folder / "1-rank", "--prompt", PROMPT.decode(), "--tokens", DRAWN, "--temperature", 0,
                "--tokenizer", "bytes", "--threads", 1]
@@ -207,4 +222,5 @@ def main():
         sys.exit(f"{family}: the text is {text}, of transformers {expected}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 #include "apps/train/files/file_agreement.hpp"
 
 #include "apps/program/agreement.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "offload/block_sums.hpp"
@@ -157,6 +158,9 @@ std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job
   if (!options.data.hellaswag.empty()) files.emplace_back(options.data.hellaswag);
   const std::vector<fs::path> tokenizer = tokenizer_files(options);
   files.insert(files.end(), tokenizer.begin(), tokenizer.end());
+  if (const fs::path adapter = options.run.init_adapter; !adapter.empty())
+    for (const char* name : {models::adapter_config_name, models::adapter_weights_name})
+      files.push_back(adapter / name);
   if (options.run.init_from.empty()) return files;
   const fs::path weights = models::find_weights(options.run.init_from, "--init-from");
   files.push_back(weights);

@@ -2,6 +2,7 @@
 
 #include "models/text/mixed_source.hpp"
 #include "models/text/tokenizer_files.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
@@ -68,6 +69,10 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
     if (!fs::is_directory(tokenizer, unknown)) inputs.push_back({"--tokenizer " + tokenizer, tokenizer});
     for (const auto& [name, file] : models::tokenizer_files(tokenizer))
       inputs.push_back({"--tokenizer " + tokenizer, file});
+  }
+  if (const fs::path adapter = options.run.init_adapter; !adapter.empty()) {
+    for (const char* name : {models::adapter_config_name, models::adapter_weights_name})
+      inputs.push_back({"--init-adapter " + options.run.init_adapter, adapter / name});
   }
   for (const auto& [flag, path] : {std::pair{"--hellaswag", &options.data.hellaswag},
                                    {"--links", &options.shard.links},

@@ -2,6 +2,7 @@
 
 #include "actors/exchange/gather.hpp"
 #include "apps/train/files/output_files.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "runtime/arena.hpp"
 
 #include <algorithm>
@@ -22,6 +23,10 @@ using Kind = models::PartialWeights::Kind;
 constexpr runtime::Tag prepared_tag{runtime::Channel::weights, 0};
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
+models::FilesBeside beside_adapter(const TrainOptions& options) {
+  return {{models::adapter_config_name, models::adapter_config_json(options.model.lora, options.run.init_from)}};
+}
+
 WeightTarget::Options final_weights(const RankRun& run, const std::string& job) {
   const std::string& save = run.options.run.save;
   const auto config = config_path(save);
@@ -31,9 +36,12 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job) 
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
   WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = config ? saved_beside(run.job) : models::FilesBeside(),
+                                .beside = config                       ? saved_beside(run.job)
+                                          : run.options.model.adapts() ? beside_adapter(run.options)
+                                                                       : models::FilesBeside(),
                                 .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
-                                .kind = config ? Kind::folder : Kind::file};
+                                .kind = config ? Kind::folder : Kind::file,
+                                .adapters = run.options.model.adapts()};
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;
@@ -43,8 +51,12 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job) 
 
 models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
   const bool one = !config_path(options.run.save);
-  return models::WeightLayout(job.architecture.units(),
-                              one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes);
+  std::vector<models::UnitSpec> units = job.architecture.units();
+  if (options.model.adapts()) {
+    units = models::adapter_units(units);
+    std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
+  }
+  return models::WeightLayout(units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes);
 }
 
 models::FilesBeside saved_beside(const Job& job) {
@@ -95,6 +107,7 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
   const auto& units = plan.states->all();
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (stages_of.at(units[u].spec->name).front() != plan.position.stage) continue;
+    if (run.options.model.adapts() && !units[u].trained()) continue;
     // The finest piece, which every scope's range has in it: no two ranks write the same, whatever they hold.
     const collectives::Range range = plan.column->layout.range(collectives::Scope::global, units[u].elements);
     const std::size_t end = std::min(range.begin + range.count, units[u].spec->elements());

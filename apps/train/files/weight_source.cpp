@@ -1,24 +1,42 @@
 #include "apps/train/files/weight_source.hpp"
 
 #include "models/initialize.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/weights/unit_weights.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace ranvier::apps {
+namespace {
+
+actors::WeightSource base_weights(const RunOptions& run, const std::vector<models::UnitSpec>& units,
+                                  const actors::WeightSource& initial) {
+  if (run.init_from.empty()) return initial;
+  const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
+                                                                run.ignored_tensors);
+  models::check_weights(*file, units);
+  return [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    models::read_unit(*file, unit, begin, begin + out.size(), out.data());
+  };
+}
+
+}  // namespace
 
 actors::WeightSource first_weights(const TrainOptions& options, const models::Architecture& architecture) {
   const RunOptions& run = options.run;
-  if (run.init_from.empty()) {
-    return [seed = options.trainer.seed](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-      models::initialize(unit, seed, begin, begin + out.size(), out.data());
-    };
-  }
-  const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
-                                                                run.ignored_tensors);
-  models::check_weights(*file, architecture.units());
-  return [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    models::read_unit(*file, unit, begin, begin + out.size(), out.data());
+  const actors::WeightSource initial = [seed = options.trainer.seed](const models::UnitSpec& unit,
+                                                                     std::size_t begin, std::span<float> out) {
+    models::initialize(unit, seed, begin, begin + out.size(), out.data());
+  };
+  const auto units = architecture.units();
+  const auto adapters = models::adapter_units(units);
+  const actors::WeightSource of_adapters =
+      run.init_adapter.empty() ? initial : models::open_adapter(run.init_adapter, adapters);
+  const actors::WeightSource of_base = base_weights(run, models::base_units(units), initial);
+  if (adapters.empty()) return of_base;
+  return [of_adapters, of_base](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    (models::is_adapter(unit.parameters.front().name) ? of_adapters : of_base)(unit, begin, out);
   };
 }
 

@@ -1,5 +1,6 @@
 #include "apps/train/files/weight_target.hpp"
 
+#include "models/weights/adapter_files.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -43,7 +44,8 @@ void WeightTarget::put(const actors::StatePiece& piece, std::size_t, std::span<c
                        std::uint64_t, runtime::Handler done) {
   attempt(
       [this, piece, blocks] {
-        const models::UnitSpec& unit = *units_.all()[piece.unit].spec;
+        const models::UnitSpec& whole = *units_.all()[piece.unit].spec;
+        const models::UnitSpec& unit = options_.adapters ? models::in_peft_names(whole) : whole;
         if (piece.dtype == runtime::DType::f32)
           return writer_->put(unit, piece.begin, {reinterpret_cast<const float*>(blocks.data()), piece.count});
         runtime::with_float_type(piece.dtype, [&](auto type) {

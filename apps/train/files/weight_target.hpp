@@ -21,6 +21,7 @@ class WeightTarget final : public actors::CheckpointTarget {
     models::FilesBeside beside;
     runtime::AtomicFile::Retry retry;  ///< null: every refusal is final
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;
+    bool adapters = false;  ///< only those, in PEFT's names
     std::function<std::filesystem::path(std::int64_t step)> place;
     std::function<std::filesystem::path(std::int64_t step)> partial;  ///< models::partial_path() of it
   };

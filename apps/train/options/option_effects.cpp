@@ -39,6 +39,10 @@ std::span<const Entry> entries() {
       // What is frozen is in units of its own, without optimizer states.
       Entry{"train", shape},
       Entry{"freeze", shape},
+      Entry{"lora-rank", shape},
+      Entry{"lora-alpha", decides},
+      Entry{"lora-dropout", decides},
+      Entry{"lora-targets", shape},
       // Grid and sharding. Sums over rows have the order of the algorithm, the rows and the nodes; gathers add nothing.
       Entry{"g-inter", bits},
       Entry{"g-data", rounding},
@@ -136,6 +140,7 @@ std::span<const Entry> entries() {
       // Run. The weights are the checkpoint's.
       Entry{"init-from", run},
       Entry{"ignore-tensors", run},
+      Entry{"init-adapter", run},
       Entry{"save", run},
       Entry{"save-every", run},
       Entry{"save-file-size", run},

@@ -5,6 +5,7 @@
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/tier_flags.hpp"
+#include "apps/train/options/tuning_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
@@ -271,13 +272,7 @@ OptionTable declare(Asked& asked) {
              "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
   table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
   table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
-  table.add(
-      {"train", "REGEX",
-       "train only the parameters of which a part of the name matches; the others are frozen: no gradients, no "
-       "optimizer states",
-       text(model_options.train), "all"});
-  table.add({"freeze", "REGEX", "freeze the parameters of which a part of the name matches",
-             text(model_options.freeze), "none"});
+  declare_tuning(table, model_options);
 
   table.concern("Grid");
   table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
@@ -493,6 +488,9 @@ OptionTable declare(Asked& asked) {
              text(run.init_from)});
   table.add({"ignore-tensors", "REGEX", "tensors of --init-from that are not needed, by a part of their names",
              text(run.ignored_tensors)});
+  table.add({"init-adapter", "FOLDER",
+             "adapter to begin with, as PEFT or --save wrote it; brings --lora-rank and so on",
+             text(run.init_adapter)});
   table.add({"save", "PATH",
              "where to write the weights at the end; into a folder, with the model's config.json and tokenizer",
              text(run.save)});
@@ -756,6 +754,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_data(options, table);
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
+  resolve_tuning(options, table);
   check_model(options.model, trainer.grid);
   check_purpose(options);
   options.model.sizes =

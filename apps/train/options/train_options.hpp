@@ -6,6 +6,7 @@
 #include "actors/rank/trainer_options.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/train/options/checkpoint_flags.hpp"
+#include "models/lora.hpp"
 #include "models/model.hpp"
 #include "models/text/text_source.hpp"
 #include "models/weights/weight_layout.hpp"
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,10 +26,16 @@ struct ModelOptions {
   models::ModelSizes sizes;  ///< of the trainer's precision
   std::string train;         ///< expression for names of parameters that are trained; empty: all
   std::string freeze;        ///< and of those that are not; empty: none
+  models::LoraOptions lora{.rank = 0, .targets = {"q_proj", "v_proj"}};  ///< rank 0: there are no adapters
 
   [[nodiscard]] int size(models::Size which) const { return models::value_of(sizes, which); }
+  [[nodiscard]] bool adapts() const { return lora.rank > 0; }
   /// Throws ErrorCode::usage, naming the flag, for what is no expression.
-  [[nodiscard]] models::Tuning tuning() const { return models::make_tuning(train, freeze); }
+  [[nodiscard]] models::Tuning tuning() const {
+    models::Tuning tuning = models::make_tuning(train, freeze);
+    if (adapts()) tuning.lora = std::make_shared<const models::LoraOptions>(lora);
+    return tuning;
+  }
   [[nodiscard]] bool is_preset() const { return models::is_preset(name); }
   /// Of a program that knows GPT alone. Throws std::bad_variant_access for another family.
   [[nodiscard]] models::GptOptions& gpt() { return std::get<models::GptOptions>(sizes); }
@@ -97,6 +105,7 @@ struct RunOptions {
   double timeout_seconds = 60;
   std::string init_from;        ///< paths; empty: none
   std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
+  std::string init_adapter;     ///< folder; empty: adapters begin as PEFT draws them
   std::string save;
   std::int64_t save_every = 0;                                             ///< steps; 0: at the end alone
   std::size_t save_file_bytes = models::WeightLayout::default_file_bytes;  ///< that values take in a file at most

@@ -40,6 +40,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {trainer.learning_rate.decay == actors::LearningRateOptions::Decay::constant,
        {"min-learning-rate"},
        "with --lr-decay constant"},
+      {!options.model.adapts(), {"lora-alpha", "lora-dropout", "lora-targets"}, "without --lora-rank"},
       {trainer.sample.every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
       {!models::fills_masks(options.model.sizes),
        {"mlm-probability", "mask-token"},

@@ -85,14 +85,18 @@ std::string job_memory_table(const models::Architecture& architecture, const std
     line(to_string(kind), bytes, meaning_of(kind, options));
   }
   line("sum", all, "");
-  const double copies = parameters * g_data / 1e9;
+  // What is frozen has its two bytes in either count.
+  const auto trained = static_cast<double>(architecture.trained_parameters());
+  const double copies = trained * g_data / 1e9, frozen = 2 * (parameters - trained) * g_data / 1e9;
   const double activations = static_cast<double>(job_bytes(stages, g_data, MemoryKind::activations).device) / 1e9;
   const double buckets = 16.0 * static_cast<double>(options.tiers.bucket_elements) * ranks / 1e9;
+  const double resident = 4 * copies + frozen;
   text += fmt::format(
-      "Myelin §V-B counts, in half precision on {} rows: 20 bytes a parameter without offload, {:.0f} GB with "
+      "Myelin §V-B counts, in half precision on {} rows: 20 bytes a parameter{} without offload, {:.0f} GB with "
       "these activations;\n  4 with optimizer states off the device and 16 an element of a rank's bucket, {:.0f} + "
       "{:.0f} + {:.0f} of activations = {:.0f} GB\n",
-      g_data, 20 * copies + activations, 4 * copies, buckets, activations, 4 * copies + buckets + activations);
+      g_data, frozen > 0 ? " that is trained and 2 one that is frozen" : "", 20 * copies + frozen + activations,
+      resident, buckets, activations, resident + buckets + activations);
   return text;
 }
 

@@ -1,0 +1,86 @@
+#include "apps/train/options/tuning_flags.hpp"
+
+#include "models/weights/adapter_files.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::text;
+using runtime::whole;
+
+namespace {
+
+OptionBinding targets(std::vector<std::string>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field = models::parse_targets(given);
+            if (field.empty()) return "names with commas between them, such as q_proj,v_proj";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+}  // namespace
+
+void declare_tuning(OptionTable& table, ModelOptions& model) {
+  table.add(
+      {"train", "REGEX",
+       "train only the parameters of which a part of the name matches; the others are frozen: no gradients, no "
+       "optimizer states",
+       text(model.train), "all"});
+  table.add(
+      {"freeze", "REGEX", "freeze the parameters of which a part of the name matches", text(model.freeze), "none"});
+  table.add({"lora-rank", "R",
+             "train low-rank adapters beside a frozen model, which --save then writes as PEFT does; 0: none",
+             whole(model.lora.rank, 0, 1 << 16)});
+  table.add({"lora-alpha", "X", "what adapters add is multiplied by X / R", real(model.lora.alpha, 0, 1e6)});
+  table.add(
+      {"lora-dropout", "RATE", "share of adapters' input dropped in training", real(model.lora.dropout, 0, 1)});
+  table.add({"lora-targets", "NAMES", "modules that get adapters, by the last parts of their names",
+             targets(model.lora.targets)});
+}
+
+void resolve_tuning(TrainOptions& options, const OptionTable& table) {
+  models::LoraOptions& lora = options.model.lora;
+  RunOptions& run = options.run;
+  if (!run.init_adapter.empty()) {
+    const models::LoraOptions stored = models::read_adapter_config(run.init_adapter);
+    const models::LoraOptions asked = std::exchange(lora, stored);
+    if ((table.given("lora-rank") && asked.rank != stored.rank) ||
+        (table.given("lora-targets") && asked.targets != stored.targets))
+      fail(ErrorCode::usage,
+           "--init-adapter {} has rank {} and targets {}: leave --lora-rank and --lora-targets out",
+           run.init_adapter, stored.rank, fmt::join(stored.targets, ","));
+    if (table.given("lora-alpha")) lora.alpha = asked.alpha;
+    if (table.given("lora-dropout")) lora.dropout = asked.dropout;
+  }
+  if (!options.model.adapts()) return;
+  if (lora.dropout >= 1)
+    fail(ErrorCode::usage, "--lora-dropout {} drops everything: give less than 1", lora.dropout);
+  for (const char* flag : {"train", "freeze"}) {
+    if (table.given(flag))
+      fail(ErrorCode::usage, "--{} with --lora-rank {}, which trains the adapters alone: leave one of them out",
+           flag, lora.rank);
+  }
+  if (run.save_every > 0)
+    fail(ErrorCode::usage, "--save-every {} with --lora-rank writes no adapters on the way: use --checkpoint-every",
+         run.save_every);
+  if (run.save.empty()) return;
+  const std::filesystem::path save = run.save;
+  if (save.filename() == models::adapter_weights_name) return;
+  if (save.has_extension() && !std::filesystem::is_directory(save))
+    fail(ErrorCode::usage, "--save {}: an adapter is saved as PEFT does, in a folder: give one", run.save);
+  run.save = (save / models::adapter_weights_name).string();
+}
+
+}  // namespace ranvier::apps

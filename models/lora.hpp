@@ -1,0 +1,35 @@
+// Low-rank adapters (LoRA, Hu et al. 2021) as PEFT has them: beside a frozen product
+//
+//   y += alpha / rank · B(A(dropout(x)))        A [rank, I], B [O, rank], which is zero at first
+//
+// Names of parameters are PEFT's without "base_model.model.": "….q_proj.lora_A.weight". Plain data; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+struct LoraOptions {
+  int rank = 8;
+  float alpha = 8;
+  float dropout = 0;                 ///< share of an adapter's input dropped in training
+  std::vector<std::string> targets;  ///< modules by the last parts of their names: "q_proj", "self_attn.q_proj"
+
+  [[nodiscard]] float factor() const noexcept { return alpha / static_cast<float>(rank); }
+  /// Whether a module of this name gets an adapter.
+  [[nodiscard]] bool adapts(std::string_view module) const;
+};
+
+/// "q_proj,v_proj" as names; empty if one of them is.
+[[nodiscard]] std::vector<std::string> parse_targets(std::string_view text);
+
+/// Whether a parameter of this name is an adapter's.
+[[nodiscard]] bool is_adapter(std::string_view parameter);
+
+/// Names of an adapter's two matrices.
+[[nodiscard]] inline std::string lora_a(const std::string& module) { return module + ".lora_A.weight"; }
+[[nodiscard]] inline std::string lora_b(const std::string& module) { return module + ".lora_B.weight"; }
+
+}  // namespace ranvier::models

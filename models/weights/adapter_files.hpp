@@ -1,0 +1,54 @@
+// Adapters (models/lora.hpp) in PEFT's files: a folder with adapter_config.json and adapter_model.safetensors, whose
+// tensors are called "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Any thread.
+#pragma once
+
+#include "models/layer.hpp"
+#include "models/lora.hpp"
+#include "models/weights/safetensors.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
+inline constexpr const char* adapter_config_name = "adapter_config.json";
+
+/// What its config.json says of the adapter in a folder. Throws ErrorCode::data, naming file, key and value, for what
+/// is computed otherwise here.
+[[nodiscard]] LoraOptions read_adapter_config(const std::filesystem::path& folder);
+/// `base`: the weights that it was trained beside.
+[[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base);
+
+/// Units of adapters among these, and the others.
+[[nodiscard]] std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units);
+[[nodiscard]] std::vector<UnitSpec> base_units(std::span<const UnitSpec> units);
+/// The same unit, its parameters called as in PEFT's files.
+[[nodiscard]] UnitSpec in_peft_names(UnitSpec unit);
+
+/// Values of elements [begin, begin + out.size()) of a unit.
+using UnitReader = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+
+/// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has them and nothing else.
+[[nodiscard]] UnitReader open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
+
+/// Adds adapters to the weights beside them: W + alpha / rank · B · A.
+class AdapterMerge {
+ public:
+  /// Holds all adapters.
+  AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitReader& read);
+
+  /// `values` are those of elements [begin, …) of a unit of the base.
+  void add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const;
+
+ private:
+  LoraOptions lora_;
+  std::map<std::string, std::vector<float>, std::less<>> matrices_;  // by parameter
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,99 @@
+// From a model to an adapter beside it, and back into whole weights: what programs write others read.
+#include "models/weights/adapter_files.hpp"
+#include "models/weights/safetensors.hpp"
+#include "runtime/error.hpp"
+#include "tests/apps/generated.hpp"
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+namespace models = ranvier::models;
+
+namespace {
+
+constexpr auto limit = 120s;
+
+struct Fixture : SmallText {
+  Fixture() {
+    const Outcome outcome = run(1, llama({"--save", base}), limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+  }
+
+  [[nodiscard]] Flags llama(Flags more) const {
+    more.insert(more.begin(), {"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"});
+    return small_run(text, more);
+  }
+  /// Adapters beside the base.
+  [[nodiscard]] Flags adapted(Flags more = {}) const {
+    more.insert(more.begin(),
+                {"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
+                 "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"});
+    return small_run(text, more);
+  }
+  void check_run(int ranks, const Flags& flags) const {
+    const Outcome outcome = run(ranks, flags, limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+  }
+  /// ranvier-checkpoint, which takes its arguments as a shell splits them.
+  void check_tool(const std::string& arguments) const {
+    const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
+    INFO(outcome.report);
+    REQUIRE(outcome.status == 0);
+  }
+  [[nodiscard]] std::string drawn(const std::string& flags) const {
+    const Generated generated =
+        run_generator(RANVIER_GENERATOR, flags + " --temperature 0 --tokens 40 --prompt The", folder);
+    INFO(generated.report);
+    REQUIRE(generated.status == 0);
+    return generated.text;
+  }
+
+  std::string base = file("base"), adapter = file("adapter");
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture,
+                  "an adapter is the same from any grid, and merged into the weights draws the same text") {
+  check_run(1, adapted({"--save", adapter}));
+  const std::string alone = read_file(adapter + "/adapter_model.safetensors");
+  check_run(4, adapted({"--save", file("other"), "--g-inter", "2", "--g-data", "2", "--shard", "zero3"}));
+  check_run(2, adapted({"--save", file("stages"), "--g-inter", "2", "--checkpoint", file("checkpoints")}));
+  CHECK(read_file(file("stages") + "/adapter_model.safetensors") == alone);
+
+  const models::LoraOptions lora = models::read_adapter_config(adapter);
+  CHECK(lora.rank == 2);
+  CHECK(lora.alpha == 8);
+  CHECK(lora.targets == std::vector<std::string>{"q_proj", "v_proj", "down_proj"});
+  const models::Safetensors file_of(adapter + "/adapter_model.safetensors"),
+      other(file("other") + "/adapter_model.safetensors");
+  CHECK(file_of.tensors().size() == 4 * 3 * 2);
+  CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
+  for (const models::StoredTensor& tensor : file_of.tensors()) {
+    CAPTURE(tensor.name);
+    const models::StoredTensor* const same = other.find(tensor.name);
+    REQUIRE(same != nullptr);
+    REQUIRE(same->shape == tensor.shape);
+    std::vector<float> a(tensor.shape[0] * tensor.shape[1]), b(a.size());
+    file_of.read(tensor, 0, a.size(), a.data());
+    other.read(*same, 0, b.size(), b.data());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-3);
+  }
+
+  // The checkpoint of that training: as an adapter, and as whole weights.
+  check_tool("export " + file("checkpoints") + " -o " + file("exported"));
+  CHECK(read_file(file("exported") + "/adapter_model.safetensors") == alone);
+  check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
+  const std::string with_adapter = drawn("--weights " + base + " --adapter " + adapter);
+  CHECK(with_adapter == drawn("--weights " + file("merged")));
+  CHECK(with_adapter != drawn("--weights " + base));
+}

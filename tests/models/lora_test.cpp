@@ -1,0 +1,222 @@
+#include "models/lora.hpp"
+
+#include "models/llama.hpp"
+#include "models/model.hpp"
+#include "models/weights/adapter_files.hpp"
+#include "runtime/error.hpp"
+#include "tests/models/gradient_check.hpp"
+#include "tests/models/llama_family.hpp"
+#include "tests/models/model_run.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+Tuning lora(const LoraOptions& options) {
+  Tuning tuning;
+  tuning.lora = std::make_shared<const LoraOptions>(options);
+  return tuning;
+}
+
+const LoraOptions everywhere{
+    .rank = 3,
+    .alpha = 5,
+    .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "mlp.up_proj", "down_proj"}};
+
+ModelRun run_of(const LlamaOptions& options, const Tuning& tuning) {
+  return {device_of(2, true), make_llama(options, tuning), make_llama(options, tuning), 3};
+}
+
+/// W + factor · B · A for every weight that has an adapter, and the adapters gone.
+ReferenceParameters merged(const ReferenceParameters& parameters, const LoraOptions& options) {
+  ReferenceParameters all;
+  for (const auto& [name, values] : parameters)
+    if (!is_adapter(name)) all[name] = values;
+  for (auto& [name, weight] : all) {
+    const std::string module = name.substr(0, name.rfind('.'));
+    if (!name.ends_with(".weight") || !options.adapts(module)) continue;
+    const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
+    const auto R = static_cast<std::size_t>(options.rank);
+    const std::size_t in = a.size() / R;
+    for (std::size_t o = 0; o < b.size() / R; ++o)
+      for (std::size_t i = 0; i < in; ++i)
+        for (std::size_t r = 0; r < R; ++r) weight[o * in + i] += options.factor() * b[o * R + r] * a[r * in + i];
+  }
+  return all;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> difference;
+  for (std::size_t i = 0; i < a.size(); ++i) difference.push_back(a[i] - b[i]);
+  return norm(difference);
+}
+
+}  // namespace
+
+TEST_CASE("a model with adapters is that of the merged weights, and its gradients follow from theirs") {
+  for (const auto& [name, options] : family()) {
+    CAPTURE(name);
+    const auto samples = made_up_samples(options, 40, 3);
+    ModelRun adapted = run_of(options, lora(everywhere));
+    ModelRun whole(device_of(2, true), options, 3);
+    const ReferenceParameters parameters = adapted.reference_parameters();
+    whole.set_parameters(merged(parameters, everywhere));
+    CHECK(adapted.forward(samples, 1.0 / 100) == doctest::Approx(whole.forward(samples, 1.0 / 100)).epsilon(1e-5));
+    adapted.backward(false);
+    whole.backward(false);
+    const auto gradients = adapted.gradients_by_name(), of_weights = whole.gradients_by_name();
+    const auto R = static_cast<std::size_t>(everywhere.rank);
+    std::size_t modules = 0;
+    for (const auto& [tensor, gradient] : gradients) {
+      CAPTURE(tensor);
+      REQUIRE(is_adapter(tensor));
+      const std::string module = tensor.substr(0, tensor.find(".lora_"));
+      const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
+      const auto& d_weight = of_weights.at(module + ".weight");
+      const std::size_t in = a.size() / R, out = b.size() / R;
+      std::vector<double> expected(gradient.size(), 0.0);
+      const bool is_a = tensor == lora_a(module);
+      modules += is_a;
+      for (std::size_t o = 0; o < out; ++o)
+        for (std::size_t i = 0; i < in; ++i)
+          for (std::size_t r = 0; r < R; ++r) {
+            if (is_a) expected[r * in + i] += everywhere.factor() * b[o * R + r] * d_weight[o * in + i];
+            if (!is_a) expected[o * R + r] += everywhere.factor() * a[r * in + i] * d_weight[o * in + i];
+          }
+      CHECK(distance(gradient, expected) < 1e-4 * norm(expected));
+    }
+    CHECK(modules == everywhere.targets.size() * static_cast<std::size_t>(options.layers));
+  }
+}
+
+TEST_CASE("the gradients of adapters whose input drops values are the slopes of the loss") {
+  LoraOptions dropping = everywhere;
+  dropping.dropout = 0.4f;
+  const LlamaOptions options = small_llama();
+  const auto samples = made_up_samples(options, 40, 3);
+  ModelRun run = run_of(options, lora(dropping));
+  const ReferenceParameters parameters = run.reference_parameters();
+  const double loss = run.forward(samples, 1);
+  run.backward(false);
+  const auto gradients = run.gradients_by_name();
+  CHECK(run.forward(samples, 1) == loss);
+  // Without training nothing is dropped.
+  CHECK(std::abs(run.forward(samples, 1, 1, false) - loss) > 1e-3);
+  for (const auto& [tensor, gradient] : gradients) {
+    CAPTURE(tensor);
+    const double length = norm(gradient), step = 3e-3;
+    const auto at = [&](double distance) {
+      ReferenceParameters moved = parameters;
+      for (std::size_t i = 0; i < gradient.size(); ++i) moved.at(tensor)[i] += distance * gradient[i] / length;
+      run.set_parameters(moved);
+      return run.forward(samples, 1);
+    };
+    CHECK((at(step) - at(-step)) / (2 * step) == doctest::Approx(length).epsilon(0.02));
+  }
+}
+
+TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where they were asked for") {
+  const LlamaOptions options = small_llama();
+  const Architecture model = make_llama(options, lora({.rank = 2, .targets = {"q_proj", "v_proj"}}));
+  std::size_t adapters = 0;
+  for (const UnitSpec& unit : model.units()) {
+    for (const ParameterSpec& parameter : unit.parameters) {
+      CAPTURE(parameter.name);
+      CHECK(unit.trained == is_adapter(parameter.name));
+      if (!unit.trained) continue;
+      ++adapters;
+      const bool a = parameter.name.ends_with("lora_A.weight");
+      CHECK(parameter.initializer.kind == (a ? Initializer::Kind::uniform : Initializer::Kind::zeros));
+      if (a) CHECK(parameter.initializer.scale == doctest::Approx(1 / std::sqrt(options.hidden)));
+      CHECK((parameter.name.find("q_proj") != std::string::npos ||
+             parameter.name.find("v_proj") != std::string::npos));
+    }
+  }
+  CHECK(adapters == 4 * static_cast<std::size_t>(options.layers));
+  CHECK(model.trained_parameters() == static_cast<std::size_t>(options.layers) * 2 * 2 *
+                                          static_cast<std::size_t>(options.hidden + options.hidden));
+  CHECK(model.first_trained_layer() == 1);
+  CHECK_THROWS_AS(static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))), Error);
+  CHECK_THROWS_AS(static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}}))), Error);
+}
+
+TEST_CASE(
+    "what an adapter's configuration says is read back, and what is computed otherwise is refused by its key") {
+  const tests::TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    folder.write("adapter_config.json", text);
+    return read_adapter_config(folder.path());
+  };
+  const LoraOptions options{.rank = 4, .alpha = 10, .dropout = 0.05f, .targets = {"q_proj", "mlp.up_proj"}};
+  const std::string text = adapter_config_json(options, "base");
+  const LoraOptions stored = read(text);
+  CHECK(stored.rank == 4);
+  CHECK(stored.alpha == 10);
+  CHECK(stored.dropout == 0.05f);
+  CHECK(stored.targets == options.targets);
+  const auto refusal = [&](const std::string& config) -> std::string {
+    try {
+      static_cast<void>(read(config));
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::data);
+      return error.what();
+    }
+    return {};
+  };
+  const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
+  CHECK(refusal(begin + R"(["q_proj"]})").empty());
+  for (const auto& [config, key] : {std::pair{begin + R"(["q_proj"],"use_rslora":true})", "use_rslora"},
+                                    {begin + R"(["q_proj"],"modules_to_save":["lm_head"]})", "modules_to_save"},
+                                    {begin + R"(["q_proj"],"rank_pattern":{"k":2}})", "rank_pattern"},
+                                    {begin + R"("all-linear"})", "target_modules"},
+                                    {begin + R"([]})", "target_modules"},
+                                    {std::string(R"({"peft_type":"IA3"})"), "peft_type"}}) {
+    CAPTURE(config);
+    CHECK(refusal(config).find(key) != std::string::npos);
+  }
+}
+
+TEST_CASE("adapters are merged into weights however these are cut into pieces") {
+  const LlamaOptions options = small_llama();
+  const ModelRun run = run_of(options, lora(everywhere));
+  const ReferenceParameters parameters = run.reference_parameters(), expected = merged(parameters, everywhere);
+  const auto units = make_llama(options, lora(everywhere)).units();
+  const UnitReader read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const auto& values = parameters.at(unit.parameters[p].name);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t at = unit.offset(p) + i;
+        if (at >= begin && at < begin + out.size()) out[at - begin] = static_cast<float>(values[i]);
+      }
+    }
+  };
+  const AdapterMerge merge(everywhere, adapter_units(units), read);
+  for (const UnitSpec& unit : base_units(units)) {
+    for (const std::size_t piece : {std::size_t{7}, unit.elements()}) {
+      std::vector<float> all(unit.elements());
+      for (std::size_t begin = 0; begin < all.size(); begin += piece) {
+        const auto values = std::span(all).subspan(begin, std::min(piece, all.size() - begin));
+        read(unit, begin, values);
+        merge.add(unit, begin, values);
+      }
+      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+        CAPTURE(unit.parameters[p].name);
+        const auto& wanted = expected.at(unit.parameters[p].name);
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          CHECK(all[unit.offset(p) + i] == doctest::Approx(wanted[i]).epsilon(1e-5));
+      }
+    }
+  }
+}
