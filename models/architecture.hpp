@@ -21,8 +21,8 @@ struct Architecture {
   [[nodiscard]] std::size_t parameters() const;
   /// Those of trained units.
   [[nodiscard]] std::size_t trained_parameters() const;
-  /// Where backward passes end: the first layer with trained parameters, as many as there are layers if none has. 0 where
-  /// nothing is frozen.
+  /// Where backward passes end: the first layer with trained parameters, as many as there are layers if none has. 0
+  /// where nothing is frozen.
   [[nodiscard]] std::size_t first_trained_layer() const;
   [[nodiscard]] double flops_per_sample() const;
   /// Those of a layer that training comes to. A third of a layer's are its forward pass, a third its input gradients

@@ -2,6 +2,7 @@
 // parameters.
 #include "models/llama.hpp"
 #include "models/initialize.hpp"
+#include "models/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 
@@ -201,6 +202,37 @@ TEST_CASE("a training of a part of a model goes on from a checkpoint on any grid
           CHECK(late.job.weights == whole.job.weights);
           CHECK((late.states.at(4) == whole.states.at(4)));
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("adapters train the same bits on every grid, shared out, wherever states and their frozen base live") {
+  std::uint64_t seed = 1;
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    auto options = tests::small_run();
+    options.precision = {dtype, runtime::DType::f32};
+    models::Tuning tuning;
+    tuning.lora = std::make_shared<const models::LoraOptions>(
+        models::LoraOptions{.rank = 2, .dropout = 0.2f, .targets = {"q_proj", "v_proj", "down_proj"}});
+    const models::Architecture architecture = models::make_llama(small_llama(options.precision), tuning);
+    options.grid = {1, 2};
+    for (const char* const name : {"ddp", "GNN", "zero3"}) {
+      CAPTURE(name);
+      options.grid.g_inter = 1;
+      options.recompute = 0;
+      options.tiers = {};
+      options.sharding = collectives::parse_sharding(name);
+      const auto reference = run(architecture, options, 1);
+      check_what_changed(architecture, reference, options);
+      for (const int g_inter : {1, 3}) {
+        CAPTURE(g_inter);
+        options.grid.g_inter = g_inter;
+        options.recompute = 1;
+        options.tiers = {};
+        check_same_bits(reference, run(architecture, options, ++seed));
+        options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
+        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
       }
     }
   }
