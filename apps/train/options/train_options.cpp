@@ -1,16 +1,14 @@
 #include "apps/train/options/train_options.hpp"
 
 #include "actors/checkpoint/snapshot.hpp"
-#include "apps/tokenize/tokenize_options.hpp"
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
+#include "apps/train/options/data_flags.hpp"
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/tuning_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
-#include "models/text/mixed_source.hpp"
-#include "models/text/tokenizer_files.hpp"
 #include "runtime/cuda_build.hpp"
 
 #include <fmt/ranges.h>
@@ -24,8 +22,6 @@ namespace {
 using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
-using models::Documents;
-using models::TokenFormat;
 using runtime::bytes;
 using runtime::choice;
 using runtime::OptionBinding;
@@ -37,7 +33,6 @@ using runtime::toggle;
 using runtime::whole;
 
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
-constexpr int byte_tokens = 256;
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr int imagined_node_size = 8;
@@ -138,27 +133,6 @@ OptionBinding number_or_auto(int& field) {
           .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); }};
 }
 
-OptionBinding tokenizer(DataOptions& data) {
-  return {.read = [&data](const std::string& given) -> std::optional<std::string> {
-            data.gpt2 = tokenizer_path(given);
-            if (given == "none") {
-              data.tokenizer = Tokenizer::none;
-            } else if (given == "bytes") {
-              data.tokenizer = Tokenizer::bytes;
-            } else if (!data.gpt2.empty()) {
-              data.tokenizer = Tokenizer::gpt2;
-            } else {
-              return "bytes, none, or the PATH of a tokenizer's folder or file";
-            }
-            return {};
-          },
-          .write =
-              [&data] {
-                if (data.tokenizer == Tokenizer::gpt2) return data.gpt2;
-                return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
-              }};
-}
-
 OptionBinding sharding(collectives::Sharding& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field = collectives::parse_sharding(given);
@@ -197,28 +171,6 @@ std::string algorithm_names(collectives::Collective collective) {
   return names;
 }
 
-/// None: auto.
-OptionBinding token_or_auto(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int token = 0;
-            if (given != "auto" && whole(token, 0, most).read(given)) return "a token's number, or auto";
-            field = given == "auto" ? std::nullopt : std::optional(token);
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
-}
-
-/// Above 0: a sample has at least one token to find.
-OptionBinding share(double& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            double part = 0;
-            if (real(part, 0, 1).read(given) || part == 0) return "a number above 0, at most 1";
-            field = part;
-            return {};
-          },
-          .write = real(field, 0, 1).write};
-}
-
 OptionBinding prefetch(std::optional<int>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             int units = 0;
@@ -232,16 +184,6 @@ OptionBinding prefetch(std::optional<int>& field) {
             return {};
           },
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
-}
-
-OptionBinding document_end(std::optional<std::int32_t>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            std::int32_t token = 0;
-            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
-            field = token;
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
 }
 
 OptionTable declare(Asked& asked) {
@@ -321,65 +263,7 @@ OptionTable declare(Asked& asked) {
              "N with the least memory; off",
              recompute(trainer.recompute, trainer.recompute_auto)});
 
-  table.concern("Data");
-  table.add(
-      {"data", "PATH",
-       "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
-       "several: PATH:WEIGHT,PATH:WEIGHT",
-       text(data.data)});
-  table.add({"tokenizer", "NAME",
-             "of text: bytes, or the PATH of a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
-             "encoder.json "
-             "and vocab.bpe, vocab.txt or .tiktoken); none: the data are tokens already",
-             tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
-  table.add(
-      {"token-format", "NAME",
-       "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
-       "header, as nanoGPT's), megatron (.bin and .idx)",
-       choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
-                                         {"text", TokenFormat::text},
-                                         {"jsonl", TokenFormat::jsonl},
-                                         {"llmc", TokenFormat::llmc},
-                                         {"uint16", TokenFormat::uint16},
-                                         {"megatron", TokenFormat::megatron}})});
-  table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
-  table.add({"prompt-field", "NAME",
-             "of each of JSON lines: what comes before the document's text and is to be answered by it, without a "
-             "loss of its own; samples are packed of whole documents, as with --documents mask",
-             text(data.prompt_field), "none"});
-  table.add({"documents", "NAME",
-             "that lie in one sample: join, one text; mask, positions see their own document alone and count from "
-             "zero in it, and nothing is predicted across its end",
-             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}}),
-             "join, or mask with --prompt-field"});
-  table.add({"document-end", "TOKEN",
-             "what documents end with in token files without an index, for --documents mask",
-             document_end(data.document_end), "the --tokenizer's end of text"});
-  table.add(
-      {"mlm-probability", "SHARE",
-       "of the tokens that BERT and RoBERTa are to find: of those 80% are masked, 10% become another one, 10% stay",
-       share(data.mlm_probability)});
-  table.add({"mask-token", "N",
-             "number of the token that stands for a masked one; auto: the tokenizer's, or of bytes 256",
-             token_or_auto(data.mask_token), "auto"});
-  table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
-  table.add({"validation-split", "SHARE", "of the data's end, kept from training",
-             real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(trainer.eval_every, 0),
-             "0, or at the end with --validation-split or --hellaswag"});
-  table.add({"eval-samples", "N", "validate on the first N samples of the validation part; 0: on all",
-             whole(data.eval_samples, 0)});
-  table.add(
-      {"eval-only", "",
-       "evaluate the weights of --init-from and end: on all data, or on the end that --validation-split keeps",
-       switch_on(data.eval_only)});
-  table.add({"hellaswag", "FILE", "questions with several answers, as llm.c has them, to answer when validating",
-             text(data.hellaswag)});
-  table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
-             whole(trainer.sample.every, 0)});
-  table.add({"sample-prompt", "TEXT", "how that text begins", text(data.sample_prompt),
-             "the end of a text before, or of bytes a new line"});
-  table.add({"sample-tokens", "N", "tokens to draw for it", whole(trainer.sample.tokens, 1, most)});
+  declare_data(table, data, trainer);
 
   table.concern("Optimizer");
   table.add({"steps", "N", "steps to train", whole(trainer.steps, 1)});
@@ -562,34 +446,6 @@ void resolve_shard(TrainOptions& options, bool imagined) {
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
 }
 
-/// What only a model that says the next token can do.
-void check_purpose(const TrainOptions& options) {
-  const ModelOptions& model = options.model;
-  if (!models::fills_masks(model.sizes)) return;
-  if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {}: --model {} fills masks and writes no text: leave it out", every,
-         model.name);
-  if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage,
-         "--hellaswag {}: --model {} fills masks and scores no endings of texts: leave it out, or train a GPT or "
-         "LLaMA",
-         options.data.hellaswag, model.name);
-  if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
-    fail(ErrorCode::usage, "--prompt-field {}: --model {} fills masks and answers no prompts: leave it out",
-         prompts, model.name);
-  if (options.data.documents == Documents::mask)
-    fail(ErrorCode::usage,
-         "--documents mask: --model {} sees what follows as well, for which documents cannot be kept apart: leave "
-         "it out",
-         model.name);
-  const int vocab_size = model.size(models::Size::vocab_size);
-  if (options.data.mask_token && *options.data.mask_token >= vocab_size)
-    fail(ErrorCode::usage,
-         "--mask-token {} is not one of the {} tokens that the model knows: give one below, or raise "
-         "--vocab-size",
-         *options.data.mask_token, vocab_size);
-}
-
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
   const int layers = model.size(models::Size::layers);
@@ -611,84 +467,6 @@ void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
     const bool all = trainer.policy == Policy::gpipe;
     trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
   }
-}
-
-/// What only training would read or write is a misunderstanding.
-void check_eval_only(const TrainOptions& options) {
-  const RunOptions& run = options.run;
-  if (run.init_from.empty())
-    fail(ErrorCode::usage, "--eval-only evaluates weights, and none are named: give --init-from PATH");
-  if (!run.save.empty())
-    fail(ErrorCode::usage,
-         "--save {} with --eval-only would write the weights of --init-from {} again: leave it out", run.save,
-         run.init_from);
-  for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
-                                    {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
-    if (!value.empty())
-      fail(ErrorCode::usage, "{} {} with --eval-only, which trains no steps: leave it out", flag, value);
-  }
-  if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", every);
-}
-
-void resolve_data(TrainOptions& options, const OptionTable& table) {
-  DataOptions& data = options.data;
-  ModelOptions& model = options.model;
-  std::int64_t& eval_every = options.trainer.eval_every;
-  const std::int64_t at_the_end = options.trainer.steps;
-  const auto paths = models::parse_weighted_paths(data.data);
-  const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return models::holds_tokens(one.path, data.format);
-  });
-  if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
-  const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
-  if (text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
-         data.format == TokenFormat::text ? "text" : "jsonl");
-  if (!data.prompt_field.empty()) {
-    if (data.documents == Documents::join && table.given("documents"))
-      fail(ErrorCode::usage,
-           "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
-           data.prompt_field);
-    data.documents = Documents::mask;
-  }
-  if (data.document_end && data.documents != Documents::mask)
-    fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
-         *data.document_end);
-  if (data.document_end && !data.data.empty() && !tokens)
-    fail(ErrorCode::usage,
-         "--document-end {} is for files of tokens, and of text documents are known: leave it out",
-         *data.document_end);
-  const bool own = !model.is_preset() && !table.given("vocab-size");
-  int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
-  if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
-  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes))
-    vocab_size = std::max(byte_tokens + 1, data.mask_token.value_or(byte_tokens) + 1);
-  std::error_code ignored;
-  if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
-    vocab_size = models::read_tokenizer(data.gpt2).size();
-
-  if (data.eval_only) return check_eval_only(options);
-  const bool asks = !data.hellaswag.empty();
-  if (asks && !table.given("eval-every")) eval_every = at_the_end;
-  if (asks && eval_every == 0)
-    fail(ErrorCode::usage,
-         "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out",
-         data.hellaswag);
-  const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
-  if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
-    if (table.given("validation-split"))
-      fail(ErrorCode::usage,
-           "--eval-every {} with --validation-split 0 has nothing to evaluate: give a share, "
-           "such as 0.1",
-           eval_every);
-    data.validation_split = 0.1;
-  }
-  if (data.validation_split > 0 && !table.given("eval-every")) eval_every = at_the_end;
-  if (data.eval_samples > 0 && data.validation_split == 0)
-    fail(ErrorCode::usage,
-         "--eval-samples {} of nothing: no data are kept for validation: give --validation-split, such as 0.1",
-         data.eval_samples);
 }
 
 void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const OptionTable& table) {
