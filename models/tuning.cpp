@@ -50,8 +50,8 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
       for (const ParameterSpec& parameter : unit.parameters) {
         const std::string module = parameter.name.substr(0, parameter.name.find(".lora_"));
         found = found || (is_adapter(parameter.name) && LoraOptions{.targets = {target}}.adapts(module));
-        if (module.ends_with("_proj.weight"))
-          modules.insert(module.substr(module.rfind('.', module.size() - 8) + 1));
+        const std::string base = module.substr(0, module.rfind('.'));
+        if (base.ends_with("_proj")) modules.insert(base.substr(base.rfind('.') + 1));
       }
     }
     if (!found) missing.push_back(target);

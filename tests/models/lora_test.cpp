@@ -4,6 +4,7 @@
 #include "models/model.hpp"
 #include "models/weights/adapter_files.hpp"
 #include "runtime/error.hpp"
+#include "tests/errors.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
@@ -148,7 +149,11 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
   CHECK(model.trained_parameters() == static_cast<std::size_t>(options.layers) * 2 * 2 *
                                           static_cast<std::size_t>(options.hidden + options.hidden));
   CHECK(model.first_trained_layer() == 1);
-  CHECK_THROWS_AS(static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))), Error);
+  const auto error = ranvier::tests::error_of(
+      [&] { static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(ranvier::tests::says(error, "--lora-targets c_attn"));
+  CHECK(ranvier::tests::says(error, "choose from down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
   CHECK_THROWS_AS(static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}}))), Error);
 }
 

@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 
 namespace ranvier::apps {
 namespace {
