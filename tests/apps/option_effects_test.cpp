@@ -128,6 +128,10 @@ TEST_CASE("data may lie elsewhere, and other data at the same place are refused"
   CHECK(contains(other.error, "--data text.txt (was the same name with other content)"));
   CHECK(contains(other.error, "--resume-with data"));
   CHECK(change({}, {}, {"data"}, "2").error.empty());
+  // The same files, read otherwise, are other texts.
+  CHECK(contains(change({}, {"--json-field", "body"}).error, "--json-field body (was text)"));
+  CHECK(contains(change({}, {"--token-format", "jsonl"}).error, "--token-format jsonl (was auto)"));
+  CHECK(contains(change({}, {"--documents", "mask"}).error, "--documents mask (was join)"));
 }
 
 TEST_CASE("a change that is meant and is none is told") {

@@ -214,7 +214,7 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
                                     [](const ChangedOption& each) { return each.flag == content_option; });
   if (content == changes.end()) {
     for (ChangedOption& change : changes) {
-      for (const char* flag : {"data", "tokenizer", "token-format", "json-field"})
+      for (const char* flag : {"data", "tokenizer"})
         if (change.flag == flag) change.effect = OptionEffect::bits;
     }
     return;
