@@ -3,10 +3,11 @@
 // norm) whose last product is with the words' table. Parameter names and layouts are those of the Hugging Face
 // checkpoints; linear weights are [out, in].
 //
-// Samples are all of token type 0. Targets are no_target but where a token is to be found (models/text/masked_source.hpp).
+// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp).
 //
-// Layers: one embedding, `layers` blocks, one head. Units of BERT: "bert.embeddings.word_embeddings" (shared by embedding
-// and head), "bert.embeddings", "bert.encoder.layer.0" …, "cls.predictions"; of RoBERTa "roberta.…" and "lm_head".
+// Layers: one embedding, `layers` blocks, one head. Units of BERT: "bert.embeddings.word_embeddings" (shared by
+// embedding and head), "bert.embeddings", "bert.encoder.layer.0" …, "cls.predictions"; of RoBERTa "roberta.…" and
+// "lm_head".
 #pragma once
 
 #include "models/architecture.hpp"
@@ -40,8 +41,8 @@ struct BertOptions {
   [[nodiscard]] int first_position() const noexcept { return roberta ? padding_token + 1 : 0; }
 };
 
-/// Families with sizes of one's own ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large", and
-/// Table 1 of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (whose heads are 64 here: its 40 do not divide
+/// Families with sizes of one's own ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large",
+/// and Table 1 of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (whose heads are 64 here: its 40 do not divide
 /// its channels), "roberta-20b".
 struct NamedBert {
   std::string_view name;

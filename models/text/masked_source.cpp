@@ -12,7 +12,7 @@ namespace ranvier::models {
 MaskedSource::MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions options)
     : all_(std::move(all)),
       options_(std::move(options)),
-      key_(runtime::philox_key(options_.seed, static_cast<runtime::RandomPurpose>(6))),
+      key_(runtime::philox_key(options_.seed, runtime::RandomPurpose::masking)),
       length_(all_->input_bytes() / sizeof(std::int32_t)),
       chosen_(static_cast<std::size_t>(
           std::max(1L, std::lround(options_.probability * static_cast<double>(length_))))) {

@@ -1,9 +1,9 @@
-// Samples for masked language modelling (Devlin et al. 2018, §3.1): the inputs of another source of tokens, of which some
-// are chosen, and as targets the tokens that those were; no_target elsewhere.
+// Samples for masked language modelling (Devlin et al. 2018, §3.1): the inputs of another source of tokens, of which
+// some are chosen, and as targets the tokens that those were; no_target elsewhere.
 //
 // Of the T tokens of a sample exactly max(1, round(probability · T)) are chosen, special tokens only where the others
-// are too few. Of those that are, 80 % become the mask token, 10 % any token, and 10 % stay. Choice and change are drawn
-// by counter from seed, sample number and position: the same on any grid, other ones in each epoch.
+// are too few. Of those that are, 80 % become the mask token, 10 % any token, and 10 % stay. Choice and change are
+// drawn by counter from seed, sample number and position: the same on any grid, other ones in each epoch.
 #pragma once
 
 #include "models/ops/cross_entropy.hpp"

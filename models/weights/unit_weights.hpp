@@ -17,10 +17,10 @@
 namespace ranvier::models {
 
 /// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
-/// parameter of `units` with its shape (of positions at least so many rows: the first are taken) and a dtype that can be
-/// read. Likewise for a tensor that no unit names: a model that needs it is another one. Those that transformers makes
-/// itself may be there: attention masks, rotary frequencies, numbers of positions, an `lm_head.weight` or a decoder's
-/// weight and bias that equal the others bit by bit; and what a BERT has for other tasks, its pooler and
+/// parameter of `units` with its shape (of positions at least so many rows: the first are taken) and a dtype that can
+/// be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those that transformers
+/// makes itself may be there: attention masks, rotary frequencies, numbers of positions, an `lm_head.weight` or a
+/// decoder's weight and bias that equal the others bit by bit; and what a BERT has for other tasks, its pooler and
 /// `cls.seq_relationship`.
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
 

@@ -144,7 +144,7 @@ TEST_CASE("at least one token is chosen, and special ones only where others are 
 
 TEST_CASE("masks are those that Philox gives by hand") {
   // key = philox(seed, [purpose]) of seed 5 and purpose 6; the place of position 0 of sample 3 is its first two words.
-  const auto key = runtime::philox_key(5, static_cast<runtime::RandomPurpose>(6));
+  const auto key = runtime::philox_key(5, runtime::RandomPurpose::masking);
   std::vector<std::pair<std::uint64_t, int>> places;
   for (std::uint32_t t = 0; t < length; ++t) {
     const auto bits = runtime::philox(key, {t, 0, 3, 0});
