@@ -1,5 +1,5 @@
-// The flags that say what a run trains and evaluates on, as a part of ranvier-train's. Declared into the program's table,
-// resolved after its parse(). One thread at a time.
+// The flags that say what a run trains and evaluates on, as a part of ranvier-train's. Declared into the program's
+// table, resolved after its parse(). One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
