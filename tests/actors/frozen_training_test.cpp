@@ -5,6 +5,7 @@
 #include "models/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
 
@@ -73,12 +74,14 @@ constexpr std::pair<const char*, const char*> tunings[] = {
 
 TEST_CASE("a part of a model trains the same bits on every grid, shared out, wherever its states live") {
   std::uint64_t seed = 1;
+  tests::Share share(1, 3);
   for (const auto& [train, freeze] : tunings) {
     CAPTURE(train);
     CAPTURE(freeze);
     const models::Architecture architecture = model(train, freeze);
     for (const char* const name : {"ddp", "zero3", "zero++", "IGN"}) {
       CAPTURE(name);
+      if (!share.takes()) continue;
       auto options = tests::small_run();
       options.grid = {1, 2};
       options.group_size = 1;
