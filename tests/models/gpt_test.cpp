@@ -1,9 +1,7 @@
 #include "models/gpt.hpp"
 #include "runtime/error.hpp"
 #include "tests/effort.hpp"
-#include "tests/models/every_device.hpp"
-#include "tests/models/gradient_check.hpp"
-#include "tests/models/model_run.hpp"
+#include "tests/models/model_checks.hpp"
 #include "tests/models/reference_gpt.hpp"
 
 #include <doctest/doctest.h>
@@ -52,38 +50,11 @@ TEST_CASE("a GPT's loss, activations and gradients are those of the reference in
       CAPTURE(at_once);
       const GptOptions options = tile == 1 ? small_options(dropout) : tiled_options(tile, dropout);
       ModelRun run(device_of(2, at_once), options, 3);
-      const auto samples = made_up_samples(options, 40, 3);
-      const double factor = 1.0 / 100;
-      const double loss = run.forward(samples, factor);
-      run.backward(false);
-
-      const ReferenceParameters parameters = run.reference_parameters();
-      std::vector<std::vector<double>> activations;
-      const double expected = ReferenceGpt(options, parameters).loss(samples, &activations) * factor;
-      CHECK(loss == doctest::Approx(expected).epsilon(1e-6));
-      for (std::size_t layer = 0; layer < activations.size(); ++layer) {
-        const TypedArray output = run.output(layer);
-        REQUIRE(output.size() == activations[layer].size());
-        double worst = 0;
-        for (std::size_t i = 0; i < output.size(); ++i) {
-          worst = worse(worst, std::abs(output[i] - activations[layer][i]));
-        }
-        CHECK(worst < 2e-5);
-      }
-
-      const std::size_t stride = test::sanitized ? 151 : tile > 1 ? 7 : at_once ? 1 : 5;
-      const auto gradients = run.gradients_by_name();
-      for (const auto& [name, slopes] : differences<ReferenceGpt>(options, parameters, samples, factor, stride)) {
-        CAPTURE(name);
-        const double scale = norm(gradients.at(name)) / std::sqrt(static_cast<double>(gradients.at(name).size()));
-        CHECK(scale > 5e-6);
-        double worst = 0;
-        for (std::size_t i = 0; i < slopes.size(); ++i) {
-          worst = worse(worst, std::abs(gradients.at(name)[i * stride] - slopes[i]) / scale);
-        }
-        CHECK(worst < 2e-4);
-      }
-      for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
+      check_reference<ReferenceGpt>(run, options, made_up_samples(options, 40, 3),
+                                    {.stride = test::sanitized ? 151u
+                                               : tile > 1      ? 7u
+                                               : at_once       ? 1u
+                                                               : 5u});
     }
   }
 }
@@ -144,26 +115,11 @@ TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with h
                                     Precision{DType::f16, DType::f32}, Precision{DType::f16, DType::f16}}) {
     CAPTURE(to_string(precision.compute));
     CAPTURE(to_string(precision.gradient));
+    const double error = precision.compute == DType::bf16 ? 0.04 : 0.005;
     for (const int tile : {1, 3, 12}) {
       CAPTURE(tile);
       const GptOptions options = tiled_options(tile, 0, precision);
-      const auto samples = made_up_samples(options, 40, 3);
-      ModelRun run(device_of(2, true), options, 3), exact(device_of(2, true), tiled_options(1), 3);
-      exact.set_parameters(run.reference_parameters());
-      const float loss_scale = precision.compute == DType::f16 ? 1024 : 1;
-      const double tolerance = precision.compute == DType::bf16 ? 0.04 : 0.005;
-      const double loss = run.forward(samples, 1.0 / 100, loss_scale);
-      run.backward(false);
-      CHECK(loss == doctest::Approx(exact.forward(samples, 1.0 / 100)).epsilon(tolerance / 5));
-      exact.backward(false);
-      const auto gradients = run.gradients_by_name();
-      for (const auto& [name, expected] : exact.gradients_by_name()) {
-        CAPTURE(name);
-        std::vector<double> error;
-        for (std::size_t i = 0; i < expected.size(); ++i)
-          error.push_back(gradients.at(name)[i] / loss_scale - expected[i]);
-        CHECK(norm(error) < tolerance * norm(expected));
-      }
+      check_follows_fp32(options, tiled_options(1), made_up_samples(options, 40, 3), {error / 5, error});
     }
   }
 }
@@ -186,26 +142,13 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit") 
                              .tile = tile,
                              .precision = precision};
     const auto samples = made_up_samples(options, 3, 3);
-    std::optional<double> loss;
-    std::vector<TypedArray> first;
+    BitsOfFirst bits;
     for (const bool at_once : {true, false}) {
       for (const int threads : {1, 2, 3}) {
-        if (repeats(threads, at_once) || (loss && !share.takes())) continue;
+        if (repeats(threads, at_once) || (bits.any() && !share.takes())) continue;
         CAPTURE(at_once);
         CAPTURE(threads);
-        ModelRun run(device_of(threads, at_once), options, 3);
-        const double this_loss = run.forward(samples, 1.0 / 100);
-        run.backward(false);
-        run.backward(true);
-        if (!loss) {
-          loss = this_loss;
-          for (const auto& [unit, gradient] : run.gradients()) first.push_back(gradient);
-        }
-        CHECK(this_loss == *loss);
-        for (std::size_t i = 0; i < first.size(); ++i) {
-          CAPTURE(run.gradients()[i].first.name);
-          CHECK(same_bits(run.gradients()[i].second, first[i]));
-        }
+        bits.check(ModelRun(device_of(threads, at_once), options, 3), samples);
       }
     }
   }
@@ -213,23 +156,8 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit") 
 
 TEST_CASE("gradients of microbatches add up to those of all samples at once, a shorter last one included") {
   for (const GptOptions& options : {small_options(0.2f), tiled_options(4, 0.2f)}) {
-    ModelRun together(device_of(2, true), options, 5), apart(device_of(2, true), options, 2);
-    const double factor = 1.0 / 35;
-    const double loss = together.forward(made_up_samples(options, 10, 5), factor);
-    together.backward(false);
-    double sum = 0;
-    for (const auto& [first, count] : {std::pair{10, 2}, std::pair{12, 2}, std::pair{14, 1}}) {
-      sum += apart.forward(made_up_samples(options, first, count), factor);
-      apart.backward(first != 10);
-    }
-    CHECK(sum == doctest::Approx(loss).epsilon(allowed(1e-7)));
-    const auto expected = together.gradients_by_name();
-    for (const auto& [name, gradient] : apart.gradients_by_name()) {
-      CAPTURE(name);
-      std::vector<double> error;
-      for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(name)[i]);
-      CHECK(norm(error) <= allowed(2e-6) * norm(expected.at(name)));
-    }
+    check_microbatches(options, 5,
+                       [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
   }
 }
 

@@ -1,0 +1,154 @@
+// What holds for a model of any family, of which each has a test that calls these.
+#pragma once
+
+#include "tests/models/every_device.hpp"
+#include "tests/models/gradient_check.hpp"
+#include "tests/models/model_run.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Σ (a - b)²'s root is at most `error` times b's.
+inline void check_close(const std::vector<double>& a, const std::vector<double>& b, double error) {
+  std::vector<double> apart;
+  for (std::size_t i = 0; i < b.size(); ++i) apart.push_back(a[i] - b[i]);
+  CHECK(norm(apart) <= error * norm(b));
+}
+
+struct ReferenceCheck {
+  std::size_t stride = 1;    ///< of the elements whose gradients are compared
+  double loss_error = 1e-6;  ///< relative
+  bool scaled = false;       ///< outputs larger than 1 may be as much further apart
+  /// Elements of tensors whose gradient is zero as it should be; null: none are.
+  std::function<bool(const std::string& tensor, std::size_t element)> has_no_slope;
+};
+
+/// Loss, every layer's output and every tensor's gradient of a first microbatch are those of the reference.
+template <typename Reference, typename Options>
+void check_reference(ModelRun& run, const Options& options, const ReferenceSamples& samples,
+                     const ReferenceCheck& check) {
+  const auto has_no_slope = [&](const std::string& tensor, std::size_t element) {
+    return check.has_no_slope && check.has_no_slope(tensor, element);
+  };
+  const double factor = 1.0 / 100;
+  const double loss = run.forward(samples, factor);
+  run.backward(false);
+
+  const ReferenceParameters parameters = run.reference_parameters();
+  std::vector<std::vector<double>> activations;
+  const double expected = Reference(options, parameters).loss(samples, &activations);
+  CHECK(loss == doctest::Approx(expected * factor).epsilon(check.loss_error));
+  for (std::size_t layer = 0; layer < activations.size(); ++layer) {
+    const TypedArray output = run.output(layer);
+    REQUIRE(output.size() == activations[layer].size());
+    const double size = norm(activations[layer]) / std::sqrt(static_cast<double>(output.size()));
+    double worst = 0;
+    for (std::size_t i = 0; i < output.size(); ++i)
+      worst = worse(worst, std::abs(output[i] - activations[layer][i]));
+    CHECK(worst < 2e-5 * (check.scaled ? std::max(1.0, size) : 1.0));
+  }
+
+  const auto gradients = run.gradients_by_name();
+  for (const auto& [tensor, slopes] : differences<Reference>(options, parameters, samples, factor, check.stride)) {
+    CAPTURE(tensor);
+    const auto& ours = gradients.at(tensor);
+    const double scale = norm(ours) / std::sqrt(static_cast<double>(ours.size()));
+    CHECK((scale > 5e-6 || has_no_slope(tensor, 0)));
+    double worst = 0;
+    for (std::size_t i = 0; i < slopes.size(); ++i) {
+      const double difference = std::abs(ours[i * check.stride] - slopes[i]);
+      worst = worse(worst, has_no_slope(tensor, i * check.stride) ? 1e3 * difference : difference / scale);
+    }
+    CHECK(worst < 2e-4);
+  }
+  for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
+}
+
+/// Tensors whose gradients are rounding alone; null: there are none.
+using Skips = std::function<bool(const std::string& tensor)>;
+
+/// How far a model in half precision may be from the same one in fp32, relative.
+struct HalfError {
+  double loss = 0;
+  double gradients = 0;
+};
+
+template <typename Options>
+void check_follows_fp32(const Options& half, const Options& whole, const ReferenceSamples& samples, HalfError error,
+                        const Skips& skips = {}) {
+  ModelRun run(device_of(2, true), half, 3), exact(device_of(2, true), whole, 3);
+  exact.set_parameters(run.reference_parameters());
+  const float loss_scale = half.precision.compute == runtime::DType::f16 ? 1024 : 1;
+  const double loss = run.forward(samples, 1.0 / 100, loss_scale);
+  run.backward(false);
+  CHECK(loss == doctest::Approx(exact.forward(samples, 1.0 / 100)).epsilon(error.loss));
+  exact.backward(false);
+  auto gradients = run.gradients_by_name();
+  for (const auto& [tensor, expected] : exact.gradients_by_name()) {
+    CAPTURE(tensor);
+    if (skips && skips(tensor)) continue;
+    CHECK(norm(expected) > 0);
+    for (double& value : gradients.at(tensor)) value /= loss_scale;
+    check_close(gradients.at(tensor), expected, error.gradients);
+  }
+}
+
+/// Runs of the same microbatch, all of which have the bits of the first.
+class BitsOfFirst {
+ public:
+  [[nodiscard]] bool any() const noexcept { return loss_.has_value(); }
+
+  void check(ModelRun run, const ReferenceSamples& samples) {
+    const double loss = run.forward(samples, 1.0 / 100);
+    run.backward(false);
+    run.backward(true);
+    if (!loss_) {
+      loss_ = loss;
+      for (const auto& [unit, gradient] : run.gradients()) gradients_.push_back(gradient);
+    }
+    CHECK(loss == *loss_);
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      CAPTURE(run.gradients()[i].first.name);
+      CHECK(same_bits(run.gradients()[i].second, gradients_[i]));
+    }
+  }
+
+ private:
+  std::optional<double> loss_;
+  std::vector<TypedArray> gradients_;
+};
+
+/// Microbatches of two samples, the last perhaps of one, have the loss and the gradients of all `count` at once.
+/// `samples(first, count)` gives those of a microbatch.
+template <typename Options, typename Samples>
+void check_microbatches(const Options& options, int count, Samples samples, const Skips& skips = {}) {
+  ModelRun together(device_of(2, true), options, count), apart(device_of(2, true), options, 2);
+  const double factor = 1.0 / 35;
+  const double loss = together.forward(samples(0, count), factor);
+  together.backward(false);
+  double sum = 0;
+  for (int first = 0; first < count; first += 2) {
+    sum += apart.forward(samples(first, std::min(2, count - first)), factor);
+    apart.backward(first > 0);
+  }
+  CHECK(sum == doctest::Approx(loss).epsilon(allowed(1e-7)));
+  const auto expected = together.gradients_by_name();
+  for (const auto& [tensor, gradient] : apart.gradients_by_name()) {
+    CAPTURE(tensor);
+    if (skips && skips(tensor)) continue;
+    check_close(gradient, expected.at(tensor), allowed(2e-6));
+  }
+}
+
+}  // namespace ranvier::models
