@@ -5,38 +5,13 @@
 //   auto communicator = column.communicator(TeamKind::column, 0, ...);   // one for each flow of actors
 //   column.connect(done);                                                // then they may run
 //
-// Two lanes, each a stream of the GPU: communicators whose ranks share a node go on one, those that cross nodes on the
-// other. So one operation is inside the nodes while another one is between them (MiCS §3.3, PaRO §3.3). The stages
-// of an operation that share a communicator are a phase; an event orders a phase after the one before it on the
-// other lane.
+// nccl_connections.hpp makes the communicators, nccl_phases.hpp says which operation is next and puts it on the GPU.
 //
-// NCCL's kernels wait on the GPU for those of the other ranks, so ranks that begin two operations in different orders
-// may wait for ever. NCCL's guide ("Using multiple NCCL communicators concurrently") asks for one order of the calls on
-// all ranks, and warns that kernels of several communicators must fit on the GPU together. Two rules give both:
-//
-//   calls    All ranks call phases in one order, and the next one only when the one before is on its stream. Ranks
-//            submit operations in different orders, so the first rank of the column says in a message which phase comes
-//            next. What it has started it did not wait for others with, and so none of the others does: all rows of a
-//            column do the same. A column with one flow of one phase needs no such word.
-//   kernels  A kernel begins once the kernel of the call before it has all its room on the GPU, whatever its lane
-//            (NcclLibrary::keeps_launch_order()). So of all phases that are not over, the first has room on every rank
-//            as soon as what computes there ends, and so it ends; then the next. Where NCCL does not order kernels
-//            both lanes are one stream.
-//
-// A kernel that waits for its turn holds up those behind it on both lanes. So the first rank names a phase no sooner
-// than is of use: two at a time on a lane, one that runs and one to follow it; and the next phase of an operation when
-// the one before it has begun. Operations that were submitted first go first.
-//
-// Nothing here waits: what NCCL does in threads of its own, and errors that it meets later, is asked for by timers.
 // An error is thrown on the loop, as one message with rank, device and operation. Loop thread only.
 #pragma once
 
 #include "collectives/communicator_source.hpp"
-#include "collectives/nccl_library.hpp"
-#include "collectives/nccl_stages.hpp"
-#include "runtime/device.hpp"
-#include "runtime/event_loop.hpp"
-#include "runtime/transport.hpp"
+#include "collectives/nccl_phases.hpp"
 
 #include <array>
 #include <memory>
@@ -47,10 +22,11 @@ namespace ranvier::collectives {
 
 class NcclColumn final : public CommunicatorSource {
  public:
+  using Ways = std::array<NcclWay, 3>;  ///< by Collective
+
   struct Options {
     std::vector<int> ranks;  ///< MPI ranks of the column, by row
-    /// By Collective.
-    std::array<NcclWay, 3> ways = {NcclWay::own, NcclWay::own, NcclWay::own};
+    Ways ways = {NcclWay::own, NcclWay::own, NcclWay::own};
     runtime::Duration timeout = std::chrono::seconds(60);  ///< for peers to connect
   };
 
@@ -79,9 +55,12 @@ class NcclColumn final : public CommunicatorSource {
   void close() noexcept;
 
  private:
-  struct State;
   class Member;
-  std::shared_ptr<State> state_;
+
+  runtime::EventLoop& loop_;
+  Options options_;
+  std::shared_ptr<NcclConnections> connections_;
+  std::shared_ptr<NcclPhases> phases_;
 };
 
 }  // namespace ranvier::collectives

@@ -1,0 +1,286 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "tests/collectives/nccl_job.hpp"
+#include "tests/seeds.hpp"
+
+using namespace ranvier::collectives;
+using namespace ranvier::runtime;
+using namespace ranvier::test;
+
+namespace {
+
+/// Connected communicators of two ranks, asked directly.
+void launch_sum(NcclLibrary& library, NcclLibrary::Handle handle, StreamView stream, float& value) {
+  (void)library.group_start();
+  (void)library.all_reduce(&value, &value, 1, DType::f32, handle, stream);
+  (void)library.group_end();
+  while (library.status(handle) == NcclLibrary::in_progress) {
+  }
+}
+
+/// Two ranks with communicators, each on a stream of its own or all on one.
+struct TwoRanks {
+  NcclWorld world;
+  std::vector<std::unique_ptr<Device>> gpus;
+  std::vector<std::unique_ptr<NcclLibrary>> libraries;
+  std::array<std::vector<std::unique_ptr<Stream>>, 2> streams;
+  std::array<std::vector<NcclLibrary::Handle>, 2> handles;
+  std::array<float, 6> values{};
+
+  TwoRanks(std::uint64_t seed, std::size_t communicators, std::size_t streams_of_each) : world(seed) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      gpus.push_back(world.make_gpu());
+      libraries.push_back(world.make_library());
+      for (std::size_t s = 0; s < streams_of_each; ++s) {
+        streams[rank].push_back(gpus[rank]->make_stream("nccl", StreamWidth::one));
+      }
+      handles[rank].resize(communicators);
+    }
+    for (std::size_t c = 0; c < communicators; ++c) {
+      NcclLibrary::Id id;
+      (void)libraries[0]->make_id(id);
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        (void)libraries[rank]->connect(handles[rank][c], id, 2, static_cast<int>(rank), *streams[rank][0]);
+      }
+    }
+  }
+
+  void launch(std::size_t rank, std::size_t communicator) {
+    launch_sum(*libraries[rank], handles[rank][communicator],
+               *streams[rank][std::min(communicator, streams[rank].size() - 1)], values[3 * rank + communicator]);
+  }
+
+  [[nodiscard]] bool ends() {
+    try {
+      for (auto& of_rank : streams) {
+        for (auto& stream : of_rank) stream->synchronize();
+      }
+      return true;
+    } catch (const ranvier::Error&) {
+      return false;
+    }
+  }
+};
+
+/// Whether two ranks that each start one operation of two communicators, in these orders, come to an end.
+bool ends(std::array<std::size_t, 2> order_of_0, std::array<std::size_t, 2> order_of_1) {
+  TwoRanks two(1, 2, 1);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (const std::size_t communicator : rank == 0 ? order_of_0 : order_of_1) two.launch(rank, communicator);
+  }
+  return two.ends();
+}
+
+/// The same with a stream for each communicator, one order of the calls, and work before them that ends for both at a
+/// time, on GPUs that have room for one kernel.
+bool ends_on_two_streams(std::uint64_t seed, bool keeps_launch_order) {
+  TwoRanks two(seed, 3, 3);
+  two.world.room = 1;
+  two.world.keeps_launch_order = keeps_launch_order;
+  std::vector<std::unique_ptr<Event>> before;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    auto& streams = two.streams[rank];
+    if (rank == 0) two.launch(0, 2);
+    // On the second rank that is what the others wait for, too: it starts when the first one's is called for.
+    auto& event = before.emplace_back(two.gpus[0]->make_event());
+    event->record(*two.streams[0][2]);
+    for (const std::size_t communicator : {0u, 1u}) {
+      streams[communicator]->wait(*event);
+      if (rank == 0) two.launch(rank, communicator);
+    }
+  }
+  two.launch(1, 2);
+  for (const std::size_t communicator : {0u, 1u}) two.launch(1, communicator);
+  return two.ends();
+}
+
+}  // namespace
+
+TEST_CASE("kernels of two streams that begin in the order of the calls end where GPUs have room for one of them") {
+  int ended = 0, ended_as_they_come = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    ended += ends_on_two_streams(seed, true);
+    ended_as_they_come += ends_on_two_streams(seed, false);
+  }
+  CHECK(ended == 40);
+  CHECK(ended_as_they_come < 40);
+}
+
+namespace {
+
+/// Three flows on two nodes of two ranks: each flow's operations in order, the flows in any.
+void run_in_any_order(std::uint64_t seed) {
+  constexpr int flows = 3, operations = 4, ranks = 4;
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto way = random() % 4 == 0 ? NcclWay::own : NcclWay::hierarchical;
+  NcclJob job(Topology::regular(2, 2), seed, way, {}, random() % 4 != 0);
+  job.world.room = 1 + random() % 2;
+  for (int flow = 0; flow < flows; ++flow) {
+    switch (random() % 3) {
+      case 0:
+        (void)job.add_communicator(flow, {});
+        break;
+      case 1:
+        (void)job.add_communicator_of(TeamKind::group, flow);
+        break;
+      default:
+        (void)job.add_communicator_of(TeamKind::replicas, flow);
+    }
+  }
+  std::array<Collective, flows * operations> collectives{};
+  for (Collective& collective : collectives) collective = all_collectives[random() % all_collectives.size()];
+  // The elements tell operations apart, and those of an operation's phases.
+  const auto elements = [](int operation) { return std::size_t{16} * static_cast<std::size_t>(operation + 1); };
+  std::vector<std::vector<std::vector<float>>> data(ranks);
+  std::array<int, ranks> left{};
+  left.fill(flows * operations);
+  for (int me = 0; me < ranks; ++me) {
+    auto& mine = data[static_cast<std::size_t>(me)];
+    for (int operation = 0; operation < flows * operations; ++operation) {
+      mine.emplace_back(elements(operation), static_cast<float>(operation + 100 * me));
+    }
+    std::vector<int> order;
+    for (int flow = 0; flow < flows; ++flow) order.insert(order.end(), operations, flow);
+    std::shuffle(order.begin(), order.end(), random);
+    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me, order] {
+      std::array<int, flows> started{};
+      for (const int flow : order) {
+        const int operation = flow * operations + started[static_cast<std::size_t>(flow)]++;
+        job.loop(me).post([&, me, flow, operation] {
+          auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
+          const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+          job.ranks[static_cast<std::size_t>(me)].communicators[static_cast<std::size_t>(flow)]->run(
+              collectives[static_cast<std::size_t>(operation)], {&part, 1}, DType::f32, "sum", [&, me] {
+                if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
+              });
+        });
+      }
+    });
+  }
+  job.simulation.run();
+  const auto& first_order = dynamic_cast<WaitingGpu&>(*job.ranks[0].gpu).launches;
+  for (int me = 0; me < ranks; ++me) {
+    const NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
+    CHECK(dynamic_cast<WaitingGpu&>(*rank.gpu).launches == first_order);
+    for (int flow = 0; flow < flows; ++flow) {
+      const Team& team = rank.communicators[static_cast<std::size_t>(flow)]->team();
+      for (int o = 0; o < operations; ++o) {
+        const int operation = flow * operations + o;
+        const Collective collective = collectives[static_cast<std::size_t>(operation)];
+        const auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
+        const std::size_t piece = values.size() / team.members.size();
+        float sum = 0;
+        for (const int member : team.members) sum += static_cast<float>(operation + 100 * member);
+        bool as_expected = true;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const auto owner = static_cast<std::size_t>(team.topology.rank_of_piece(static_cast<int>(i / piece)));
+          float expected = sum;
+          if (collective == Collective::all_gather)
+            expected = static_cast<float>(operation + 100 * team.members[owner]);
+          if (collective == Collective::reduce_scatter && team.members[owner] != me) continue;
+          as_expected = as_expected && values[i] == expected;
+        }
+        CHECK(as_expected);
+      }
+    }
+  }
+}
+
+/// The virtual time of operations on two nodes of two ranks, each of whose phases takes 10 ms. With two hops the second
+/// one of an operation is another operation, across the nodes, after the first one.
+double seconds_of(Collective collective, bool two_hops, int operations, bool keeps_launch_order) {
+  NcclJob job(Topology::regular(2, 2), 1, two_hops ? NcclWay::own : NcclWay::hierarchical, {}, keeps_launch_order);
+  job.world.takes_time = [&](std::function<void()> over) {
+    job.simulation.loop(job.topology.ranks() - 1).after(std::chrono::milliseconds(10), std::move(over));
+  };
+  const std::size_t first = two_hops ? job.add_communicator_of(TeamKind::group, 0) : job.add_communicator(0, {});
+  const std::size_t second = two_hops ? job.add_communicator_of(TeamKind::replicas, 1) : first;
+  std::vector<std::vector<float>> data(4, std::vector<float>(static_cast<std::size_t>(operations) * 16));
+  int left = 4 * operations, connected = 0;
+  Duration begin{};
+  Duration end{};
+  const auto start = [&](int me) {
+    auto& communicators = job.ranks[static_cast<std::size_t>(me)].communicators;
+    for (int o = 0; o < operations; ++o) {
+      auto* values = data[static_cast<std::size_t>(me)].data() + 16 * o;
+      const Communicator::Part part{reinterpret_cast<std::byte*>(values), 16};
+      const Handler done = [&, me] {
+        if (--left > 0) return;
+        end = job.loop(me).now();
+        for (int other = 0; other < 4; ++other) job.loop(other).stop();
+      };
+      communicators[first]->run(collective, {&part, 1}, DType::f32, "first", [&, part, done] {
+        if (!two_hops) return done();
+        communicators[second]->run(collective, {&part, 1}, DType::f32, "second", done);
+      });
+    }
+  };
+  for (int me = 0; me < 4; ++me) {
+    job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
+      if (++connected < 4) return;
+      begin = job.loop(me).now();
+      for (int other = 0; other < 4; ++other) job.loop(other).post([&, other] { start(other); });
+    });
+  }
+  job.simulation.run();
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+TEST_CASE("ranks that start operations of several communicators in different orders do not wait for ever") {
+  // They would, if each went by its own order.
+  CHECK(ends({0, 1}, {0, 1}));
+  CHECK(!ends({0, 1}, {1, 0}));
+
+  for (const std::uint64_t seed : seeds(sanitized ? 20 : 1000)) run_in_any_order(seed);
+}
+
+TEST_CASE("what NCCL does inside nodes and across them is under way at a time") {
+  constexpr int operations = 8;
+  for (const bool two_hops : {false, true}) {
+    for (const Collective collective : all_collectives) {
+      if (two_hops && collective != Collective::all_reduce) continue;
+      CAPTURE(two_hops);
+      CAPTURE(static_cast<int>(collective));
+      const double alone = seconds_of(collective, two_hops, operations, false);
+      const double together = seconds_of(collective, two_hops, operations, true);
+      // In units of a phase; messages and handlers take some time, too.
+      const int phases = !two_hops && collective == Collective::all_reduce ? 3 : 2;
+      CHECK(alone >= 1e-2 * phases * operations);
+      CHECK(together < 1e-2 * ((phases - 1) * operations + 1.9));
+    }
+  }
+}
+
+TEST_CASE("ranks wait for the first one to say what comes next only where there are several flows") {
+  for (const int flows : {1, 2}) {
+    CAPTURE(flows);
+    NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+    for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
+    std::array<float, 2> values{};
+    const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+    // The second rank starts an operation, and the first one never does.
+    for (int me = 0; me < 2; ++me) {
+      job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
+        if (me == 0) return job.loop(0).stop();
+        job.ranks[1].communicators[0]->run(Collective::all_reduce, {&part, 1}, DType::f32, "sum", [] {});
+        job.loop(1).after(std::chrono::milliseconds(1), [&] { job.loop(1).stop(); });
+      });
+    }
+    job.simulation.run();
+    CHECK(job.world.groups == (flows == 1 ? 1 : 0));
+    const auto waited_for = job.ranks[1].column->waited_for();
+    REQUIRE(waited_for.size() == 1);
+    CHECK(waited_for[0].peer == job.mpi_ranks[0]);
+    CHECK(job.transport(1).pending().size() == (flows == 1 ? 0 : 1));
+  }
+}
