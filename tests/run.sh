@@ -66,6 +66,6 @@ for preset in "${presets[@]}"; do
 done
 
 echo "== test: ${built[*]}"
-# Twice as many slots as cores, because jobs under mpirun wait most of their time.
-"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel $((2 * $(nproc))) --timeout 600 --no-tests=error \
+# Three times as many slots as cores, because jobs under mpirun wait most of their time.
+"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel $((3 * $(nproc))) --timeout 600 --no-tests=error \
   --output-on-failure "$@"

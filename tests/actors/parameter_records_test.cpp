@@ -202,7 +202,7 @@ class Driven {
 }  // namespace
 
 TEST_CASE("parameter records bring and lend what was stored last, in any order of answers, ahead or not") {
-  tests::Share share(1, 2);
+  tests::Share share(1, 5);
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
   for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
@@ -256,7 +256,7 @@ TEST_CASE("off the device, whole parameters take no more of it than the places o
 }
 
 TEST_CASE("parameters in host memory train the same bits, whatever is gathered ahead, kept and recomputed") {
-  tests::Share share(1, 3);
+  tests::Share share(1, 9);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};
@@ -293,7 +293,7 @@ TEST_CASE("parameters in host memory train the same bits, whatever is gathered a
 
 TEST_CASE("parameters in host memory combine with every sharding, under any order of messages") {
   std::uint64_t seed = 0;
-  tests::Share share(6, 24);
+  tests::Share share(6, 72);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
     gpt.precision = {dtype, runtime::DType::f32};

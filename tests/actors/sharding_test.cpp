@@ -341,7 +341,7 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
 }
 
 TEST_CASE("work that streams do late changes no bit, under every sharding") {
-  tests::Share share(16, 64);
+  tests::Share share(16, 160);
   for (const auto compute : {runtime::DType::f32, runtime::DType::f16}) {
     auto gpt = small_gpt();
     gpt.precision = {compute, compute};
@@ -381,7 +381,7 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
 TEST_CASE("any job that is drawn ends with the bits of one stage") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
-  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(90, 300, 15);
+  const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(90, 300, 9);
   const auto shardings = all_shardings();
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(only != nullptr ? std::atoll(only) : i);

@@ -113,12 +113,12 @@ TEST_CASE("tiles train what whole matrices train, within the rounding of sums") 
 }
 
 TEST_CASE("tiles train the same bits on every grid, whoever holds them, in any order of messages") {
-  tests::Share share(2, 12);
+  tests::Share share(2, 36);
   for (const std::string name : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding(name);
     options.group_size = 2;
-    const auto reference = run_simulated(gpt_in(4), options, 1);
+    tests::ReferenceJob reference(gpt_in(4), options);
     for (const int g_inter : {1, 2, 4}) {
       for (const auto& [policy, prefetch, reuse, recompute] : {std::tuple{Policy::message_driven, 2, true, 0},
                                                                {Policy::message_driven, 0, true, 2},
@@ -136,7 +136,7 @@ TEST_CASE("tiles train the same bits on every grid, whoever holds them, in any o
         for (const std::uint64_t seed : {2, 3}) {
           if (!share.takes()) continue;
           CAPTURE(seed);
-          check_same_bits(reference, run_simulated(gpt_in(4), options, seed));
+          check_same_bits(reference.result(), run_simulated(gpt_in(4), options, seed));
         }
       }
     }
@@ -165,7 +165,7 @@ TEST_CASE("tiles that are used too early or given up too early would show on a d
 
 TEST_CASE("tiles train the same bits wherever their states live between uses") {
   using actors::TierKind;
-  tests::Share share(1, 3);
+  tests::Share share(1, 10);
   for (const std::string name : {"ddp", "zero3", "zero++"}) {
     for (const int g_inter : {1, 2}) {
       auto options = run_of({g_inter, 2});

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes one reader: for 20 seconds (or RANVIER_FUZZ_SECONDS) with the same inputs every time, for a minute with
+# Fuzzes one reader: for 12 seconds (or RANVIER_FUZZ_SECONDS) with the same inputs every time, for a minute with
 # RANVIER_LONG=1 with new ones.
 #
 # usage: run.sh PROGRAM CORPUS FOUND [FLAG OF LIBFUZZER...]
@@ -8,7 +8,7 @@ set -euo pipefail
 program=$1 corpus=$2 found=$3
 shift 3
 
-seconds=${RANVIER_FUZZ_SECONDS:-20} seed=1
+seconds=${RANVIER_FUZZ_SECONDS:-12} seed=1
 [ -z "${RANVIER_LONG:-}" ] || seconds=60 seed=0  # 0: one that libFuzzer draws and prints
 mkdir -p "$found"
 exec "$program" -max_total_time=$seconds -seed=$seed -timeout=10 -rss_limit_mb=2048 -max_len=16384 -use_value_profile=1 \

@@ -309,7 +309,7 @@ TEST_CASE("the plain attention's gradients are those of finite differences") {
 }
 
 TEST_CASE("attention equals its definition for any length and width") {
-  ranvier::tests::Share share(1, 3);
+  ranvier::tests::Share share(1, 8);
   for (const DType dtype : all_dtypes)
     for (const auto arithmetic : arithmetics()) {
       for (const int positions : {1, 2, 7, 16, 33, 64, 100, 257}) {
@@ -336,7 +336,7 @@ TEST_CASE("attention drops the weights that the counters name") {
 }
 
 TEST_CASE("attention equals its definition where heads share keys, and windows, documents and padding mask") {
-  ranvier::tests::Share share(on_gpu_here() ? 9 : 3, 12);
+  ranvier::tests::Share share(on_gpu_here() ? 9 : 3, 30);
   for (const DType dtype : all_dtypes)
     for (const auto arithmetic : arithmetics())
       for (const auto& [heads, key_heads, positions, channels] :

@@ -1,6 +1,7 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "runtime/error.hpp"
+#include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
@@ -77,6 +78,7 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAtten
 }  // namespace
 
 TEST_CASE("attention to a cache is attention to all positions, however many come in a call") {
+  tests::Share share(1, 4);
   for (const auto& [heads, channels, n, key_heads, window] : {std::tuple{1, 1, 21, 0, 0},
                                                               {3, 5, 21, 0, 0},
                                                               {2, 16, 80, 0, 0},
@@ -86,6 +88,7 @@ TEST_CASE("attention to a cache is attention to all positions, however many come
                                                               {3, 5, 40, 1, 7},
                                                               {2, 64, 70, 2, 33}}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      if (!share.takes()) continue;
       const CachedAttentionShape shape{
           .capacity = n, .heads = heads, .channels = channels, .key_heads = key_heads, .window = window};
       CachedAttentionShape roomy = shape;

@@ -47,7 +47,7 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 
 TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
   runtime::ComputePool pool(2);
-  ranvier::tests::Share share(6, 61);
+  ranvier::tests::Share share(6, 181);
   for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
@@ -173,7 +173,9 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
 
 TEST_CASE("a product so wide or so deep that rounded pieces leave nothing for the last ones is whole") {
   runtime::ComputePool pool(2);
+  ranvier::tests::Share share(1, 3);
   for (const DType dtype : all_dtypes) {
+    if (!share.takes()) continue;
     check_against_plain(&matmul_cpu, {.m = 3, .n = 50304, .k = 8, .transpose_b = true}, dtype, dtype, pool);
     check_against_plain(&matmul_cpu, {.m = 3, .n = 8, .k = 50304}, dtype, dtype, pool);
   }
@@ -212,7 +214,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
 
 TEST_CASE("rows of a product have the same bits however many rows are multiplied with them") {
   runtime::ComputePool pool(2);
-  ranvier::tests::Share share(1, 3);
+  ranvier::tests::Share share(1, 9);
   for (const DType dtype : all_dtypes)
     for (const auto& [n, k] :
          {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 3000}, {4200, 32}}) {

@@ -5,6 +5,7 @@
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
+#include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -275,7 +276,9 @@ TEST_CASE(
   CHECK(says(field, "a.jsonl.gz: line 1: no field 'body'; it has 'text'"));
 }
 
-TEST_CASE("compressed text that grows beyond what every rank would keep is refused before it is all there") {
+// So much text takes half a minute where a sanitizer watches.
+TEST_CASE("compressed text that grows beyond what every rank would keep is refused before it is all there" *
+          doctest::skip(test::sanitized)) {
   const TemporaryFolder folder;
   // 300 MiB: members of a gzip file may follow each other.
   const std::string member = tests::gzipped(std::string(std::size_t{25} << 20, 'x'));
