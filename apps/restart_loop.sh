@@ -54,6 +54,7 @@ while :; do
   # A session of its own (setsid), so that a signal to all of the loop's processes does not end the run early.
   setsid "$@" --resume auto &
   run=$!
+  [[ -z $stopping ]] || kill -USR1 "$run" 2>/dev/null  # a signal came before there was whom to pass it on to
   began=$SECONDS
   status=255
   wait_for_run

@@ -1,6 +1,7 @@
 #include "actors/checkpoint/checkpoint_files.hpp"
 
 #include "actors/checkpoint/scalars_json.hpp"
+#include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
 
 #include <cstring>
@@ -34,6 +35,8 @@ CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan,
   for (const models::UnitSpec& unit : architecture_->units()) {
     first_array.push_back(arrays);
     arrays += arrays_of(unit.trained);
+    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
+    whole_bytes_ += arrays_of(unit.trained) * unit.elements() * size_of(dtype);
   }
   for (const StatePiece& piece : plan.snapshot.pieces) {
     const std::size_t unit = plan.states->all()[piece.unit].global_index;
@@ -56,7 +59,19 @@ void CheckpointFiles::begin(std::int64_t) {
   if (options_.about) about_ = options_.about();
 }
 
-void CheckpointFiles::prepare(std::int64_t step) { std::ignore = folder_->prepare(step, options_.job); }
+void CheckpointFiles::prepare(std::int64_t step) {
+  std::ignore = folder_->prepare(step, options_.job);
+  make_room(step);
+}
+
+void CheckpointFiles::make_room(std::int64_t step) {
+  removed_ = 0;
+  const auto lacks = [&] {
+    return runtime::free_bytes_beside(folder_->part_of(step, options_.job)) < whole_bytes_;
+  };
+  for (int keep = options_.keep - 1; keep >= 1 && lacks(); --keep)
+    removed_ += folder_->prune(keep, options_.archive_every).size();
+}
 
 void CheckpointFiles::open(std::int64_t step, runtime::Handler opened) {
   failure_.clear();
@@ -107,7 +122,12 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   } catch (const std::exception& error) {
     return fmt::format("older ones stay: {}", error.what());
   }
-  return {};
+  if (removed_ == 0) return {};
+  return fmt::format(
+      "{} older ones were removed before it was written, to make room: give --checkpoint a larger disk, or keep "
+      "fewer "
+      "(--checkpoint-keep)",
+      removed_);
 }
 
 void CheckpointFiles::discard(std::int64_t step) noexcept {

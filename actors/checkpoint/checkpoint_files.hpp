@@ -31,7 +31,8 @@ class CheckpointFiles final : public CheckpointTarget {
   CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
                   Options options, const offload::CheckpointStorage& storage = offload::system_storage());
 
-  /// What this rank writes of each checkpoint.
+  /// What this rank writes of each checkpoint. Where the disk has no room for one more than are kept, the oldest makes
+  /// room; the newest always stays.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return bytes_; }
 
   void begin(std::int64_t step) override;
@@ -45,6 +46,7 @@ class CheckpointFiles final : public CheckpointTarget {
   void discard(std::int64_t step) noexcept override;
 
  private:
+  void make_room(std::int64_t step);
   void note(const std::string& failure) {
     if (failure_.empty()) failure_ = failure;
   }
@@ -60,8 +62,10 @@ class CheckpointFiles final : public CheckpointTarget {
   std::vector<offload::CheckpointPiece>
       pieces_;  // as the manifest has them, but for `file`, which is rank 0's to say
   std::uint64_t bytes_ = 0;
-  bool opened_ = false;  // there is a file to close
-  std::string failure_;  // of this checkpoint, the first
+  std::uint64_t whole_bytes_ = 0;  // of all ranks
+  std::size_t removed_ = 0;        // older ones, to make room for this
+  bool opened_ = false;            // there is a file to close
+  std::string failure_;            // of this checkpoint, the first
   boost::json::object about_;
 };
 

@@ -69,13 +69,20 @@ void Checkpointer::start(std::int64_t step) {
 
 int Checkpointer::wish(std::int64_t step) const {
   if (context_->transport.rank() != 0 || current_) return 0;
+  // First what is due by its step, and of that what is due most seldom: it is to be of that step, if it can.
+  int wished = 0;
+  std::int64_t seldom = -1;
   for (std::size_t s = 0; s < series_.size(); ++s) {
     const auto& [options, last, at] = series_[s];
+    const bool by_steps = series_[s].due_by_steps(step);
     const bool by_time =
         options.period > runtime::Duration{} && context_->loop.now() - at >= options.period && step > last;
-    if (series_[s].due_by_steps(step) || by_time) return static_cast<int>(s) + 1;
+    if (const std::int64_t every = by_steps ? options.every : 0; (by_steps || by_time) && every >= seldom) {
+      seldom = every;
+      wished = static_cast<int>(s) + 1;
+    }
   }
-  return 0;
+  return wished;
 }
 
 void Checkpointer::take(int series, std::int64_t step) { begin(static_cast<std::size_t>(series - 1), step); }

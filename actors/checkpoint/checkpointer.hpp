@@ -7,7 +7,8 @@
 // What rank 0 does to files it does on a thread of the host. The snapshot begins meanwhile.
 //
 // There may be several series, each with a target and a period of its own (checkpoints to go on from, weights for
-// others); they take turns, and what is due meanwhile begins with the step after. A checkpoint that fails on any
+// others). One is under way at a time: what is due meanwhile begins with a step after, the series that is due most
+// seldom first. A checkpoint that fails on any
 // rank is told on rank 0, leaves the ones before as they are, and the training goes on. Loop thread only.
 #pragma once
 

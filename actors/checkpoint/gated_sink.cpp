@@ -45,10 +45,18 @@ void GatedSink::pass_on() {
   }
   if (kept_.empty() || (timer_ && *timer_ <= next_)) return;
   timer_ = next_;
-  loop_->after(next_ - loop_->now(), [this, at = next_] {
+  pause_ends_ = next_.count();
+  const auto over = [this, at = next_] {
     if (timer_ == at) timer_.reset();
     pass_on();
-  });
+  };
+  loop_->after(next_ - loop_->now(), loop_->ends({.part = "checkpoint", .text = "the next piece"}, *this, over));
+}
+
+std::uint64_t GatedSink::done() const noexcept {
+  const auto reached = std::min(loop_->now(), runtime::Duration(pause_ends_));
+  return static_cast<std::uint64_t>(
+      std::max<std::int64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(reached).count(), 0));
 }
 
 }  // namespace ranvier::actors

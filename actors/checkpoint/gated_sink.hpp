@@ -1,17 +1,21 @@
-// Keeps pieces until the sink that they go to is open, then passes them on in order, no faster than it was told. Loop
-// thread only.
+// Keeps pieces until the sink that they go to is open, then passes them on in order, no faster than it was told. Its
+// pauses are work of the rank's own, so that a step which waits for one is not taken for a rank that hangs. Loop thread
+// only.
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
+#include "runtime/event_loop.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace ranvier::actors {
 
-class GatedSink final : public StateSink {
+class GatedSink final : public StateSink, private runtime::Workplace {
  public:
   /// The loop outlives it.
   explicit GatedSink(runtime::EventLoop& loop) : loop_(&loop) {}
@@ -29,6 +33,10 @@ class GatedSink final : public StateSink {
            runtime::Handler done) override;
 
  private:
+  [[nodiscard]] std::string place() const override { return "as fast as --checkpoint-rate lets it"; }
+  /// Moves as time does, until the pause is over.
+  [[nodiscard]] std::uint64_t done() const noexcept override;
+
   enum class Gate { shut, open, dropping };
   struct Kept {
     const StatePiece* piece = nullptr;
@@ -46,6 +54,7 @@ class GatedSink final : public StateSink {
   double bytes_per_second_ = 0;
   runtime::Duration next_{};                // when the next piece may go
   std::optional<runtime::Duration> timer_;  // when pass_on() is called anyway
+  std::atomic<runtime::Duration::rep> pause_ends_ = 0;
   std::deque<Kept> kept_;
 };
 

@@ -226,8 +226,9 @@ void Trainer::conclude_step() {
   loss_scale_.update(!finite);
   if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
     roll_back(step_ - 1);
-    for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) samples_->leave_out(range);
-    rollback_->left_out = samples_->left_out();
+    models::KeptSamples without = *samples_;  // other threads may read of it ahead
+    for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) without.leave_out(range);
+    rollback_->left_out = without.left_out();
   }
   next_sample_ += options_.batch_size;
   stopped_early_ = agreed_.back() > 0 && step_ < options_.steps;
@@ -242,10 +243,16 @@ void Trainer::conclude_step() {
   if (hooks_.step) hooks_.step(result);
   if (rollback_) return finish();
   const bool ends = stopped_early_ || step_ == options_.steps;
-  // What is saved has been compared.
+  compared_ = false;
   if (parts_.replicas != nullptr && (ends || step_ % options_.check_every == 0 || checkpoint_series() > 0))
-    return when_stored([this] { check_replicas(); });
+    return check_or([this] { go_on(); });
   go_on();
+}
+
+/// What is saved has been compared.
+void Trainer::check_or(const runtime::Handler& next) {
+  if (parts_.replicas == nullptr || compared_) return next();
+  when_stored([this] { check_replicas(); });
 }
 
 void Trainer::check_replicas() {
@@ -263,6 +270,7 @@ void Trainer::check_replicas() {
 
 void Trainer::checked(const ReplicaReport& report) {
   trace_since_began(SpanKind::check);
+  compared_ = true;
   std::optional<BadStepOptions::Action> follows;
   if (!report.damage.empty()) follows = bad_steps_.damaged(step_);
   if (hooks_.checked) hooks_.checked(report, follows);
@@ -319,7 +327,7 @@ runtime::AdamWOptions Trainer::adamw_of_step(double factor) const {
 
 void Trainer::stop_early() {
   stopped_early_ = true;
-  finish();
+  check_or([this] { finish(); });
 }
 
 void Trainer::evaluate() {

@@ -76,6 +76,8 @@ class Trainer final : public Part {
 
   /// The step that is being computed.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
+  /// That step is done, and what follows it, an evaluation or a text, is not.
+  [[nodiscard]] bool between_steps() const noexcept { return evaluation_follows_ || sample_follows_; }
   /// The job ends after the step in which all ranks have heard of it.
   void request_stop() { stop_requested_ = true; }
   [[nodiscard]] bool wishes_to_stop() const noexcept { return stop_requested_; }
@@ -99,6 +101,7 @@ class Trainer final : public Part {
   void phase_done();
   void conclude_step();
   void check_replicas();
+  void check_or(const runtime::Handler& next);
   void checked(const ReplicaReport& report);
   /// The step was decided, and may be gone on from.
   void go_on();
@@ -141,6 +144,7 @@ class Trainer final : public Part {
   bool evaluation_follows_ = false;  // the last step, and is not done; saved, for a run that goes on
   bool sample_follows_ = false;      // likewise
   bool damage_done_ = false;         // as a fault asks for
+  bool compared_ = false;            // the states after this step, with the other copies
   std::vector<double> agreed_;
   bool stop_requested_ = false;
   bool stopped_early_ = false;

@@ -167,7 +167,6 @@ void ParameterRecords::store_from(Piece piece, std::byte* data, std::size_t firs
   transfer(piece, data, first, false, std::move(done));
 }
 
-/// Record by record between the region and the device.
 ParameterRecords::Run ParameterRecords::run_from(Piece piece, std::size_t element) const {
   std::optional<Run> found;
   for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
@@ -209,6 +208,7 @@ StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
   return {.memory = context_->tiers.memory(region(piece)).data() + offset};
 }
 
+/// Record by record between the region and the device.
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
   const UnitCut& cut = states_->all()[piece.unit].cut;

@@ -36,7 +36,7 @@ std::string phrase(Tag tag) {
     case Channel::summary:
       return "what all ranks agree on after a batch";
     case Channel::checkpoint:
-      return "what a rank wrote of a checkpoint";
+      return tag.index == 0 ? "word that a checkpoint may begin" : "what a rank wrote of a checkpoint";
     default:
       return "a message";
   }

@@ -109,7 +109,7 @@ std::string list_checkpoints(const fs::path& folder) {
   std::string job(256, '\0');
   lock.read(job.data(), static_cast<std::streamsize>(job.size()));
   job.resize(static_cast<std::size_t>(lock.gcount()));
-  if (!job.empty()) text += fmt::format("written by {}\n", job);
+  if (!job.empty()) text += fmt::format("last locked by {}\n", job);
   return text;
 }
 
@@ -161,6 +161,7 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
   for (const fs::path& checkpoint : checkpoints) {
     const auto begin = std::chrono::steady_clock::now();
     const auto damages = offload::verify_checkpoint(checkpoint, threads);
+    if (checkpoints.size() > 1 && !fs::exists(checkpoint)) continue;  // its job removed it meanwhile
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     for (const offload::CheckpointDamage& damage : damages)
       result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), damage.what);
@@ -177,6 +178,10 @@ std::string prune_checkpoints(const fs::path& path, int keep, std::int64_t archi
   CheckpointFolder folder(path);
   std::string text;
   if (!dry_run) folder.lock(models::random_job());  // a job that writes there prunes by itself
+  if (!folder.lock_refused().empty())
+    fail(ErrorCode::io,
+         "{}; prune on a machine whose file system has locks, or remove folders by hand while no job runs",
+         folder.lock_refused());
   const std::vector<CheckpointEntry> prunable = folder.prunable(keep, archive_every);
   for (const CheckpointEntry& entry : prunable)
     text += fmt::format("{} {} ({})\n", dry_run ? "would remove" : "removed", entry.path.string(),

@@ -68,7 +68,9 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   // it could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
   const bool about_peers = is_one_of({ErrorCode::numeric, ErrorCode::transport});
   if (about_peers || is_one_of({ErrorCode::io, ErrorCode::data})) {
-    const std::chrono::duration<double> apart(0.25 + std::min(1.0, options.run.timeout_seconds / 8));
+    // What is wrong with numbers all ranks know.
+    const std::chrono::duration<double> apart(
+        is_one_of({ErrorCode::numeric}) ? 5 : 0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
   say_error(program, (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what());

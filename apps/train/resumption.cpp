@@ -11,9 +11,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 namespace ranvier::apps {
@@ -63,24 +65,21 @@ void Resumption::name_training() {
 void Resumption::prepare_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const fs::path folder = options.folder;
-  bool locked = false;
   offload::CheckpointFolder& mine = folder_.emplace(folder);
   together(run_.session, [&] {
     if (!run_.speaks()) return;
-    mine.lock(run_.id);
-    locked = mine.lock_refused().empty();
-    if (!locked) remarks_.push_back("warning: " + mine.lock_refused());
+    lock_folder();
+    if (!mine.lock_refused().empty()) remarks_.push_back("warning: " + mine.lock_refused());
     if (mine.leftovers() > 0)
       remarks_.push_back(fmt::format("cleared in --checkpoint {}: {} that dead jobs had not finished",
                                      options.folder, mine.leftovers()));
     if (options.resumes()) return;
-    if (const auto newest = mine.newest_whole())
+    if (const auto there = mine.list(); !there.empty())
       fail(ErrorCode::usage,
            "--checkpoint {} has checkpoints of a training, the newest of step {}: give --resume auto to go on with "
            "it, or another folder to begin anew",
-           options.folder, newest->step);
+           options.folder, there.back().step);
   });
-  if (run_.session.largest(locked ? 1 : 0) == 0) return;
   together(run_.session, [&] {
     std::ifstream lock(folder / "lock");
     const std::string text{std::istreambuf_iterator<char>(lock), {}};
@@ -92,23 +91,47 @@ void Resumption::prepare_folder() {
   });
 }
 
+/// A job that has just been killed may have its lock for a while: a network file system waits for its machine.
+void Resumption::lock_folder() {
+  const CheckpointOptions& options = run_.options.checkpoint;
+  const std::chrono::duration<double> patience(2 * run_.options.run.timeout_seconds);
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (bool said = false; options.resume == "auto" && std::chrono::steady_clock::now() < until; said = true) {
+    const std::string holder = folder_->try_lock(run_.id);
+    if (holder.empty()) return;
+    if (!said)
+      runtime::say_on_stderr(fmt::format(
+          "ranvier: another job writes its checkpoints to {}: {}: waiting for its end, {:g} s at most\n",
+          options.folder, holder, patience.count()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  folder_->lock(run_.id);
+}
+
 std::vector<CheckpointEntry> Resumption::candidates() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const bool automatic = options.resume == "auto";
-  const fs::path path = automatic ? options.folder : options.resume;
+  fs::path path = automatic ? options.folder : options.resume;
+  if (!path.has_filename()) path = path.parent_path();  // "DIR/step-00000500/"
   if (!automatic && !fs::is_directory(path))
     fail(ErrorCode::data,
          "--resume {}: {}: give the folder of a checkpoint, such as DIR/step-00000500, or the DIR of --checkpoint",
          options.resume, fs::exists(path) ? "it is no folder" : "it is not there");
   if (!automatic && fs::exists(path / offload::Manifest::file_name)) return {{.path = path, .whole = true}};
   std::vector<CheckpointEntry> whole;
-  std::string why_not;
   for (CheckpointEntry& entry : offload::CheckpointFolder(path).list()) {
+    if (entry.unread)
+      fail(
+          ErrorCode::io,
+          "{}: nobody can say whether it is whole, and nothing is begun over what may be: see to the disk, or name "
+          "the checkpoint to go on from by --resume",
+          entry.why_not);
     if (entry.whole) {
       whole.push_back(std::move(entry));
     } else {
       remarks_.push_back(fmt::format("passed over {}: {}", entry.path.string(), entry.why_not));
-      why_not = entry.why_not;
+      why_not_ = entry.why_not;
+      ++passed_over_;
     }
   }
   if (const auto& rollback = run_.options.trainer.rollback)
@@ -116,7 +139,7 @@ std::vector<CheckpointEntry> Resumption::candidates() {
   if (whole.empty() && !automatic)
     fail(ErrorCode::data,
          "--resume {}: there is no whole checkpoint{}: give the path of one, or of a folder of them",
-         options.resume, why_not.empty() ? "" : " (" + why_not + ")");
+         options.resume, why_not_.empty() ? "" : " (" + why_not_ + ")");
   return whole;
 }
 
@@ -126,7 +149,7 @@ void Resumption::find() {
     const std::string newest = candidates_.empty() ? "" : candidates_.back().path.string();
     const std::string next = broadcast_text(run_.session, newest);
     if (next.empty() || take(next)) break;
-    if (!candidates_.empty()) candidates_.pop_back();
+    drop_newest();
   }
   place_ = {};
   if (!reader_) {
@@ -137,9 +160,17 @@ void Resumption::find() {
              "often (--checkpoint-every), or use --bad-steps skip",
              options.folder, rollback->newest_step);
       });
-    if (run_.speaks())
+    together(run_.session, [&] {
+      if (!run_.speaks()) return;
+      if (passed_over_ > 0)
+        fail(ErrorCode::data,
+             "--resume auto: none of the {} checkpoints in {} is whole{}: bring back a whole one, or move them "
+             "away to "
+             "begin anew",
+             passed_over_, options.folder, why_not_.empty() ? "" : " (" + why_not_ + ")");
       remarks_.push_back(
-          fmt::format("--resume auto: there is no whole checkpoint in {}: the training begins", options.folder));
+          fmt::format("--resume auto: there is no checkpoint in {}: the training begins", options.folder));
+    });
     return;
   }
   const offload::Manifest& manifest = reader_->manifest();
@@ -148,6 +179,12 @@ void Resumption::find() {
   if (const auto* training = manifest.about.if_contains("training"); training != nullptr && training->is_string())
     place_.training = std::string(training->get_string());
   compare_options();
+}
+
+void Resumption::drop_newest() {
+  if (candidates_.empty()) return;  // on the other ranks
+  candidates_.pop_back();
+  ++passed_over_;
 }
 
 bool Resumption::take(const std::string& checkpoint) {
@@ -160,9 +197,21 @@ bool Resumption::take(const std::string& checkpoint) {
       damage = error;
     }
   });
-  if (!is_damaged(damage, checkpoint)) return true;
-  reader_.reset();
-  return false;
+  if (is_damaged(damage, checkpoint)) {
+    reader_.reset();
+    return false;
+  }
+  const std::string mine = fmt::format("{:016x}", reader_->manifest().sum);
+  const std::string of_rank_0 = broadcast_text(run_.session, mine);
+  together(run_.session, [&] {
+    if (mine != of_rank_0)
+      fail(ErrorCode::data,
+           "{}: rank {} has another checkpoint there than rank 0 (its manifest ends with {}, that of rank 0 with "
+           "{}): "
+           "give a folder that all machines share, or one copy on all of them",
+           checkpoint, run_.session.rank(), mine, of_rank_0);
+  });
+  return true;
 }
 
 bool Resumption::is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const {
@@ -176,7 +225,7 @@ bool Resumption::is_damaged(const std::optional<Error>& damage, const std::strin
 bool Resumption::pass_over(const std::optional<Error>& damage) {
   if (!reader_ || !is_damaged(damage, place_.checkpoint)) return false;
   reader_.reset();
-  if (!candidates_.empty()) candidates_.pop_back();
+  drop_newest();
   find();
   together(run_.session, [&] {
     if (run_.speaks()) name_training();

@@ -46,11 +46,15 @@ class Resumption {
 
  private:
   void prepare_folder();
+  void lock_folder();
   /// What may be gone on from, the newest last; on rank 0. One that was named, or those of a folder.
   [[nodiscard]] std::vector<offload::CheckpointEntry> candidates();
   /// The newest of the candidates that opens, and what follows from it.
   void find();
-  /// Opens the checkpoint on all ranks; false, with a warning by one of them, if it is damaged.
+  /// The newest candidate is damaged.
+  void drop_newest();
+  /// Opens the checkpoint on all ranks, which must find the same one; false, with a warning by one of them, if it is
+  /// damaged.
   [[nodiscard]] bool take(const std::string& checkpoint);
   /// All ranks: whether any has found the checkpoint damaged; then the first of them says so.
   [[nodiscard]] bool is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const;
@@ -63,6 +67,8 @@ class Resumption {
   TrainingPlace place_;
   std::optional<offload::CheckpointFolder> folder_;
   std::vector<offload::CheckpointEntry> candidates_;  // the newest last, down to the one that is taken; on rank 0
+  int passed_over_ = 0;                               // checkpoints that are not whole, or damaged; on rank 0
+  std::string why_not_;                               // one of them is not whole
   std::optional<offload::CheckpointReader> reader_;
   std::vector<runtime::ResolvedOption> options_;  // with the data's content; on rank 0
   boost::json::object about_;

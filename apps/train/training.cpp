@@ -200,6 +200,8 @@ std::string Training::expected_end() const {
     saves += (saves.empty() ? "saves to " : ", saves to ") + saved_path(run_.options, run_.job).string();
   if (over_) return fmt::format("the training is over, and the run {}", saves.empty() ? "ends" : saves);
   if (saves.empty()) saves = "nothing is saved, as there is neither --checkpoint nor --save";
+  if (const auto& trainer = rank_->trainer(); trainer.between_steps())
+    return fmt::format("the run ends after step {}, which is done, and {}", trainer.step(), saves);
   const StepClock::Expectation step = step_clock_.expectation();
   return fmt::format("the run ends after step {}, {}, and {}", step.step, to_string(step), saves);
 }

@@ -160,6 +160,14 @@ CheckpointFolder::~CheckpointFolder() {
 }
 
 void CheckpointFolder::lock(const std::string& job) {
+  if (const std::string holder = try_lock(job); !holder.empty())
+    fail(ErrorCode::io,
+         "{}: another job writes its checkpoints there: {}; wait until it ends, or give --checkpoint another "
+         "folder",
+         folder_.string(), holder);
+}
+
+std::string CheckpointFolder::try_lock(const std::string& job) {
   expect(lock_ < 0, "{}: locked twice", folder_.string());
   expect(is_job(job) && job != removed_job, "'{}' cannot name a job", job);
   make_folders(folder_);
@@ -169,26 +177,26 @@ void CheckpointFolder::lock(const std::string& job) {
     fail(ErrorCode::io, "{}: it cannot be made: {}; give --checkpoint a folder that you may write", path.string(),
          std::strerror(-file.get()));
   const int result = storage_.lock(file.get());
-  if (result == -EWOULDBLOCK)
-    fail(ErrorCode::io,
-         "{}: another job writes its checkpoints there: {}; wait until it ends, or give --checkpoint another "
-         "folder",
-         folder_.string(), content_of(storage_, path));
+  if (result == -EWOULDBLOCK) {
+    const std::string holder = content_of(storage_, path);
+    return holder.empty() ? "a job that has not said its name" : holder;
+  }
+  const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
+  int written = storage_.truncate(file.get(), 0);
+  if (written == 0) written = storage_.write_all(file.get(), 0, std::as_bytes(std::span(mine)));
+  // The file stays open, and network file systems show other machines what was closed or synced.
+  if (written == 0) written = storage_.sync(file.get());
+  if (written < 0) refuse(path, "write", written);
   if (result < 0) {
     lock_refused_ = fmt::format(
         "{}: the file system has no locks ({}): see to it that no two jobs write there; what dead "
         "jobs left in step-*{} stays",
         folder_.string(), std::strerror(-result), part_end);
-    return;
+    return {};
   }
   lock_ = file.release();
-  const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
-  int written = storage_.truncate(lock_, 0);
-  if (written == 0) written = storage_.write_all(lock_, 0, std::as_bytes(std::span(mine)));
-  // The file stays open, and network file systems show other machines what was closed or synced.
-  if (written == 0) written = storage_.sync(lock_);
-  if (written < 0) refuse(path, "write", written);
   leftovers_ = clear_parts(false, job);
+  return {};
 }
 
 void CheckpointFolder::make_folders(const fs::path& folder) const {
@@ -273,9 +281,8 @@ std::vector<CheckpointFolder::Name> CheckpointFolder::names(bool left) const {
       found.push_back(std::move(*name));
     }
   }
-  std::sort(found.begin(), found.end(), [](const Name& left, const Name& right) {
-    return std::tie(left.step, left.again) < std::tie(right.step, right.again);
-  });
+  std::sort(found.begin(), found.end(),
+            [](const Name& a, const Name& b) { return std::tie(a.step, a.again) < std::tie(b.step, b.again); });
   return found;
 }
 
@@ -293,6 +300,7 @@ CheckpointEntry CheckpointFolder::look_at(const Name& name) const {
     entry.whole = true;
   } catch (const Error& error) {
     entry.why_not = error.what();
+    entry.unread = error.code() != ErrorCode::data;
   }
   return entry;
 }

@@ -31,6 +31,7 @@ struct CheckpointEntry {
   std::filesystem::path path;
   bool whole = false;   ///< the manifest is right, and each file there with its size; data were not read
   std::string why_not;  ///< "manifest.json: it does not end …"
+  bool unread = false;  ///< the storage failed, so it may be whole all the same
 };
 
 class CheckpointFolder {
@@ -48,6 +49,8 @@ class CheckpointFolder {
   /// what dead jobs left, whose number leftovers() says. Throws ErrorCode::io, naming the other job's host and process
   /// where there is one.
   void lock(const std::string& job);
+  /// Likewise, but says which job has the lock where another one has it; empty: this has it.
+  [[nodiscard]] std::string try_lock(const std::string& job);
   [[nodiscard]] int leftovers() const noexcept { return leftovers_; }
   /// Why two jobs in this folder would not notice each other: the file system has no locks. Then leftovers stay.
   [[nodiscard]] const std::string& lock_refused() const noexcept { return lock_refused_; }

@@ -81,12 +81,13 @@ class ManifestReading {
   explicit ManifestReading(const std::string& source) : source_(source) {}
 
   Manifest read(std::string_view text) const {
-    check_sum(text);
+    const std::uint64_t sum = checked_sum(text);
     json::value value = runtime::parse_json(text, source_);
     json::object* root = value.if_object();
     if (root == nullptr) refuse("it is not an object");
     check_version(*root);
     Manifest manifest;
+    manifest.sum = sum;
     manifest.step = static_cast<std::int64_t>(number(member(*root, "step"), "step"));
     manifest.training = std::move(object(*root, "training"));
     manifest.about = std::move(object(*root, "about"));
@@ -104,7 +105,8 @@ class ManifestReading {
     fail(ErrorCode::data, "{}: {}", source_, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  void check_sum(std::string_view text) const {
+  /// The one that it ends with, and has.
+  std::uint64_t checked_sum(std::string_view text) const {
     const std::string_view tail = text.substr(text.size() - std::min(text.size(), tail_bytes));
     const auto stored = tail.starts_with(sum_begin) && tail.ends_with(sum_end)
                             ? number_of(tail.substr(sum_begin.size(), sum_digits))
@@ -114,6 +116,7 @@ class ManifestReading {
     const std::uint64_t sum = sum_of(text.substr(0, text.size() - tail_bytes));
     if (sum != *stored)
       refuse("it is not what was written: its checksum is {:016x} and should be {:016x}", sum, *stored);
+    return sum;
   }
 
   void check_version(const json::object& root) const {
@@ -306,7 +309,7 @@ std::uint64_t Manifest::block_bytes_of(const CheckpointPiece& piece) const {
 
 std::uint64_t Manifest::data_bytes() const {
   return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const CheckpointFile& file) { return sum + file.bytes; });
+                         [](std::uint64_t bytes, const CheckpointFile& file) { return bytes + file.bytes; });
 }
 
 std::string to_json(const Manifest& manifest) {

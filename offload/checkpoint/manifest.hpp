@@ -52,6 +52,7 @@ struct Manifest {
   std::vector<CheckpointPiece> pieces;
   boost::json::object training;  ///< scalars that decide the future, by name
   boost::json::object about;     ///< of the run, for people and tools
+  std::uint64_t sum = 0;         ///< XXH3 of the text that it was parsed from, which ends with it
 
   [[nodiscard]] std::uint64_t bytes_of(const CheckpointPiece& piece) const {
     return piece.count * runtime::size_of(arrays[piece.array].dtype);

@@ -1,7 +1,9 @@
 // Checkpoints that are taken while a job trains, and jobs that go on from them: whatever wrote one, any grid
 // resumes it.
+#include "actors/checkpoint/gated_sink.hpp"
 #include "actors/checkpoint/scalars_json.hpp"
 #include "runtime/json_text.hpp"
+#include "runtime/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/effort.hpp"
@@ -12,7 +14,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -381,6 +385,37 @@ TEST_CASE("checkpoints come by time as well, and no faster than they may") {
       run_checkpointed(small_gpt(2), options, {.every = 5, .bytes_per_second = 1e3, .slowest_put_us = 0}, 1);
   REQUIRE(ending.results.size() == 2);
   CHECK(ending.results.front().seconds < 1e-4 * static_cast<double>(ending.results.front().bytes));
+}
+
+TEST_CASE("a piece that waits for its time is work of the rank's own, which moves until that time") {
+  struct Sink final : actors::StateSink {
+    void put(const actors::StatePiece&, std::size_t, std::span<const std::byte>, std::uint64_t,
+             runtime::Handler done) override {
+      ++pieces;
+      done();
+    }
+    int pieces = 0;
+  } sink;
+  runtime::Simulation simulation(1, {});
+  runtime::EventLoop& loop = simulation.loop(0);
+  actors::GatedSink gate(loop);
+  gate.open(sink, 1000);
+  const std::vector<std::byte> blocks(4096);
+  const actors::StatePiece piece;
+  for (int i = 0; i < 2; ++i) gate.put(piece, 0, blocks, 0, [] {});
+  CHECK(sink.pieces == 1);
+  std::vector<std::uint64_t> done;
+  for (int second = 0; second < 4; ++second) {
+    loop.after(std::chrono::seconds(second), [&] {
+      REQUIRE(loop.own_work().any());
+      done.push_back(loop.own_work().under_way().front().where->done());
+    });
+  }
+  loop.after(std::chrono::seconds(5), [&] { loop.stop(); });
+  simulation.run();
+  CHECK(std::is_sorted(done.begin(), done.end(), std::less_equal<>()));
+  CHECK(sink.pieces == 2);
+  CHECK(!loop.own_work().any());
 }
 
 TEST_CASE("a rank that does not get on with a checkpoint is named by the one that waits for it") {

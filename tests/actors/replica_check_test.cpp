@@ -157,6 +157,17 @@ TEST_CASE("nothing is found in healthy runs, whatever the scopes, tiers, precisi
   }
 }
 
+TEST_CASE("what a run leaves that stops in an evaluation has been compared") {
+  auto options = checked_run({1, 2}, "ddp");
+  options.check_every = 100;
+  options.eval_every = 2;
+  options.eval_samples = 2 * options.batch_size;
+  const auto result = run_simulated(small_gpt(), options, 1, {{1, 2}});
+  REQUIRE(result.steps.size() == 2);
+  CHECK(result.evaluations.empty());
+  CHECK(result.checks.size() == 1);
+}
+
 TEST_CASE("looking changes no bit") {
   auto options = checked_run({1, 4}, "ddp");
   options.check_every = 0;

@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Fixture, "a list has what is whole, what is not and why, and w
   INFO(text);
   CHECK(has_all(text, {"step-00000500", "2.5", "1 x 2", "2026-01-01",
                        "step-00000600: not whole: ", "rank-0001.data: it is missing",
-                       "step-00000700.0a1b.part: 2.9 KiB so far", "written by job 0a1b, process 7 on node3"}));
+                       "step-00000700.0a1b.part: 2.9 KiB so far", "last locked by job 0a1b, process 7 on node3"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "one checkpoint is shown with its run, numbers, states and options") {

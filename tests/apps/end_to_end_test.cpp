@@ -247,7 +247,8 @@ TEST_CASE_FIXTURE(Fixture, "weights of steps in between are those that the train
     return outcome.output;
   };
   const std::string step = "/weights-00000002";
-  train_into(2, one, {});
+  // A checkpoint that is due with the same step comes after them.
+  train_into(2, one, {"--checkpoint", file("checkpoints"), "--checkpoint-every", "2"});
   const std::string said = train_into(4, four,
                                       {"--g-inter", "2", "--save-file-size", "20KiB", "--offload", "infinity-nvme",
                                        "--nvme", disk, "--bucket-size", "3000"});

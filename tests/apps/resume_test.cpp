@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on anoth
   check_same(whole);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up, and they begin anew together") {
+TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up, and nothing is begun over it") {
   const Flags two{"--g-inter", "2", "--steps", "6", "--eval-every", "0"};
   const Whole whole = uninterrupted(2, two);
   const Outcome first = run(2, with_checkpoints(two), limit);
@@ -161,8 +161,15 @@ TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up,
   data.close();
   fs::remove(metrics);
 
+  const auto before = names();
   Flags again = two;
   again.insert(again.end(), {"--resume", "auto"});
+  check_refused(65, 2, with_checkpoints(again),
+                {"none of the 1 checkpoints in " + checkpoints + " is whole", "move them away to begin anew"});
+  check_refused(64, 2, with_checkpoints(two), {"has checkpoints of a training, the newest of step 6"});
+  CHECK(names() == before);
+
+  fs::rename(checkpoints + "/step-00000006", file("moved"));
   const Outcome outcome = run(2, with_checkpoints(again), limit);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
@@ -229,8 +236,9 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
   Job job(2, with_checkpoints(
                  {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));
   REQUIRE(job.wait_for_lines(metrics, 30, limit));
-  check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto"}),
-                {"another job writes its checkpoints there", "give --checkpoint another folder"});
+  check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto", "--timeout", "1"}),
+                {"waiting for its end, 2 s at most", "another job writes its checkpoints there",
+                 "give --checkpoint another folder"});
   const Outcome outcome = job.wait(limit);
   INFO(outcome.output);
   CHECK(outcome.status == 75);

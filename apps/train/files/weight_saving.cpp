@@ -179,10 +179,15 @@ void WeightSaving::commit(const std::vector<std::string>& blocks) {
 }
 
 void WeightSaving::lose(const std::string& failure) const {
+  const std::string& folder = run_.options.checkpoint.folder;
   fail(ErrorCode::io,
-       "{}; the weights of this training, {}, are lost: save on a disk that has room for them, or give a --timeout "
+       "{}; the weights of this training, {}, are {}: save on a disk that has room for them, or give a --timeout "
        "that leaves time to make some",
-       failure, runtime::format_bytes(bytes_));
+       failure, runtime::format_bytes(bytes_),
+       folder.empty() ? "lost"
+                      : fmt::format("not saved; the newest checkpoint in {} has those of its step, and "
+                                    "ranvier-checkpoint export writes them as weights",
+                                    folder));
 }
 
 }  // namespace ranvier::apps

@@ -95,9 +95,9 @@ std::span<const Entry> entries() {
       Entry{"clip", decides},
       Entry{"seed", decides},
       // Bad steps and damage: what becomes of them, which a training that has none never asks.
-      Entry{"bad-steps", bits},
-      Entry{"bad-steps-limit", bits},
-      Entry{"spike-factor", bits},
+      Entry{"bad-steps", judges},
+      Entry{"bad-steps-limit", judges},
+      Entry{"spike-factor", judges},
       Entry{"check-every", bits},
       // Precision. The loss scale of the checkpoint goes on, whatever the first one was.
       Entry{"precision", decides},
@@ -159,6 +159,8 @@ const char* words(OptionEffect effect) {
   switch (effect) {
     case OptionEffect::bits:
       return "the same training to the bit";
+    case OptionEffect::judges:
+      return "the same training to the bit, until a step is bad";
     case OptionEffect::rounding:
       return "the same training within rounding";
     case OptionEffect::tells:
@@ -219,8 +221,10 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
     }
     return;
   }
-  const bool elsewhere =
-      std::any_of(changes.begin(), changes.end(), [](const ChangedOption& each) { return each.flag == "data"; });
+  // Each is part of the content.
+  const bool elsewhere = std::any_of(changes.begin(), changes.end(), [](const ChangedOption& each) {
+    return each.flag == "data" || each.flag == "tokenizer";
+  });
   if (elsewhere) {
     changes.erase(content);
   } else {
@@ -284,8 +288,8 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
          checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
   }
   std::vector<std::string> lines;
-  for (const OptionEffect effect :
-       {OptionEffect::decides, OptionEffect::rounding, OptionEffect::bits, OptionEffect::tells}) {
+  for (const OptionEffect effect : {OptionEffect::decides, OptionEffect::rounding, OptionEffect::bits,
+                                    OptionEffect::judges, OptionEffect::tells}) {
     std::vector<std::string> alike;
     for (const ChangedOption& change : changes) {
       if (change.effect == effect) alike.push_back(describe(change));

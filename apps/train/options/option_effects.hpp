@@ -17,6 +17,7 @@ enum class OptionEffect {
   decides,   ///< another training
   rounding,  ///< the same training, within rounding
   bits,      ///< the same training, to the bit
+  judges,    ///< likewise, until a step is bad
   tells,     ///< the same training; what is evaluated or written on the way differs
   run,       ///< of one run alone: not compared
 };
