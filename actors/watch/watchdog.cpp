@@ -230,6 +230,7 @@ void Watchdog::tick() {
       state->asked = false;
     } else if (!state->asked) {
       state->news_at = time_;
+      state->idle_at.reset();
       ask(peer);
     } else {
       judge(peer, *found);
@@ -281,8 +282,13 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   }
   const Answer& answer = state.answer;
   if (take_news(state) || answer.state == State::computing) state.news_at = time_;
-  // What it has sent may be on its way.
-  if (answer.state == State::idle && time_ - state.news_at >= options_.timeout / 2) {
+  if (answer.state != State::idle) {
+    state.idle_at.reset();
+  } else if (!state.idle_at) {
+    state.idle_at = time_;
+  }
+  // What it has sent may be on its way, and what it has received about to be looked at.
+  if (state.idle_at && time_ - std::max(state.news_at, *state.idle_at) >= options_.timeout / 2) {
     fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
          what, timeout);
   }

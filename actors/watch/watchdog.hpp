@@ -75,8 +75,9 @@ class Watchdog {
     bool asked = false;  // since it became late
     bool answer_pending = false;
     runtime::Duration asked_at{};
-    std::map<int, std::uint64_t> news;  // all that it ever passed on, by rank
-    runtime::Duration news_at{};        // when there was something new, or it was asked first
+    std::map<int, std::uint64_t> news;         // all that it ever passed on, by rank
+    runtime::Duration news_at{};               // when there was something new, or it was asked first
+    std::optional<runtime::Duration> idle_at;  // since when all its answers say that it has nothing to do
   };
 
   void tick();
