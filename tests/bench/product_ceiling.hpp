@@ -1,14 +1,15 @@
-// The time that a GPT's matrix products alone take: what would remain of a training step if everything else took
+// The time that a transformer's matrix products alone take: what would remain of a training step if everything else took
 // none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
 // that caches hold what they would hold there. Each is cut into the tiles that the library multiplies fastest, and
 // every operand lies ready in the layout that those tiles want: nothing is copied, converted or added in between.
 //
-// Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions.
+// Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions, F
+// channels inside the MLP.
 #pragma once
 
-#include "models/gpt.hpp"
-#include "models/gpt_layers.hpp"
+#include "models/model.hpp"
 #include "models/ops/library_matmul.hpp"
+#include "models/parts/token_table.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 
@@ -42,13 +43,13 @@ class ProductCeiling {
   };
 
   /// For `microbatches` of `samples` each. Looks for the best tiles, which takes seconds.
-  ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::GptOptions& options,
-                 int samples, int microbatches)
+  ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::ModelSizes& sizes,
+                 runtime::DType dtype, int samples, int microbatches)
       : stream_(stream),
-        dtype_(options.precision.compute),
-        layers_(static_cast<std::size_t>(options.layers)),
+        dtype_(dtype),
+        layers_(value(sizes, models::Size::layers)),
         microbatches_(static_cast<std::size_t>(microbatches)) {
-    list(options, static_cast<std::size_t>(samples), static_cast<std::size_t>(device.threads()));
+    list(sizes, static_cast<std::size_t>(samples), static_cast<std::size_t>(device.threads()));
     for (Array& array : arrays_) {
       array.memory = device.allocate(array.bytes * (array.per_layer ? layers_ : 1), runtime::MemorySpace::device);
       if (array.holds_values) fill(array.memory.data(), array.bytes * (array.per_layer ? layers_ : 1));
@@ -130,11 +131,21 @@ class ProductCeiling {
     });
   }
 
-  void list(const models::GptOptions& options, std::size_t samples, std::size_t threads) {
+  static std::size_t value(const models::ModelSizes& sizes, models::Size which) {
+    return static_cast<std::size_t>(models::value_of(sizes, which));
+  }
+
+  void list(const models::ModelSizes& sizes, std::size_t samples, std::size_t threads) {
+    using models::Size;
     using runtime::DType;
-    const auto T = static_cast<std::size_t>(options.sequence_length), C = static_cast<std::size_t>(options.hidden),
-               H = static_cast<std::size_t>(options.heads), D = C / H, N = samples * T,
-               P = models::GptTokenTable(options).stored_rows();
+    const bool gated = std::holds_alternative<models::LlamaOptions>(sizes);
+    const bool transforms = std::holds_alternative<models::BertOptions>(sizes);
+    const auto T = value(sizes, Size::sequence_length), C = value(sizes, Size::hidden),
+               H = value(sizes, Size::heads), D = C / H, N = samples * T,
+               F = std::holds_alternative<models::GptOptions>(sizes) ? 4 * C : value(sizes, Size::ffn_size),
+               P = models::TokenTable({.name = "", .tokens = value(sizes, Size::vocab_size), .channels = C})
+                       .stored_rows();
+    const std::size_t up = gated ? 2 * F : F, widest = std::max(up, 3 * C);
     const auto array = [&](Array added) {
       arrays_.push_back(std::move(added));
       return arrays_.size() - 1;
@@ -158,9 +169,9 @@ class ProductCeiling {
                     .c = c});
       return &to.back();
     };
-    const auto normal = shared(N * C), wide = shared(N * 4 * C), stream = of_layer(N * C), d_stream = shared(N * C),
-               d_wide = shared(N * 4 * C), d_normal = shared(N * C);
-    const auto qkv = of_layer(N * 3 * C), attention = of_layer(N * C), fc = of_layer(N * 4 * C);
+    const auto normal = shared(N * C), wide = shared(N * widest), stream = of_layer(N * C),
+               d_stream = shared(N * C), d_wide = shared(N * widest), d_normal = shared(N * C);
+    const auto qkv = of_layer(N * 3 * C), attention = of_layer(N * C), fc = of_layer(N * up);
 
     struct Linear {
       const char* name;
@@ -171,8 +182,8 @@ class ProductCeiling {
     };
     std::vector<Linear> linears = {{"attn.c_attn", C, 3 * C, normal, qkv, d_normal, d_wide, normal},
                                    {"attn.c_proj", C, C, attention, stream, d_normal, d_stream, attention},
-                                   {"mlp.c_fc", C, 4 * C, normal, fc, d_normal, d_wide, normal},
-                                   {"mlp.c_proj", 4 * C, C, wide, stream, d_wide, d_stream, fc}};
+                                   {"mlp.c_fc", C, up, normal, fc, d_normal, d_wide, normal},
+                                   {"mlp.c_proj", F, C, wide, stream, d_wide, d_stream, fc}};
     for (Linear& linear : linears) {
       linear.weight = of_layer(linear.in * linear.out);
       linear.gradient =
@@ -195,6 +206,12 @@ class ProductCeiling {
 
     const auto table = shared(P * C), logits = shared(N * P),
                d_table = array({.bytes = P * C * sizeof(float), .holds_values = false});
+    if (transforms) {
+      const auto weight = shared(C * C), gradient = array({.bytes = C * C * sizeof(float), .holds_values = false});
+      add(head_, "head transform", N, C, C, normal, weight, d_stream, dtype_, false);
+      add(head_, "head transform input gradient", N, C, C, d_stream, weight, d_normal, dtype_, false);
+      add(head_, "head transform weight gradient", C, C, N, normal, d_stream, gradient, DType::f32, true);
+    }
     add(head_, "head", N, P, C, normal, table, logits, dtype_, false);
     add(head_, "head input gradient", N, C, P, logits, table, d_normal, dtype_, false);
     add(head_, "head weight gradient", P, C, N, logits, normal, d_table, DType::f32, true);

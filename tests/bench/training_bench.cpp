@@ -2,10 +2,11 @@
 // share of the machine's rate a whole step keeps. The real trainer on one rank, synthetic tokens; one JSON line
 // per case.
 //
-//   training_bench [--case 6x384-fp32,gpt2-small-bf16,…] [--threads 2] [--microbatch-size N] [--seconds 4]
+//   training_bench [--case 6x384-fp32,llama-6x384-fp32,bert-6x384-bf16,gpt2-small-bf16,…] [--threads 2]
+//                  [--microbatch-size N] [--seconds 4]
 #include "actors/rank/rank.hpp"
-#include "models/gpt.hpp"
 #include "models/initialize.hpp"
+#include "models/model.hpp"
 #include "models/sample_source.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -40,29 +41,34 @@ struct Options {
 
 struct Case {
   std::string name;
-  models::GptOptions gpt;
+  models::ModelSizes sizes;
   int batch_size;
   int microbatch_size;
+  models::Precision precision = {};
 };
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const char* suffix = dtype == DType::f32 ? "-fp32" : "-bf16";
-    const models::Precision precision{dtype, DType::f32};
-    cases.push_back({std::string("6x384") + suffix,
-                     {.layers = 6,
-                      .hidden = 384,
-                      .heads = 6,
-                      .vocab_size = 256,
-                      .sequence_length = 256,
-                      .precision = precision},
-                     16,
-                     4});
+    const auto add = [&](const char* name, models::ModelSizes sizes, int batch_size) {
+      const models::Precision precision{dtype, DType::f32};
+      models::set_precision(sizes, precision);
+      cases.push_back({std::string(name) + suffix, std::move(sizes), batch_size, 4, precision});
+    };
+    add("6x384",
+        models::GptOptions{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256}, 16);
+    add("llama-6x384",
+        models::LlamaOptions{
+            .layers = 6, .hidden = 384, .heads = 6, .inner = 1024, .vocab_size = 256, .sequence_length = 256},
+        16);
+    add("bert-6x384",
+        models::BertOptions{
+            .layers = 6, .hidden = 384, .heads = 6, .inner = 1536, .vocab_size = 256, .sequence_length = 256},
+        16);
     models::GptOptions small = *models::gpt_preset("gpt2-small");
     small.sequence_length = 256;
-    small.precision = precision;
-    cases.push_back({std::string("gpt2-small") + suffix, small, 4, 4});
+    add("gpt2-small", small, 4);
   }
   return cases;
 }
@@ -108,8 +114,8 @@ class Run {
   Run(runtime::MpiSession& session, const Options& options, const Case& one)
       : options_(options),
         case_(one),
-        architecture_(models::make_gpt(one.gpt)),
-        tokens_(one.gpt.sequence_length, one.gpt.vocab_size),
+        architecture_(models::make_model(one.sizes)),
+        tokens_(architecture_.positions, models::value_of(one.sizes, models::Size::vocab_size)),
         transport_(session, loop_),
         device_(runtime::make_cpu_device({.threads = options.threads})) {
     if (options.microbatch_size > 0) case_.microbatch_size = std::min(options.microbatch_size, case_.batch_size);
@@ -117,7 +123,7 @@ class Run {
     actors::TrainerOptions training;
     training.batch_size = case_.batch_size;
     training.microbatch_size = case_.microbatch_size;
-    training.precision = case_.gpt.precision;
+    training.precision = case_.precision;
     training.threads = options.threads;
     training.steps = 1 << 20;
     training.learning_rate = {.peak = 1e-4};
@@ -127,8 +133,9 @@ class Run {
     trainer_->load_weights([](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, 1, begin, begin + out.size(), out.data());
     });
-    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->context().compute, case_.gpt,
-                                                case_.microbatch_size, case_.batch_size / case_.microbatch_size);
+    ceiling_ = std::make_unique<ProductCeiling>(*device_, trainer_->context().compute, case_.sizes,
+                                                case_.precision.compute, case_.microbatch_size,
+                                                case_.batch_size / case_.microbatch_size);
   }
 
   void execute() {
@@ -164,7 +171,7 @@ class Run {
   }
 
   void report() const {
-    const double tokens = static_cast<double>(case_.batch_size) * case_.gpt.sequence_length;
+    const double tokens = static_cast<double>(case_.batch_size) * architecture_.positions;
     const double flops = static_cast<double>(case_.batch_size) * architecture_.flops_per_sample();
     const double seconds = median(step_seconds_), products = median(product_seconds_);
     std::vector<double> shares;
