@@ -1,10 +1,12 @@
 """ranvier-train beside PyTorch tuned for this machine: in turns, medians, one JSON line per case.
 
-usage: compare_pytorch.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 10] [--threads 2]
+usage: compare_pytorch.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 10] [--threads 2] [--python PYTHON]
+                          [--compile whole|blocks|none]
 
 One rank against one process with the same number of threads. Each of PyTorch's allocators (the C library's kept
 from giving memory back, with huge pages; jemalloc; tcmalloc), with threads bound and not, is tried first; the
-fastest is the one that runs beside ranvier-train.
+fastest is the one that runs beside ranvier-train. --python: an interpreter with another PyTorch, such as 2.x, which has
+torch.compile.
 """
 
 import argparse
@@ -21,7 +23,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # layers, hidden, heads, vocabulary, length, batch
-MODELS = {"6x384": (6, 384, 6, 256, 256, 16), "gpt2-small": (12, 768, 12, 50257, 256, 4)}
+MODELS = {"6x384": (6, 384, 6, 256, 256, 16), "gpt2-small": (12, 768, 12, 50257, 256, 4),
+          "llama-6x384": (6, 384, 6, 256, 256, 16), "bert-6x384": (6, 384, 6, 256, 256, 16)}
+FLAGS = {"llama": ["--model", "llama", "--ffn-size", 1024],
+         "bert": ["--model", "bert", "--ffn-size", 1536, "--mask-token", 0, "--mlm-probability", 1]}
+
+
+def family_of(model):
+    return model.split("-")[0] if model.split("-")[0] in FLAGS else "gpt"
+
+
 CASES = [f"{model}-{precision}" for model in MODELS for precision in ("fp32", "bf16")]
 TRIAL_SECONDS = 3
 TRIAL_LIMIT_SECONDS = 60
@@ -41,19 +52,20 @@ def tunings():
             for suffix, binding in (("", {}), (", bound", {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}))}
 
 
-def run_pytorch(case, threads, seconds, environment, limit=None):
+def run_pytorch(options, case, seconds, environment, limit=None):
     model, precision = case.rsplit("-", 1)
-    command = [sys.executable, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds)]
-    variables = dict(os.environ, OMP_NUM_THREADS=str(threads), **environment)
+    command = [options.python, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds),
+               "--family", family_of(model), "--compile", options.compile]
+    variables = dict(os.environ, OMP_NUM_THREADS=str(options.threads), **environment)
     done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=limit)
     return json.loads(done.stdout)
 
 
-def fastest_tuning(case, threads):
+def fastest_tuning(options, case):
     rates = {}
     for name, environment in tunings().items():
         try:
-            result = run_pytorch(case, threads, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS)
+            result = run_pytorch(options, case, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS)
             rates[name] = result["tokens_per_second"]
         except subprocess.TimeoutExpired:
             rates[name] = 0.0
@@ -74,7 +86,8 @@ def run_ranvier(trainer, case, threads, seconds, folder):
         command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, "--data", tokens, "--layers", layers,
                    "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
                    "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite"]
+                   "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite",
+                   *FLAGS.get(family_of(model), [])]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
         return [json.loads(line)["tokens_per_second"] for line in metrics.read_text().splitlines()]
@@ -91,16 +104,18 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--compile", choices=("whole", "blocks", "none"), default="none")
     options = parser.parse_args()
     for case in options.cases.split(","):
         if case not in CASES:
             sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
-        tuning, tried = fastest_tuning(case, options.threads)
+        tuning, tried = fastest_tuning(options, case)
         ranvier, pytorch = [], []
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
                 ranvier.append(run_ranvier(options.trainer, case, options.threads, options.seconds, Path(folder)))
-                result = run_pytorch(case, options.threads, options.seconds, tunings()[tuning])
+                result = run_pytorch(options, case, options.seconds, tunings()[tuning])
                 pytorch.append(result["tokens_per_second"])
         print(json.dumps({
             "bench": "compare_pytorch", "case": case, "threads": options.threads,
@@ -109,7 +124,7 @@ def main():
             "ratio": round(statistics.median(r / p for r, p in zip(ranvier, pytorch)), 3),
             "ranvier_runs": [round(rate, 1) for rate in ranvier],
             "pytorch_runs": [round(rate, 1) for rate in pytorch],
-            "torch": result["torch"], "tuning": tuning,
+            "torch": result["torch"], "compiled": result["compiled"], "tuning": tuning,
             "tried": {name: round(rate, 1) for name, rate in tried.items()}}), flush=True)
 
 

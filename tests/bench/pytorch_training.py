@@ -1,7 +1,9 @@
-"""How fast PyTorch trains a GPT-2 on this machine's processor or its GPU: one JSON line.
+"""How fast PyTorch trains a GPT-2, a LLaMA or a BERT on this machine's processor or its GPU: one JSON line.
 
-usage: pytorch_training.py LAYERS HIDDEN HEADS VOCABULARY LENGTH BATCH fp32|bf16 SECONDS [--device cuda]
-                           [--compile whole|blocks|none]
+usage: pytorch_training.py LAYERS HIDDEN HEADS VOCABULARY LENGTH BATCH fp32|bf16 SECONDS [--family gpt|llama|bert]
+                           [--device cuda] [--compile whole|blocks|none]
+
+A LLaMA's MLP has 8/3 of the channels, rounded up to 64; a BERT predicts every position.
 
 A step is what ranvier-train does in one: forward, loss, backward, clipping by the global norm, AdamW. The fastest
 of AdamW's implementations is used, and PyTorch's fused attention where it has one. Allocator and threads come from the
@@ -55,26 +57,95 @@ class Block(nn.Module):
         return x + self.c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
-class Gpt(nn.Module):
-    def __init__(self, layers, hidden, heads, vocabulary, length):
+class RmsNorm(nn.Module):
+    def __init__(self, hidden):
         super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, hidden, heads, length):
+        super().__init__()
+        inner = (8 * hidden // 3 + 63) // 64 * 64
+        self.heads = heads
+        self.norm_1, self.norm_2 = RmsNorm(hidden), RmsNorm(hidden)
+        self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
+        self.out = nn.Linear(hidden, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, hidden, bias=False)
+        half = hidden // heads // 2
+        angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(half) / half)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def rotated(self, x):
+        first, second = x.float().chunk(2, dim=-1)
+        cos, sin = self.cos[:x.shape[2]], self.sin[:x.shape[2]]
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+
+    def forward(self, x):
+        batch, length, hidden = x.shape
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(self.norm_1(x)).split(hidden, dim=2))
+        y = F.scaled_dot_product_attention(self.rotated(q), self.rotated(k), v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, hidden))
+        gate, up = self.gate_up(self.norm_2(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class BertBlock(nn.Module):
+    def __init__(self, hidden, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.norm_1, self.norm_2 = nn.LayerNorm(hidden, 1e-12), nn.LayerNorm(hidden, 1e-12)
+
+    def forward(self, x):
+        batch, length, hidden = x.shape
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(x).split(hidden, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v)
+        x = self.norm_1(x + self.out(y.transpose(1, 2).reshape(batch, length, hidden)))
+        return self.norm_2(x + self.down(F.gelu(self.up(x))))
+
+
+class Gpt(nn.Module):
+    """Or one of the others, by its blocks, and by what stands before and behind them."""
+
+    def __init__(self, layers, hidden, heads, vocabulary, length, family):
+        super().__init__()
+        self.family = family
         self.wte = nn.Embedding(vocabulary, hidden)
-        self.wpe = nn.Embedding(length, hidden)
-        self.h = nn.ModuleList(Block(hidden, heads, length) for _ in range(layers))
-        self.ln_f = nn.LayerNorm(hidden)
-        self.head = nn.Linear(hidden, vocabulary, bias=False)
-        self.head.weight = self.wte.weight
+        self.wpe = nn.Embedding(length, hidden) if family != "llama" else None
+        block = {"gpt": Block, "llama": LlamaBlock, "bert": BertBlock}[family]
+        self.h = nn.ModuleList(block(hidden, heads, length) for _ in range(layers))
+        self.ln_f = RmsNorm(hidden) if family == "llama" else nn.LayerNorm(hidden)
+        self.ln_0 = nn.LayerNorm(hidden) if family == "bert" else None
+        self.transform = nn.Linear(hidden, hidden) if family == "bert" else None
+        self.head = nn.Linear(hidden, vocabulary, bias=family == "bert")
+        if family != "llama":
+            self.head.weight = self.wte.weight
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.wte(tokens)
+        if self.wpe is not None:
+            x = x + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        if self.ln_0 is not None:
+            x = self.ln_0(x)
         for block in self.h:
             x = block(x)
         return self.loss(x, targets)
 
     def loss(self, x, targets):
+        if self.transform is not None:
+            x = F.gelu(self.transform(x))
         return F.cross_entropy(self.head(self.ln_f(x)).flatten(0, 1), targets.flatten())
 
 
@@ -84,6 +155,7 @@ def parse():
         parser.add_argument(name, type=int)
     parser.add_argument("precision", choices=("fp32", "bf16"))
     parser.add_argument("seconds", type=float)
+    parser.add_argument("--family", choices=("gpt", "llama", "bert"), default="gpt")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compile", choices=("whole", "blocks", "none"), default="none")
     return parser.parse_args()
@@ -95,7 +167,8 @@ def main():
     torch.manual_seed(1)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
     torch.set_flush_denormal(True)
-    model = Gpt(options.layers, options.hidden, options.heads, options.vocabulary, options.length).to(options.device)
+    model = Gpt(options.layers, options.hidden, options.heads, options.vocabulary, options.length,
+                options.family).to(options.device)
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
     # One set of states at a time: a large model has no room for several.
