@@ -166,12 +166,14 @@ void Trainer::begin_step() {
   const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
   parts_.gradients.start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });
   if (inject_fault()) return;
+  const std::int64_t losses = samples_->losses(next_sample_, options_.batch_size);
+  has_losses_ = losses > 0;
   parts_.stage.run({.step = step_,
                     .seed = options_.seed,
                     .first_sample = next_sample_ + plan_->position.row * row_samples,
                     .samples = static_cast<int>(row_samples),
                     .training = true,
-                    .loss_factor = models::mean_factor(samples_->losses(next_sample_, options_.batch_size)),
+                    .loss_factor = models::mean_factor(losses),
                     .loss_scale = static_cast<float>(loss_scale_.scale)},
                    [this](double loss) {
                      row_loss_ = loss * std::exchange(loss_fault_, 1);
@@ -196,7 +198,7 @@ void Trainer::phase_done() {
 void Trainer::conclude_step() {
   context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(),
                       static_cast<int>(step_));
-  StepResult result{.step = step_, .loss_scale = loss_scale_.scale};
+  StepResult result{.step = step_, .has_losses = has_losses_, .loss_scale = loss_scale_.scale};
   double squares = 0;
   for (std::size_t u = 0; u < plan_->squares; ++u) squares += agreed_[u];
   for (int row = 0; row < options_.grid.g_data; ++row) {
@@ -207,7 +209,7 @@ void Trainer::conclude_step() {
   const bool finite = std::isfinite(result.gradient_norm);
   // A smaller loss scale helps only where one is used, and only if the forward pass itself did not overflow.
   const bool scale_helps = loss_scale_.dynamic && loss_scale_.scale > 1 && std::isfinite(result.loss);
-  if (finite || !scale_helps) result.bad = bad_steps_.judge(step_, result.loss, result.gradient_norm);
+  if (finite ? has_losses_ : !scale_helps) result.bad = bad_steps_.judge(step_, result.loss, result.gradient_norm);
   if (result.bad && result.bad->action == BadStepOptions::Action::stop) {
     if (hooks_.step) hooks_.step(result);
     fail(ErrorCode::numeric, "step {}: {}", step_, describe_end(*result.bad, options_.bad_steps));

@@ -30,6 +30,7 @@ namespace ranvier::actors {
 struct StepResult {
   std::int64_t step = 0;
   double loss = 0;
+  bool has_losses = true;    ///< false: no element of the batch has one, and `loss` says nothing
   double gradient_norm = 0;  ///< before clipping, loss scale divided out
   double learning_rate = 0;
   double loss_scale = 1;
@@ -136,6 +137,7 @@ class Trainer final : public Part {
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // of a batch: passes, gradients
   double row_loss_ = 0;
+  bool has_losses_ = true;   // the batch
   double loss_fault_ = 1;    // what this rank makes of it, as a fault asks for
   int optimizing_ = 0;       // steps whose states are not all where they belong
   runtime::Handler stored_;  // waits for them

@@ -136,16 +136,19 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   last_ = now;
   ++steps_;
   recent_seconds_.add(elapsed);
-  if (!first_loss_) first_loss_ = result.loss;
-  last_loss_ = result.loss;
+  if (result.has_losses) {
+    if (!first_loss_) first_loss_ = result.loss;
+    last_loss_ = result.loss;
+  }
 
   const double tokens_per_second = options_.tokens_per_step / elapsed;
   const double flops_per_second = options_.flops_per_step / elapsed;
   const double mfu = ceiling_.share(result.step, flops_per_second);
   if (!options_.quiet) {
     clear_bar();
-    std::string line = fmt::format("{}  loss {:<8.5f}  norm {:<7.4f}  lr {:.2e}", step_text(result.step),
-                                   result.loss, result.gradient_norm, result.learning_rate);
+    const std::string loss = result.has_losses ? fmt::format("loss {:<8.5f}", result.loss) : "no losses    ";
+    std::string line = fmt::format("{}  {}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), loss,
+                                   result.gradient_norm, result.learning_rate);
     if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
     line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
                         format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
@@ -165,9 +168,9 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
     held_ = fmt::format(
         R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
         R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"memory":{{{}}})",
-        result.step, number(result.loss), number(result.gradient_norm), number(result.learning_rate),
-        number(result.loss_scale), result.skipped, options_.tokens_per_step, number(elapsed),
-        number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
+        result.step, result.has_losses ? number(result.loss) : "null", number(result.gradient_norm),
+        number(result.learning_rate), number(result.loss_scale), result.skipped, options_.tokens_per_step,
+        number(elapsed), number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
     if (!result.evaluation_follows && !result.sample_follows) write_held();
   }
 }

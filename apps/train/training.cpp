@@ -165,7 +165,7 @@ actors::TrainerHooks Training::hooks() {
   return {.step =
               [this](const actors::StepResult& result) {
                 step_clock_.done(result.step);
-                last_loss_ = result.loss;
+                if (result.has_losses) last_loss_ = result.loss;
                 close_memory(*devices_.compute, runtime::MemorySpace::device);
                 report([this, result, now = run_.loop.now()] { reporter_->step(result, now); });
                 // The job ends once this returns.

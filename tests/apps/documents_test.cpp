@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 using namespace ranvier::tests;
@@ -93,6 +94,25 @@ TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while
 TEST_CASE_FIXTURE(Fixture, "answers to prompts train the same bits on every grid and in every tier") {
   const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
   check_every_way(lines, flags);
+}
+
+TEST_CASE_FIXTURE(Fixture, "steps in which no token has a loss say so, and no spike is judged by them") {
+  // 17 batches of documents of one token, then others.
+  std::vector<std::uint16_t> drawn(17 * 4 * 16 + 1, 0);
+  for (int i = 0; i < 3 * 4 * 16; ++i) drawn.push_back(static_cast<std::uint16_t>(1 + i * i % 7));
+  const std::string data = folder.write("ends.bin", token_file(drawn)).string();
+  const Outcome outcome = start(
+      1, data,
+      {"--documents", "mask", "--document-end", "0", "--shuffle", "off", "--steps", "20", "--spike-factor", "2"},
+      {});
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  const auto losses = metric(file("metrics.jsonl"), "loss");
+  REQUIRE(losses.size() == 20);
+  CHECK(std::count(losses.begin(), losses.end(), "null") == 17);
+  CHECK(losses[17] != "null");
+  CHECK(outcome.output.find("step 17/20  no losses") != std::string::npos);
+  CHECK(outcome.output.find("\nloss 5.5") != std::string::npos);  // the first
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
