@@ -56,11 +56,11 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
     passages.clear();
     for (const auto& piece : pieces) {
-      text_bytes_ += std::ssize(piece.text);
+      bytes_read_ += std::ssize(piece.text);
       passages.push_back({piece.text.substr(0, piece.prompt)});
       passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
     }
-    if (text_bytes_ > most_held_bytes)
+    if (bytes_read_ > most_held_bytes)
       fail(ErrorCode::data, "{}: more than {} bytes of prompts and answers, which every rank keeps: give less",
            path_.string(), most_held_bytes);
     if (!encoder) {

@@ -49,7 +49,6 @@ class PackedInstructions {
   [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
   [[nodiscard]] std::int64_t documents() const noexcept { return std::ssize(documents_); }
   [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
-  [[nodiscard]] std::int64_t text_bytes() const noexcept { return text_bytes_; }
 
  private:
   void read(const DataFile& file, const TextReading& reading, const TextTokens& text);
@@ -64,7 +63,7 @@ class PackedInstructions {
   std::vector<Document> documents_;
   std::vector<std::int64_t> firsts_;  // of each sample, its first document, and the end of the last
   std::vector<std::int32_t> losses_;  // of each sample
-  std::int64_t text_bytes_ = 0, cut_ = 0, lost_ = 0;
+  std::int64_t bytes_read_ = 0, cut_ = 0, lost_ = 0;
   std::vector<LeftOut> left_out_;
   std::vector<std::string> remarks_;
 };

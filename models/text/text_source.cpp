@@ -135,7 +135,6 @@ TextData open_instructions(const TextDataOptions& options, const TextReading& re
         options.path.string(), options.validation_split, all, all - kept, kept);
   TextData data;
   data.tokens = packed->tokens();
-  data.bytes_per_token = static_cast<double>(packed->text_bytes()) / static_cast<double>(data.tokens);
   if (kept > 0 || options.validates_all)
     data.validation =
         std::make_unique<InstructionSource>(packed, options.validates_all ? 0 : all - kept, all, std::nullopt);

@@ -114,7 +114,7 @@ struct TextData {
   std::unique_ptr<SampleSource> training;
   std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
   std::int64_t tokens = 0;
-  double bytes_per_token = 0;  ///< of text; 0: the data were tokens
+  double bytes_per_token = 0;  ///< of text that all has losses; 0: of prompts or of tokens
   std::vector<TextOrigin> origins;
   std::vector<std::filesystem::path> files;  ///< that were read
 };

@@ -1,6 +1,7 @@
 // Whole runs whose samples have several documents, and answers to prompts: on every grid the same bits, what a user can
 // get wrong, and what is said of it.
 #include "tests/apps/small_run.hpp"
+#include "tests/models/small_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -94,6 +95,23 @@ TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while
 TEST_CASE_FIXTURE(Fixture, "answers to prompts train the same bits on every grid and in every tier") {
   const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
   check_every_way(lines, flags);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the perplexity of a byte is that of the answers' bytes that have losses") {
+  // Answers are cut at the end of a sample: all tokens with a loss are one byte each.
+  std::string all;
+  for (int i = 0; i < 20; ++i)
+    all += "{\"ask\": \"the world\", \"say\": \"" + std::string(400, static_cast<char>('c' + i % 2)) + "\"}\n";
+  const std::string answers = folder.write("answers.jsonl", all).string();
+  const std::string tokenizer = folder.write("tokenizer.json", SmallTokenizer().tokenizer_json()).string();
+  const Outcome outcome = start(1, answers,
+                                {"--tokenizer", tokenizer, "--vocab-size", "300", "--prompt-field", "ask",
+                                 "--json-field", "say", "--steps", "1", "--validation-split", "0.25"},
+                                {});
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(metric(file("metrics.jsonl"), "validation_perplexity_per_byte") ==
+        metric(file("metrics.jsonl"), "validation_perplexity"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "steps in which no token has a loss say so, and no spike is judged by them") {
