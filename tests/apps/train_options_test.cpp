@@ -462,6 +462,8 @@ TEST_CASE("documents are joined or masked, and always masked where they are answ
   CHECK(answers.documents == models::Documents::mask);
   CHECK(answers.prompt_field == "q");
   refused({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
+  refused({"--tokenizer", "none", "--prompt-field", "q"}, "--tokenizer none cannot read the text");
+  refused({"--prompt-field", "text"}, "--prompt-field text and --json-field text");
   refused({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
   refused({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
   refused({"--document-end", "-1", "--documents", "mask"}, "--document-end");

@@ -180,6 +180,14 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
   if (!data.prompt_field.empty()) {
+    if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+      fail(ErrorCode::usage,
+           "--tokenizer none cannot read the text that --prompt-field {} names: give --tokenizer bytes or PATH",
+           data.prompt_field);
+    if (data.prompt_field == data.json_field)
+      fail(ErrorCode::usage,
+           "--prompt-field {} and --json-field {} name the same field, whose text would answer itself: name two",
+           data.prompt_field, data.json_field);
     if (data.documents == Documents::join && table.given("documents"))
       fail(ErrorCode::usage,
            "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
