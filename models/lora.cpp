@@ -17,7 +17,13 @@ std::vector<std::string> parse_targets(std::string_view text) {
     targets.emplace_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  sort_targets(targets);
   return targets;
+}
+
+void sort_targets(std::vector<std::string>& targets) {
+  std::sort(targets.begin(), targets.end());
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
 }
 
 bool is_adapter(std::string_view parameter) {

@@ -11,19 +11,24 @@
 
 namespace ranvier::models {
 
+inline constexpr int most_lora_rank = 1 << 16;
+
 struct LoraOptions {
   int rank = 8;
   float alpha = 8;
   float dropout = 0;                 ///< share of an adapter's input dropped in training
   std::vector<std::string> targets;  ///< modules by the last parts of their names: "q_proj", "self_attn.q_proj"
+  std::string origin = {};           ///< the file that says all this, for errors; empty: flags do
 
   [[nodiscard]] float factor() const noexcept { return alpha / static_cast<float>(rank); }
   /// Whether a module of this name gets an adapter.
   [[nodiscard]] bool adapts(std::string_view module) const;
 };
 
-/// "q_proj,v_proj" as names; empty if one of them is.
+/// "v_proj,q_proj" as names in order, each once; empty if one of them is.
 [[nodiscard]] std::vector<std::string> parse_targets(std::string_view text);
+/// Targets are a set.
+void sort_targets(std::vector<std::string>& targets);
 
 /// Whether a parameter of this name is an adapter's.
 [[nodiscard]] bool is_adapter(std::string_view parameter);

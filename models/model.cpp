@@ -3,6 +3,7 @@
 #include "models/bert_sizes.hpp"
 #include "models/gpt_sizes.hpp"
 #include "models/llama_sizes.hpp"
+#include "models/lora.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>
@@ -365,10 +366,12 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes))
-    fail(ErrorCode::usage,
-         "--lora-rank: a model of the family {} takes no adapters: use one of LLaMA's, or --train for a part",
-         family_name(sizes));
+  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes)) {
+    const std::string& origin = tuning.lora->origin;
+    fail(ErrorCode::usage, "{}: a model of the family {} takes no adapters: {}",
+         origin.empty() ? "--lora-rank" : origin, family_name(sizes),
+         origin.empty() ? "use one of LLaMA's, or --train for a part" : "give the weights that they are for");
+  }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) expect_targets(model, *tuning.lora);
   expect_trained(model);

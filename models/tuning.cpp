@@ -57,6 +57,9 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
     if (!found) missing.push_back(target);
   }
   if (missing.empty() && !lora.targets.empty()) return;
+  if (!lora.origin.empty())
+    fail(ErrorCode::usage, "{}: {} has no product '{}' that takes adapters: give the weights that they are for",
+         lora.origin, architecture.name, fmt::join(missing, "' or '"));
   fail(ErrorCode::usage, "--lora-targets {}: {} has no such product that takes adapters: choose from {}",
        fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
 }

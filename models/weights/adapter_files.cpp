@@ -4,7 +4,10 @@
 #include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 
+#include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/string.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
@@ -38,6 +41,29 @@ bool is_nothing(const json::value& value) {
   return value.is_null();
 }
 
+/// Of ways in which adapters begin: by a draw of theirs alone.
+bool keeps_base(const json::value& beginning) {
+  return beginning.is_bool() || is_text(beginning, {"gaussian", "orthogonal", "eva"});
+}
+
+void expect_same_base(const Safetensors& file, std::span<const UnitSpec> adapters) {
+  const std::vector<TensorToStore> wanted = tensors_of(adapters);
+  for (const TensorToStore& tensor : wanted) {
+    const StoredTensor* const stored = file.find(tensor.name);
+    if (stored == nullptr || stored->shape != tensor.shape)
+      fail(ErrorCode::data,
+           "{}: this adapter is of another base than this model, for which '{}' has shape {}: it has {}",
+           file.path().string(), tensor.name, shape_text(tensor.shape),
+           stored == nullptr ? "no such tensor" : "shape " + shape_text(stored->shape));
+  }
+  for (const StoredTensor& stored : file.tensors()) {
+    const auto same = [&](const TensorToStore& tensor) { return tensor.name == stored.name; };
+    if (std::none_of(wanted.begin(), wanted.end(), same))
+      fail(ErrorCode::data, "{}: this adapter is of another base than this model, which has no place for '{}'",
+           file.path().string(), stored.name);
+  }
+}
+
 }  // namespace
 
 LoraOptions read_adapter_config(const fs::path& folder) {
@@ -48,12 +74,21 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   const ConfigFile config(std::string{std::istreambuf_iterator<char>(stream), {}}, path);
   config.require("peft_type", "LORA", "low-rank adapters");
   config.require("bias", "none", "adapters without biases");
-  for (const char* flag : {"use_rslora", "use_dora", "fan_in_fan_out", "lora_bias"})
+  for (const char* flag : {"use_rslora", "use_dora", "use_qalora", "fan_in_fan_out", "lora_bias"})
     config.require(flag, false, "plain LoRA");
-  for (const char* pattern : {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform"})
-    config.require(pattern, is_nothing, "one rank and scale for all targets");
+  for (const auto& [key, computed] : {std::pair{"rank_pattern", "one rank for all targets"},
+                                      {"alpha_pattern", "one scale for all targets"},
+                                      {"modules_to_save", "adapters alone beside frozen modules"},
+                                      {"layers_to_transform", "adapters in all layers"},
+                                      {"layer_replication", "each layer of the base once"},
+                                      {"alora_invocation_tokens", "adapters at all positions"},
+                                      {"target_parameters", "adapters of modules"}})
+    config.require(key, is_nothing, computed);
+  config.require("init_lora_weights", keeps_base, "adapters beside an unchanged base");
   LoraOptions lora;
+  lora.origin = path.string();
   lora.rank = config.size("r");
+  if (lora.rank > most_lora_rank) config.refuse("r", fmt::format("ranks of at most {}", most_lora_rank));
   lora.alpha = static_cast<float>(config.number("lora_alpha"));
   lora.dropout = config.rate("lora_dropout", 0);
   const json::value* const targets = config.find("target_modules");
@@ -62,26 +97,26 @@ LoraOptions read_adapter_config(const fs::path& folder) {
       !std::all_of(list->begin(), list->end(), [](const json::value& target) { return target.is_string(); }))
     config.refuse("target_modules", "a list of modules' names");
   for (const json::value& target : *list) lora.targets.emplace_back(target.get_string());
+  sort_targets(lora.targets);
   return lora;
 }
 
 std::string adapter_config_json(const LoraOptions& lora, const std::string& base) {
-  json::array targets;
-  for (const std::string& target : lora.targets) targets.emplace_back(target);
-  const json::object config{{"base_model_name_or_path", base},
-                            {"bias", "none"},
-                            {"fan_in_fan_out", false},
-                            {"inference_mode", true},
-                            {"init_lora_weights", true},
-                            {"layers_to_transform", nullptr},
-                            {"lora_alpha", lora.alpha},
-                            {"lora_dropout", lora.dropout},
-                            {"modules_to_save", nullptr},
-                            {"peft_type", "LORA"},
-                            {"r", lora.rank},
-                            {"target_modules", std::move(targets)},
-                            {"task_type", "CAUSAL_LM"}};
-  return json::serialize(config) + "\n";
+  JsonMembers config("{}");
+  config.set("base_model_name_or_path", json::serialize(json::string(base)));
+  config.set("bias", R"("none")");
+  config.set("fan_in_fan_out", "false");
+  config.set("inference_mode", "true");
+  config.set("init_lora_weights", "true");
+  config.set("layers_to_transform", "null");
+  config.set("lora_alpha", fmt::format("{}", lora.alpha));
+  config.set("lora_dropout", fmt::format("{}", lora.dropout));
+  config.set("modules_to_save", "null");
+  config.set("peft_type", R"("LORA")");
+  config.set("r", fmt::format("{}", lora.rank));
+  config.set("target_modules", json::serialize(json::array(lora.targets.begin(), lora.targets.end())));
+  config.set("task_type", R"("CAUSAL_LM")");
+  return config.json();
 }
 
 std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units) { return units_where(units, true); }
@@ -96,6 +131,7 @@ UnitReader open_adapter(const fs::path& folder, std::span<const UnitSpec> adapte
   const auto file = std::make_shared<const Safetensors>(folder / adapter_weights_name);
   std::vector<UnitSpec> named;
   for (const UnitSpec& unit : adapters) named.push_back(in_peft_names(unit));
+  expect_same_base(*file, named);
   check_weights(*file, named);
   return [file](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
     read_unit(*file, in_peft_names(unit), begin, begin + out.size(), out.data());
@@ -115,19 +151,26 @@ AdapterMerge::AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> ad
 
 void AdapterMerge::add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const {
   const auto rank = static_cast<std::size_t>(lora_.rank);
+  std::vector<double> sums;
   for_each_part(unit, begin, begin + values.size(),
                 [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
                   const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
                   const auto a = matrices_.find(lora_a(module)), b = matrices_.find(lora_b(module));
                   if (a == matrices_.end() || b == matrices_.end() || !parameter.name.ends_with(".weight")) return;
                   const std::size_t columns = a->second.size() / rank;
-                  for (std::size_t e = 0; e < count; ++e) {
+                  std::size_t part = 0;  // of a row
+                  for (std::size_t e = 0; e < count; e += part) {
                     const std::size_t row = (first + e) / columns, column = (first + e) % columns;
-                    double sum = 0;
-                    for (std::size_t r = 0; r < rank; ++r)
-                      sum += double{b->second[row * rank + r]} * a->second[r * columns + column];
-                    float& value = values[at - begin + e];
-                    value = static_cast<float>(value + double{lora_.factor()} * sum);
+                    part = std::min(columns - column, count - e);
+                    sums.assign(part, 0.0);
+                    for (std::size_t r = 0; r < rank; ++r) {
+                      const double of_b = b->second[row * rank + r];
+                      const float* const of_a = a->second.data() + r * columns + column;
+                      for (std::size_t c = 0; c < part; ++c) sums[c] += of_b * of_a[c];
+                    }
+                    float* const to = values.data() + (at - begin + e);
+                    for (std::size_t c = 0; c < part; ++c)
+                      to[c] = static_cast<float>(to[c] + double{lora_.factor()} * sums[c]);
                   }
                 });
 }

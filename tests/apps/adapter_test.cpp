@@ -73,7 +73,7 @@ TEST_CASE_FIXTURE(Fixture,
   const models::LoraOptions lora = models::read_adapter_config(adapter);
   CHECK(lora.rank == 2);
   CHECK(lora.alpha == 8);
-  CHECK(lora.targets == std::vector<std::string>{"q_proj", "v_proj", "down_proj"});
+  CHECK(lora.targets == std::vector<std::string>{"down_proj", "q_proj", "v_proj"});
   const models::Safetensors file_of(adapter + "/adapter_model.safetensors"),
       other(file("other") + "/adapter_model.safetensors");
   CHECK(file_of.tensors().size() == 4 * 3 * 2);

@@ -501,9 +501,9 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
 
 TEST_CASE("adapters come from their flags or from a folder, and what contradicts them is refused") {
   const TemporaryFolder folder;
-  const std::string adapter = folder.path().string(), saved = adapter + "/saved";
+  const std::string adapter = folder.path().string(), saved = adapter + "/saved-1.5";
   const auto options = parse({"--data", "text.txt", "--model", "llama", "--lora-rank", "4", "--lora-targets",
-                              "o_proj,up_proj", "--save", saved.c_str()});
+                              "up_proj,o_proj,up_proj", "--save", saved.c_str()});
   CHECK(options.model.adapts());
   CHECK(options.model.lora.alpha == 8);
   CHECK(options.model.lora.targets == std::vector<std::string>{"o_proj", "up_proj"});
@@ -521,6 +521,7 @@ TEST_CASE("adapters come from their flags or from a folder, and what contradicts
   refused({"--init-adapter", adapter.c_str(), "--lora-rank", "4"}, "has rank 16 and targets k_proj");
   refused({"--lora-rank", "4", "--train", "norm"}, "--train with --lora-rank 4");
   refused({"--lora-rank", "4", "--save", "weights.safetensors"}, "in a folder");
+  refused({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
   refused({"--lora-rank", "4", "--save", "folder", "--save-every", "5"}, "--save-every 5 with --lora-rank");
   refused({"--lora-targets", "q_proj,,v_proj"}, "names with commas between them");
   CHECK(parse({"--data", "text.txt", "--lora-alpha", "4"}).notes ==

@@ -3,11 +3,13 @@
 #include "models/llama.hpp"
 #include "models/model.hpp"
 #include "models/weights/adapter_files.hpp"
+#include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
+#include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -154,7 +156,16 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
   CHECK(error.code() == ErrorCode::usage);
   CHECK(ranvier::tests::says(error, "--lora-targets c_attn"));
   CHECK(ranvier::tests::says(error, "choose from down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
-  CHECK_THROWS_AS(static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}}))), Error);
+  for (const auto& [origin, words] : {std::pair{"", "--lora-rank: a model of the family gpt2 takes no adapters"},
+                                      {"a/adapter_config.json", "a/adapter_config.json: a model of the family"}}) {
+    const auto none = ranvier::tests::error_of(
+        [&] { static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
+    CHECK(ranvier::tests::says(none, words));
+  }
+  const auto other = ranvier::tests::error_of(
+      [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
+  CHECK(ranvier::tests::says(other, "a.json: llama"));
+  CHECK(ranvier::tests::says(other, "has no product 'c_attn' that takes adapters"));
 }
 
 TEST_CASE(
@@ -164,7 +175,7 @@ TEST_CASE(
     folder.write("adapter_config.json", text);
     return read_adapter_config(folder.path());
   };
-  const LoraOptions options{.rank = 4, .alpha = 10, .dropout = 0.05f, .targets = {"q_proj", "mlp.up_proj"}};
+  const LoraOptions options{.rank = 4, .alpha = 10, .dropout = 0.05f, .targets = {"mlp.up_proj", "q_proj"}};
   const std::string text = adapter_config_json(options, "base");
   const LoraOptions stored = read(text);
   CHECK(stored.rank == 4);
@@ -181,16 +192,48 @@ TEST_CASE(
     return {};
   };
   const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
+  CHECK(text.find("\"lora_dropout\": 0.05,") != std::string::npos);
+  CHECK(read(begin + R"(["v_proj","q_proj","v_proj"],"init_lora_weights":"gaussian"})").targets ==
+        std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(refusal(begin + R"(["q_proj"]})").empty());
-  for (const auto& [config, key] : {std::pair{begin + R"(["q_proj"],"use_rslora":true})", "use_rslora"},
-                                    {begin + R"(["q_proj"],"modules_to_save":["lm_head"]})", "modules_to_save"},
-                                    {begin + R"(["q_proj"],"rank_pattern":{"k":2}})", "rank_pattern"},
-                                    {begin + R"("all-linear"})", "target_modules"},
-                                    {begin + R"([]})", "target_modules"},
-                                    {std::string(R"({"peft_type":"IA3"})"), "peft_type"}}) {
+  for (const auto& [config, key] :
+       {std::pair{begin + R"(["q_proj"],"use_rslora":true})", "use_rslora"},
+        {begin + R"(["q_proj"],"modules_to_save":["lm_head"]})", "modules_to_save"},
+        {begin + R"(["q_proj"],"rank_pattern":{"k":2}})", "rank_pattern"},
+        {begin + R"("all-linear"})", "target_modules"},
+        {begin + R"([]})", "target_modules"},
+        {begin + R"(["q_proj"],"init_lora_weights":"pissa_niter_4"})", "pissa_niter_4"},
+        {begin + R"(["q_proj"],"layer_replication":[[0,2]]})", "each layer of the base"},
+        {begin + R"(["q_proj"],"alora_invocation_tokens":[5]})", "at all positions"},
+        {begin + R"(["q_proj"],"use_qalora":true})", "use_qalora"},
+        {std::string(R"({"peft_type":"LORA","r":65537})"), "ranks of at most 65536"},
+        {std::string(R"({"peft_type":"IA3"})"), "peft_type"}}) {
     CAPTURE(config);
     CHECK(refusal(config).find(key) != std::string::npos);
   }
+}
+
+TEST_CASE("an adapter of another base is refused as such, by the first tensor that one of them lacks") {
+  LlamaOptions shallow = small_llama(), deep = shallow;
+  deep.layers = shallow.layers + 1;
+  const auto adapters = [](const LlamaOptions& options) {
+    return adapter_units(make_llama(options, lora({.rank = 2, .targets = {"q_proj"}})).units());
+  };
+  const auto refusal = [&](const LlamaOptions& stored, const LlamaOptions& model) {
+    const tests::TemporaryFolder folder;
+    std::vector<UnitSpec> named = adapters(stored);
+    std::transform(named.begin(), named.end(), named.begin(), in_peft_names);
+    tests::SafetensorsWriter writer(folder.path() / adapter_weights_name, tensors_of(named));
+    for (const TensorToStore& tensor : tensors_of(named))
+      writer.append(std::vector<float>(tensor.elements()).data(), tensor.elements());
+    writer.commit();
+    return tests::error_of([&] { static_cast<void>(open_adapter(folder.path(), adapters(model))); });
+  };
+  const std::string last = "model.layers." + std::to_string(shallow.layers) + ".self_attn.q_proj.lora_A.weight";
+  CHECK(tests::says(refusal(deep, shallow), "another base than this model, which has no place for"));
+  CHECK(tests::says(refusal(deep, shallow), last));
+  CHECK(tests::says(refusal(shallow, deep), last + "' has shape"));
+  CHECK(tests::says(refusal(shallow, deep), "it has no such tensor"));
 }
 
 TEST_CASE("adapters are merged into weights however these are cut into pieces") {

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -42,7 +43,7 @@ void declare_tuning(OptionTable& table, ModelOptions& model) {
       {"freeze", "REGEX", "freeze the parameters of which a part of the name matches", text(model.freeze), "none"});
   table.add({"lora-rank", "R",
              "train low-rank adapters beside a frozen model, which --save then writes as PEFT does; 0: none",
-             whole(model.lora.rank, 0, 1 << 16)});
+             whole(model.lora.rank, 0, models::most_lora_rank)});
   table.add({"lora-alpha", "X", "what adapters add is multiplied by X / R", real(model.lora.alpha, 0, 1e6)});
   table.add(
       {"lora-dropout", "RATE", "share of adapters' input dropped in training", real(model.lora.dropout, 0, 1)});
@@ -65,6 +66,7 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
     if (table.given("lora-dropout")) lora.dropout = asked.dropout;
   }
   if (!options.model.adapts()) return;
+  if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 leaves out what adapters add: give more than 0");
   if (lora.dropout >= 1)
     fail(ErrorCode::usage, "--lora-dropout {} drops everything: give less than 1", lora.dropout);
   for (const char* flag : {"train", "freeze"}) {
@@ -78,7 +80,9 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;
   if (save.filename() == models::adapter_weights_name) return;
-  if (save.has_extension() && !std::filesystem::is_directory(save))
+  const auto extensions = {".safetensors", ".bin", ".json"};  // of files that --save or PEFT writes
+  const bool is_file = std::find(extensions.begin(), extensions.end(), save.extension()) != extensions.end();
+  if (is_file && !std::filesystem::is_directory(save))
     fail(ErrorCode::usage, "--save {}: an adapter is saved as PEFT does, in a folder: give one", run.save);
   run.save = (save / models::adapter_weights_name).string();
 }
