@@ -374,7 +374,7 @@ Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
   }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) expect_targets(model, *tuning.lora);
-  expect_trained(model);
+  expect_trained(model, tuning);
   return model;
 }
 

@@ -10,6 +10,25 @@
 #include <vector>
 
 namespace ranvier::models {
+namespace {
+
+/// Of some layers: the first ones of a kind are like the others.
+std::vector<std::string> names_to_match(const Architecture& architecture) {
+  std::vector<std::string> names;
+  const auto of_layer = [&](const Layer& layer) {
+    for (const UnitSpec& unit : layer.units()) {
+      for (const ParameterSpec& parameter : unit.parameters) {
+        if (names.empty() || names.back() != parameter.name) names.push_back(parameter.name);
+      }
+    }
+  };
+  constexpr std::size_t layers = 2;
+  for (std::size_t l = 0; l < std::min(layers, architecture.layers.size()); ++l) of_layer(*architecture.layers[l]);
+  of_layer(*architecture.layers.back());
+  return names;
+}
+
+}  // namespace
 
 bool Tuning::trains(std::string_view name) const {
   if (lora) return is_adapter(name);
@@ -64,25 +83,21 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
        fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
 }
 
-void expect_trained(const Architecture& architecture) {
-  std::vector<std::string> names;
-  const auto of_unit = [&](const UnitSpec& unit) {
-    for (const ParameterSpec& parameter : unit.parameters) {
-      if (names.empty() || names.back() != parameter.name) names.push_back(parameter.name);
-    }
-  };
+void expect_trained(const Architecture& architecture, const Tuning& tuning) {
   const auto units = architecture.units();
+  const auto is_frozen = [&](const ParameterSpec& parameter) { return tuning.freeze->matches_in(parameter.name); };
+  if (tuning.freeze && std::none_of(units.begin(), units.end(), [&](const UnitSpec& unit) {
+        return std::any_of(unit.parameters.begin(), unit.parameters.end(), is_frozen);
+      }))
+    fail(ErrorCode::usage,
+         "--freeze matches no parameter of '{}': it has {}, and those of layers alike; give an expression that "
+         "matches some of them, or leave it out",
+         architecture.name, fmt::join(names_to_match(architecture), ", "));
   if (std::any_of(units.begin(), units.end(), [](const UnitSpec& unit) { return unit.trained; })) return;
-  // The first layers of a kind are like the others.
-  constexpr std::size_t layers = 2;
-  for (std::size_t l = 0; l < std::min(layers, architecture.layers.size()); ++l) {
-    for (const UnitSpec& unit : architecture.layers[l]->units()) of_unit(unit);
-  }
-  for (const UnitSpec& unit : architecture.layers.back()->units()) of_unit(unit);
   fail(ErrorCode::usage,
        "--train and --freeze leave no parameter of '{}' to train: it has {}, and those of layers alike; give "
        "expressions that match some of them",
-       architecture.name, fmt::join(names, ", "));
+       architecture.name, fmt::join(names_to_match(architecture), ", "));
 }
 
 }  // namespace ranvier::models

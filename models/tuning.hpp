@@ -36,7 +36,8 @@ struct Tuning {
 
 /// Throws ErrorCode::usage, naming it, for a target of adapters that the model does not have.
 void expect_targets(const Architecture& architecture, const LoraOptions& lora);
-/// Throws ErrorCode::usage, with names that expressions may match, where nothing of the model is trained.
-void expect_trained(const Architecture& architecture);
+/// Throws ErrorCode::usage, with names that expressions may match, where nothing of the model is trained, or --freeze
+/// matches nothing.
+void expect_trained(const Architecture& architecture, const Tuning& tuning);
 
 }  // namespace ranvier::models

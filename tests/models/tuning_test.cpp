@@ -128,6 +128,14 @@ TEST_CASE("what nothing is left of to train, and a block of which only a part is
     }
   }
   CHECK(failure_of(gpt, make_tuning("ln_f.bias", "")).empty());
+  LlamaOptions tied = small_llama();
+  tied.tied = true;
+  for (const auto& [sizes, freeze] : {std::pair<ModelSizes, const char*>{gpt, "q_proj"}, {tied, "^lm_head"}}) {
+    const std::string kept = failure_of(sizes, make_tuning("", freeze));
+    CHECK(kept.find("--freeze matches no parameter") != std::string::npos);
+    CHECK(kept.find(freeze[0] == 'q' ? "h.0.attn.c_attn.weight" : "model.embed_tokens.weight") !=
+          std::string::npos);
+  }
   CHECK_THROWS_AS(static_cast<void>(make_tuning("(", "")), Error);
 }
 
