@@ -30,15 +30,18 @@ std::string text_of(const boost::json::object& object, std::string_view name) {
 models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& checkpoint) {
   models::Tuning tuning = models::make_tuning(option_of_run(manifest, "train"), option_of_run(manifest, "freeze"));
   const std::string rank = option_of_run(manifest, "lora-rank"), alpha = option_of_run(manifest, "lora-alpha");
+  const std::string dropout = option_of_run(manifest, "lora-dropout");
   if (rank.empty() || rank == "0") return tuning;
   models::LoraOptions lora{.targets = models::parse_targets(option_of_run(manifest, "lora-targets"))};
-  const auto read = [&](const std::string& text, auto& number) {
+  const auto read = [](const std::string& text, auto& number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc{} && end == text.data() + text.size() && number > 0;
+    return error == std::errc{} && end == text.data() + text.size();
   };
-  if (!read(rank, lora.rank) || !read(alpha, lora.alpha) || lora.targets.empty())
-    fail(ErrorCode::data, "{}: its run had adapters of --lora-rank '{}' and --lora-alpha '{}'", checkpoint.string(),
-         rank, alpha);
+  const bool known = read(rank, lora.rank) && read(alpha, lora.alpha) && read(dropout, lora.dropout);
+  if (!known || lora.rank < 1 || lora.rank > models::most_lora_rank || !(lora.alpha > 0) || !(lora.dropout >= 0) ||
+      !(lora.dropout < 1) || lora.targets.empty())
+    fail(ErrorCode::data, "{}: its run had adapters of --lora-rank '{}', --lora-alpha '{}' and --lora-dropout '{}'",
+         checkpoint.string(), rank, alpha, dropout);
   tuning.lora = std::make_shared<const models::LoraOptions>(std::move(lora));
   return tuning;
 }

@@ -101,7 +101,7 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   };
   const std::vector<models::UnitSpec> adapters = models::adapter_units(model->units);
   if (lora != nullptr && !options.merge) {
-    const std::string base = option_of_run(reader.manifest(), "init-from");
+    const std::string base = said_of_run(reader.manifest(), "init-from");
     const std::uint64_t bytes =
         write_adapter(options.folder, adapters, read, models::adapter_config_json(*lora, base));
     return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),

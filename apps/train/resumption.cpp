@@ -29,6 +29,7 @@ using offload::CheckpointEntry;
 
 Resumption::Resumption(const RankRun& run) : run_(run) {
   const CheckpointOptions& options = run.options.checkpoint;
+  place_.init_from = run.options.run.init_from;
   if (options.folder.empty() && !options.resumes()) return;
   if (!options.folder.empty()) prepare_folder();
   together(run.session, [&] {
@@ -60,6 +61,7 @@ void Resumption::name_training() {
     }
   }
   about_["training"] = place_.training;
+  about_["init-from"] = place_.init_from;
 }
 
 void Resumption::prepare_folder() {
@@ -152,6 +154,7 @@ void Resumption::find() {
     drop_newest();
   }
   place_ = {};
+  place_.init_from = run_.options.run.init_from;
   if (!reader_) {
     if (const auto& rollback = run_.options.trainer.rollback)
       together(run_.session, [&] {
@@ -178,6 +181,14 @@ void Resumption::find() {
   place_.checkpoint = reader_->path().string();
   if (const auto* training = manifest.about.if_contains("training"); training != nullptr && training->is_string())
     place_.training = std::string(training->get_string());
+  if (const auto* from = manifest.about.if_contains("init-from"); from != nullptr && from->is_string())
+    place_.init_from = std::string(from->get_string());
+  if (const std::string& given = run_.options.run.init_from; !given.empty() && given != place_.init_from) {
+    std::string line = fmt::format(
+        "--init-from {}: the weights are those of {}, whose training began {}", given, place_.checkpoint,
+        place_.init_from.empty() ? "with drawn ones" : "with those of " + place_.init_from);
+    if (run_.speaks() && said_.insert(line).second) remarks_.push_back(std::move(line));
+  }
   compare_options();
 }
 

@@ -221,7 +221,7 @@ void Training::trained() {
   if (rank_->trainer().rollback()) return run_.options.run.trace.empty() ? run_.loop.stop() : collect_trace();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();
-  saving_.emplace(run_, *devices_.host, *rank_, run_.id);
+  saving_.emplace(run_, *devices_.host, *rank_, run_.id, resumption_.place().init_from);
   saving_->start([this] { saved(); });
 }
 

@@ -92,8 +92,22 @@ TEST_CASE_FIXTURE(Fixture,
   // The checkpoint of that training: as an adapter, and as whole weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));
   CHECK(read_file(file("exported") + "/adapter_model.safetensors") == alone);
+  const std::string config = read_file(adapter + "/adapter_config.json");
+  CHECK(config.find("\"lora_dropout\": 0.1,") != std::string::npos);
+  CHECK(read_file(file("exported") + "/adapter_config.json") == config);
   check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
   const std::string with_adapter = drawn("--weights " + base + " --adapter " + adapter);
   CHECK(with_adapter == drawn("--weights " + file("merged")));
   CHECK(with_adapter != drawn("--weights " + base));
+
+  // Weights of another base give no more than their sizes to a training that goes on.
+  fs::copy(base, file("another"));
+  const Outcome resumed = run(2,
+                              adapted({"--init-from", file("another"), "--save", file("resumed"), "--g-inter", "2",
+                                       "--checkpoint", file("checkpoints"), "--resume", "auto"}),
+                              limit);
+  INFO(resumed.output);
+  REQUIRE(resumed.status == 0);
+  CHECK(resumed.output.find("whose training began with those of " + base) != std::string::npos);
+  CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
 }

@@ -17,6 +17,7 @@ struct TrainingPlace {
   std::string training;    ///< the same name in all of its runs; empty: no other run will go on with it
   std::int64_t step = 0;   ///< that was done; 0, too, where it begins again
   std::string checkpoint;  ///< that it goes on from; empty: it begins
+  std::string init_from;   ///< --init-from of its first run, which all of them go on with; empty: there was none
 };
 
 /// Opens --metrics: after the lines of earlier runs, or anew with --overwrite and nothing to go on from. Throws

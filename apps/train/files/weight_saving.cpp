@@ -23,11 +23,7 @@ using Kind = models::PartialWeights::Kind;
 constexpr runtime::Tag prepared_tag{runtime::Channel::weights, 0};
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
-models::FilesBeside beside_adapter(const TrainOptions& options) {
-  return {{models::adapter_config_name, models::adapter_config_json(options.model.lora, options.run.init_from)}};
-}
-
-WeightTarget::Options final_weights(const RankRun& run, const std::string& job) {
+WeightTarget::Options final_weights(const RankRun& run, const std::string& job, const std::string& base) {
   const std::string& save = run.options.run.save;
   const auto config = config_path(save);
   std::filesystem::path place = config ? config->parent_path() : runtime::target_of(weights_path(save));
@@ -35,10 +31,14 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job) 
   const std::filesystem::path partial =
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
+  models::FilesBeside beside;
+  if (config) {
+    beside = saved_beside(run.job);
+  } else if (run.options.model.adapts()) {
+    beside = {{models::adapter_config_name, models::adapter_config_json(run.options.model.lora, base)}};
+  }
   WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = config                       ? saved_beside(run.job)
-                                          : run.options.model.adapts() ? beside_adapter(run.options)
-                                                                       : models::FilesBeside(),
+                                .beside = std::move(beside),
                                 .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
                                 .kind = config ? Kind::folder : Kind::file,
                                 .adapters = run.options.model.adapts()};
@@ -94,11 +94,12 @@ WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& jo
   return options;
 }
 
-WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job)
+WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job,
+                           const std::string& base)
     : run_(run),
       rank_(rank),
       bytes_(saved_bytes(run.options, run.job)),
-      target_(run.loop, host, *rank.plan().states, final_weights(run, job)),
+      target_(run.loop, host, *rank.plan().states, final_weights(run, job, base)),
       files_(run.loop, host),
       values_(piece_elements) {
   const actors::RankPlan& plan = rank.plan();

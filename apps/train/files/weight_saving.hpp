@@ -31,8 +31,10 @@ namespace ranvier::apps {
 /// The save at the end, which nothing else has: where a disk is full, it waits.
 class WeightSaving {
  public:
-  /// `job`: models::random_job() of rank 0. All else outlives it.
-  WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job);
+  /// `job`: models::random_job() of rank 0. `base`: the weights that adapters were trained beside. All else outlives
+  /// it.
+  WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job,
+               const std::string& base);
 
   /// On all ranks, after the training; `done` is called on the loop when this rank has nothing more to do with it.
   /// What fails on any rank is thrown on rank 0's loop.
