@@ -24,7 +24,7 @@ struct SpecialTokens {
 
 struct TokenizerPipeline {
   std::string origin;                     ///< the file, for messages
-  std::uint64_t fingerprint = 0;          ///< of the files' content
+  std::uint64_t fingerprint = 0;          ///< of which text becomes which token; not of the special tokens' roles
   AddedTokens spelled, spelled_normally;  ///< looked for before and after the text is normalised
   Normalizers normalizers;
   PreTokenizers pre_tokenizers;

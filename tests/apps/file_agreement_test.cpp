@@ -78,6 +78,19 @@ TEST_CASE("a fingerprint follows from the size and the bytes at a file's ends, i
   CHECK(fingerprint(folder.write("empty", ""), whole) != print);
 }
 
+TEST_CASE("what is said of special tokens beside a tokenizer's file belongs to the tokenizer") {
+  const TemporaryFolder folder;
+  apps::TrainOptions options;
+  const fs::path file = folder.write("tokenizer.json", "{}"), config = folder.write("tokenizer_config.json", "{}");
+  folder.write("notes.txt", "");
+  using Files = std::vector<fs::path>;
+  CHECK(apps::tokenizer_files(options).empty());
+  for (const fs::path& path : {file, folder.path()}) {
+    options.data.gpt2 = path;
+    CHECK(apps::tokenizer_files(options) == Files{file, config});
+  }
+}
+
 TEST_CASE("ranks with files of their own that are alike agree, and so do those that share them") {
   const TemporaryFolder folder;
   const auto own = folder.write("data.txt", content_of(100'000));

@@ -140,16 +140,9 @@ std::string listed(const std::vector<int>& ranks) {
 }  // namespace
 
 std::vector<fs::path> tokenizer_files(const TrainOptions& options) {
-  const fs::path tokenizer = options.data.gpt2;
-  std::error_code ignored;
-  if (tokenizer.empty()) return {};
-  if (!fs::is_directory(tokenizer, ignored)) return {tokenizer};
   std::vector<fs::path> found;
-  for (fs::directory_iterator entry(tokenizer, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (models::is_tokenizer_file(name)) found.push_back(entry->path());
-  }
-  std::sort(found.begin(), found.end());
+  if (options.data.gpt2.empty()) return found;
+  for (const auto& [name, path] : models::tokenizer_files(options.data.gpt2)) found.push_back(path);
   return found;
 }
 
