@@ -1,5 +1,6 @@
 #include "actors/rank/rank.hpp"
 
+#include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -23,6 +24,10 @@ std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_devi
   return reads;
 }
 
+bool has_frozen(const UnitStates& units) {
+  return std::any_of(units.all().begin(), units.all().end(), [](const UnitState& unit) { return !unit.trained(); });
+}
+
 }  // namespace
 
 Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
@@ -35,6 +40,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   const TrainerOptions& options = plan_.options;
   plan_.stage->bind(context.arena);
   plan_.states->bind(context.arena);
+  if (has_frozen(*plan_.states)) frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
 
   if (options.tiers.parameters != TierKind::device)
     parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
@@ -196,21 +202,20 @@ void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> ou
 
 void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
   const UnitPart& part = plan_.states->all()[unit].parameters;
-  const std::size_t bytes = out.size() * runtime::size_of(part.dtype);
-  constexpr std::size_t block = offload::Tier::block_bytes;
-  const std::size_t values = offload::Tier::whole_blocks(bytes), needed = 2 * values + 2 * block;
-  if (frozen_.bytes() < needed) frozen_ = context().device.allocate(needed, runtime::MemorySpace::pinned);
-  const auto widen = [this, out, dtype = part.dtype, done = std::move(done)] {
+  const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(part.dtype)));
+  const auto widen = [=, this, dtype = part.dtype, done = std::move(done)] {
     runtime::with_float_type(dtype, [&](auto type) {
       const auto* const elements = reinterpret_cast<const decltype(type)*>(frozen_.data());
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = runtime::to_float(elements[i]);
+      for (std::size_t i = 0; i < now.size(); ++i) now[i] = runtime::to_float(elements[i]);
     });
-    done();
+    if (now.size() == out.size()) return done();
+    read_frozen(unit, begin + now.size(), out.subspan(now.size()), done);
   };
-  const std::span<std::byte> to(frozen_.data(), bytes);
+  const std::span<std::byte> to(frozen_.data(), now.size() * runtime::size_of(part.dtype));
   if (parameter_records_ != nullptr)
-    return parameter_records_->read(unit, begin, to, {frozen_.data() + values, values + 2 * block}, widen);
-  runtime::copy(context().compute, to.data(), part.at(begin), bytes);
+    return parameter_records_->read(unit, begin, to,
+                                    {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes}, widen);
+  runtime::copy(context().compute, to.data(), part.at(begin), to.size());
   context().loop.after_work(context().compute, {"parameters", "a copy of frozen ones"}, widen);
 }
 

@@ -1,5 +1,6 @@
 #include "actors/rank/rank_plan.hpp"
 
+#include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -327,6 +328,14 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
   plan_squares(units.size(), plan);
   plan_details(architecture, options, row_samples, plan);
+  if (std::any_of(plan.states->all().begin(), plan.states->all().end(),
+                  [](const UnitState& unit) { return !unit.trained(); }))
+    plan.memory.add({.kind = runtime::MemoryKind::workspace,
+                     .space = runtime::MemorySpace::pinned,
+                     .name = "frozen parameters on their way to files",
+                     .slot_bytes = FrozenValues::bytes,
+                     .slots = 1,
+                     .elsewhere = true});
   plan.tiers.finish(options.tiers.files, plan.memory);
   if (options.gpu) plan_gpu_memory(*options.gpu, sample, planner, plan);
   return plan;

@@ -94,6 +94,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     Policy policy = Policy::one_f_one_b;
     TierKind tier = TierKind::device;
     models::Precision precision = {};
+    const char* train = "";
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -101,7 +102,8 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
         Case{"ddp", {3, 2}, Policy::gpipe}, Case{"zero1", {2, 2}, Policy::message_driven, TierKind::host, half},
         Case{"zero3", {2, 2}, Policy::message_driven},
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
-        Case{"zero++", {3, 4}, Policy::message_driven}}) {
+        Case{"zero++", {3, 4}, Policy::message_driven},
+        Case{"zero3", {2, 2}, Policy::message_driven, TierKind::device, half, "^h.[13]"}}) {
     CAPTURE(std::string(each.sharding));
     CAPTURE(each.grid.g_inter);
     CAPTURE(each.grid.g_data);
@@ -115,7 +117,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
     auto gpt = tests::small_gpt();
     gpt.precision = each.precision;
-    const auto architecture = models::make_gpt(gpt);
+    const auto architecture = models::make_gpt(gpt, models::make_tuning(each.train, ""));
     const tests::RandomTokens tokens(8, 37);
     const auto near = tests::run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};
