@@ -38,7 +38,7 @@ char letter(Scope scope) noexcept { return "NIG"[static_cast<int>(scope)]; }
 
 std::span<const NamedSharding> named_shardings() { return names; }
 
-Sharding parse_sharding(std::string_view text) {
+Sharding parse_sharding(std::string_view text, std::string_view flag) {
   std::vector<std::string_view> known;
   for (const NamedSharding& named : names) {
     if (named.name == text) return named.sharding;
@@ -49,10 +49,9 @@ Sharding parse_sharding(std::string_view text) {
     if (parameters && gradients && optimizer) return {*parameters, *gradients, *optimizer};
   }
   fail(ErrorCode::usage,
-       "--shard {}: take {}, or three letters of N (whole), I (in a group), G (global) for parameters, gradients "
-       "and "
+       "{} {}: take {}, or three letters of N (whole), I (in a group), G (global) for parameters, gradients and "
        "optimizer states, as IGG",
-       text, fmt::join(known, ", "));
+       flag, text, fmt::join(known, ", "));
 }
 
 std::string to_string(const Sharding& sharding) {

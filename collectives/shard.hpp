@@ -43,8 +43,8 @@ struct NamedSharding {
 [[nodiscard]] std::span<const NamedSharding> named_shardings();
 
 /// A name, or three letters of N, I, G for parameters, gradients, optimizer states ("IGG", "igg"). Throws
-/// ErrorCode::usage that names --shard, the text and what it takes.
-[[nodiscard]] Sharding parse_sharding(std::string_view text);
+/// ErrorCode::usage that names the flag, the text and what it takes.
+[[nodiscard]] Sharding parse_sharding(std::string_view text, std::string_view flag = "--shard");
 /// The name where there is one, otherwise the letters.
 [[nodiscard]] std::string to_string(const Sharding& sharding);
 

@@ -102,9 +102,15 @@ double seconds_together(std::span<const Team> teams, std::span<const int> node_o
 
 PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, const ChoiceOptions& options) {
   PlanChoices choices;
-  const std::optional<collectives::ShardFlow> flow =
-      options.sharding ? std::optional(collectives::ShardLayout(node_of, group_size, 0).flow(*options.sharding))
-                       : std::nullopt;
+  const collectives::ShardLayout layout(node_of, group_size, 0);
+  const auto used = [&](Collective collective, TeamKind kind) {
+    if (!options.sharding) return true;
+    collectives::ShardFlow frozen;
+    const collectives::ShardFlow gathers = layout.flow(options.sharding->frozen);
+    frozen.gather_forward = gathers.gather_forward;
+    frozen.gather_backward = gathers.gather_backward;
+    return uses(frozen, collective, kind) || uses(layout.flow(options.sharding->trained), collective, kind);
+  };
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<TeamKind>(k);
     const std::vector<Team> teams = teams_of(node_of, group_size, kind);
@@ -118,7 +124,7 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
       const std::string& given = (keeps ? (*options.kept)[static_cast<std::size_t>(k)] : options.names).*name;
       if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
       std::string_view fastest = collectives::algorithms(collective).front().name;
-      if (teams[0].topology.ranks() == 1 || (flow && !uses(*flow, collective, kind))) return std::string(fastest);
+      if (teams[0].topology.ranks() == 1 || !used(collective, kind)) return std::string(fastest);
       double least = -1;
       for (const Algorithm& each : collectives::algorithms(collective)) {
         const double seconds = seconds_together(teams, node_of, each, choice, elements, dtype, options.links);

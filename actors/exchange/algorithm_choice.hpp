@@ -4,6 +4,7 @@
 // on how layers are cut into stages. Pure; any thread; the same on all ranks.
 #pragma once
 
+#include "actors/states/unit_shardings.hpp"
 #include "collectives/links.hpp"
 #include "collectives/plan_choice.hpp"
 #include "collectives/shard.hpp"
@@ -43,7 +44,7 @@ struct ChoiceOptions {
   std::size_t largest_unit = 0;  ///< elements, padded
   models::Precision precision;
   /// Whose collectives are wanted: the others are left at the first algorithm. None: all are.
-  std::optional<collectives::Sharding> sharding = std::nullopt;
+  std::optional<UnitShardings> sharding = std::nullopt;
 };
 
 /// For a column whose rank r is on node `node_of[r]`, in groups of `group_size`. Throws ErrorCode::usage for a name

@@ -1,6 +1,7 @@
 // What the operations of a column need to know, whichever flow they belong to.
 #pragma once
 
+#include "actors/states/unit_shardings.hpp"
 #include "collectives/communicator_source.hpp"
 #include "collectives/shard.hpp"
 
@@ -11,7 +12,7 @@ namespace ranvier::actors {
 
 struct ColumnOptions {
   collectives::ShardLayout layout;
-  collectives::Sharding sharding;
+  UnitShardings sharding;
   std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
   collectives::CommunicatorSource* source = nullptr;  ///< null: communicators run plans over the transport

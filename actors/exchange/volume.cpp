@@ -15,7 +15,6 @@ namespace ranvier::actors {
 using collectives::Collective;
 using collectives::Hop;
 using collectives::Scope;
-using collectives::Sharding;
 using collectives::Team;
 using collectives::TeamKind;
 
@@ -79,15 +78,18 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
 
 VolumeCounter::~VolumeCounter() = default;
 
-Volume VolumeCounter::count(std::span<const UnitMoves> units, const Sharding& sharding) {
-  const collectives::ShardFlow flow = layout_.flow(sharding);
+Volume VolumeCounter::count(std::span<const UnitMoves> units, const UnitShardings& shardings) {
+  const collectives::ShardFlow of_trained = layout_.flow(shardings.trained);
+  const collectives::ShardFlow of_frozen = layout_.flow(shardings.frozen);
   const auto [compute, gradient] = options_.precision;
   Volume volume;
   for (const UnitMoves& unit : units) {
+    const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Where the optimizer's copy is the only one and whole, nothing has to be gathered.
-      const bool separate = separate_master(options_.precision, options_.parameters);
-      if (unit.trained && !separate && layout_.pieces(sharding.optimizer) == 1) return {};
+      if (are_in_place(unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
+                       options_.parameters))
+        return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };
     volume.forward += times(gathered(flow.gather_forward), unit.forward_gathers);

@@ -62,7 +62,8 @@ class VolumeCounter {
   VolumeCounter(const VolumeCounter&) = delete;
   VolumeCounter& operator=(const VolumeCounter&) = delete;
 
-  [[nodiscard]] Volume count(std::span<const UnitMoves> units, const collectives::Sharding& sharding);
+  /// Of frozen units the gathers alone are counted.
+  [[nodiscard]] Volume count(std::span<const UnitMoves> units, const UnitShardings& shardings);
 
  private:
   struct Memory;

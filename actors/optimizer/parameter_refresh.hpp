@@ -31,7 +31,7 @@ class ParameterRefresh {
   void take_place(BundleRound::Bundle& bundle);
 
   /// No rank but this one reads what it stepped, and of its streams only those of the step.
-  [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_parameters(); }
+  [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_trained(); }
 
   /// The step of a batch was answered: parameters change from here on, unit by unit.
   void begin() { parameters_->begin_refresh(); }

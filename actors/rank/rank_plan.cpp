@@ -257,7 +257,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   const ColumnShape shape = column_shape(options);
   plan.column = std::make_unique<ColumnOptions>(
       ColumnOptions{.layout = collectives::ShardLayout(shape.node_of_row, shape.group_size, plan.position.row),
-                    .sharding = options.sharding,
+                    .sharding = options.shardings(),
                     .ranks = grid.column(plan.position.stage),
                     .packs = options.gpu && options.gpu->nccl});
   plan.column->choices = choose_algorithms(shape.node_of_row, shape.group_size,
@@ -266,8 +266,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                             .links = options.links,
                                             .largest_unit = largest_unit(architecture, options.grid.g_data),
                                             .precision = options.precision,
-                                            .sharding = options.sharding});
-  plan.flow = plan.column->layout.flow(options.sharding);
+                                            .sharding = options.shardings()});
+  plan.flow = plan.column->layout.flow(options.shardings().trained);
+  plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
   Planner planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
   plan.policy =
@@ -276,7 +277,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.parameters =
       ParameterStore::plan(planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
   plan.parameter_records = ParameterRecords::plan(
-      planner, {.prefetch = options.prefetch, .lends = pulls && !plan.flow.gather_forward.empty()});
+      planner, {.prefetch = options.prefetch, .lends = pulls && !UnitPieces(plan).other_rows().empty()});
   plan.gradient_records = GradientRecords::plan(planner);
   std::vector<std::optional<int>> partners;
   const auto stages_of = stages_of_units(architecture, stages);
@@ -314,7 +315,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                        copy_sets(units, of_units,
                                                  {.grid = options.grid,
                                                   .layout = &plan.column->layout,
-                                                  .sharding = options.sharding,
+                                                  .sharding = options.shardings(),
                                                   .separate_master = plan.states->separate_master()}),
                                        rank);
   }

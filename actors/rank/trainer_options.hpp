@@ -9,6 +9,7 @@
 #include "actors/rank/sample_options.hpp"
 #include "actors/states/tier_options.hpp"
 #include "actors/states/unit_array.hpp"
+#include "actors/states/unit_shardings.hpp"
 #include "actors/watch/bad_steps.hpp"
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
@@ -44,7 +45,8 @@ struct TrainerOptions {
   };
   std::optional<GpuMemory> gpu;  ///< none: it is not one
 
-  collectives::Sharding sharding;  ///< what the ranks of a column hold of the states
+  collectives::Sharding sharding;                         ///< what the ranks of a column hold of the states
+  std::optional<collectives::Sharding> trained_sharding;  ///< of what is trained, where a part is; none: the same
   int group_size = 0;        ///< ranks of a column in a group; 0: those that share a node, where nodes are alike
   std::vector<int> node_of;  ///< by rank; empty: all on one node
   int prefetch = 2;          ///< layers whose parameters are gathered ahead of the one that computes
@@ -68,6 +70,8 @@ struct TrainerOptions {
   std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
   SampleOptions sample;                               ///< of text
   std::size_t checkpoint_staging = 0;  ///< bytes that states pass through to checkpoints; 0: none are taken
+
+  [[nodiscard]] UnitShardings shardings() const { return {sharding, trained_sharding.value_or(sharding)}; }
 
   /// Test only: what goes wrong, where and when.
   struct Fault {

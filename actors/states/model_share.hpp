@@ -22,8 +22,13 @@ struct ModelShare {
   std::unique_ptr<models::Stage> stage;
   std::unique_ptr<UnitStates> states;     ///< of the stage's units
   std::unique_ptr<ColumnOptions> column;  ///< the ranks with the same stage
-  collectives::ShardFlow flow;            ///< what goes through the column, hop by hop
+  collectives::ShardFlow flow;            ///< what goes through the column of trained units, hop by hop
+  collectives::ShardFlow frozen_flow;     ///< likewise of frozen ones, which are gathered for passes and no more
   ChunkSchedule chunks;                   ///< in which units are reduced and stepped
+
+  [[nodiscard]] const collectives::ShardFlow& flow_of(bool trained) const noexcept {
+    return trained ? flow : frozen_flow;
+  }
 };
 
 struct Planner {

@@ -38,9 +38,10 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
   for (const UnitState& unit : states.all()) {
     bytes.push_back(layout_of(unit, unit.parameters).region_bytes());
     plan.parameters.push_back(reserve(unit.spec->name + " parameters", bytes.back()));
-    if (!unit.secondary) continue;
-    secondary_bytes.push_back(layout_of(unit, *unit.secondary).region_bytes());
-    plan.secondary.push_back(reserve(unit.spec->name + " parameters for backward passes", secondary_bytes.back()));
+    secondary_bytes.push_back(unit.secondary ? layout_of(unit, *unit.secondary).region_bytes() : 0);
+    plan.secondary.push_back(
+        unit.secondary ? reserve(unit.spec->name + " parameters for backward passes", secondary_bytes.back())
+                       : offload::TierRegion());
   }
   plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
                                     values_elements * sizeof(float), 1});
@@ -55,10 +56,12 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
   if (!options.lends) return plan;
   using Kind = models::Stage::Step::Kind;
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
-    const auto& sizes = step == Kind::backward_input && !secondary_bytes.empty() ? secondary_bytes : bytes;
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;
-      for (const std::size_t unit : units) of_step += sizes[unit];
+      for (const std::size_t unit : units) {
+        const bool secondary = step == Kind::backward_input && secondary_bytes[unit] > 0;
+        of_step += (secondary ? secondary_bytes : bytes)[unit];
+      }
       plan.answer_bytes = std::max(plan.answer_bytes, of_step);
     }
   }
@@ -75,7 +78,7 @@ ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare&
       answers_(plan.answers ? most_answers : 0) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, unit.parameters));
-    if (unit.secondary) secondary_layouts_.push_back(layout_of(unit, *unit.secondary));
+    secondary_layouts_.push_back(layout_of(unit, unit.secondary ? *unit.secondary : unit.parameters));
   }
   for (std::size_t b = 0; b < plan.buffer_count; ++b) free_buffers_.push_back(b);
 }

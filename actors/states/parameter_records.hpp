@@ -45,7 +45,7 @@ class ParameterRecords final : public Part {
   };
 
   struct Plan {
-    std::vector<offload::TierRegion> parameters, secondary;  ///< by unit
+    std::vector<offload::TierRegion> parameters, secondary;  ///< by unit; none for what is not there
     std::optional<runtime::MemoryId> buffers, answers;       ///< pinned, where parts are in files
     std::optional<runtime::MemoryId> values;                 ///< pinned: what a source fills
     std::size_t buffer_bytes = 0, buffer_count = 0;
@@ -144,7 +144,7 @@ class ParameterRecords final : public Part {
   const UnitStates* states_;
   Plan plan_;
   bool in_files_;
-  std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit
+  std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit; of no use where it has none
 
   std::deque<std::shared_ptr<Reading>> readings_;  // in the order of the announcements
   std::vector<std::size_t> free_buffers_;

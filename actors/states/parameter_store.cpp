@@ -16,7 +16,21 @@ using runtime::Trace;
 namespace {
 
 bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& options) {
-  return share.states->gathers_parameters() && options.pulls && !share.flow.gather_forward.empty();
+  return options.pulls && !UnitPieces(share).other_rows().empty();
+}
+
+/// Whether trained and frozen units go through the same hops.
+bool gathers_alike(const ModelShare& share) {
+  return share.flow.gather_forward == share.frozen_flow.gather_forward &&
+         share.flow.gather_backward == share.frozen_flow.gather_backward;
+}
+
+/// Steps with those of their units for which `wanted` is true, where there are any.
+template <typename F>
+std::vector<std::vector<std::size_t>> only(std::vector<std::vector<std::size_t>> steps, F&& wanted) {
+  for (auto& units : steps) std::erase_if(units, [&](std::size_t unit) { return !wanted(unit); });
+  std::erase_if(steps, [](const auto& units) { return units.empty(); });
+  return steps;
 }
 
 }  // namespace
@@ -26,7 +40,8 @@ PlaceClasses ParameterStore::classes_of(const models::Stage& stage, const std::v
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
   const auto of_steps = [&](models::Stage::Step::Kind kind) {
-    return place_classes(layouts, stage.units_of_parts(kind), options.prefetch, options.reuse);
+    const auto steps = only(stage.units_of_parts(kind), [&](std::size_t unit) { return elements[unit] > 0; });
+    return place_classes(layouts, steps, options.prefetch, options.reuse);
   };
   PlaceClasses classes = of_steps(models::Stage::Step::Kind::forward);
   const PlaceClasses backward = of_steps(models::Stage::Step::Kind::backward_input);
@@ -36,12 +51,38 @@ PlaceClasses ParameterStore::classes_of(const models::Stage& stage, const std::v
   return classes;
 }
 
+ParameterStore::Plan::Way ParameterStore::plan_way(Planner& planner, const std::vector<std::size_t>& elements,
+                                                   const std::vector<std::size_t>& way_of, std::size_t way) {
+  const ModelShare& share = planner.share;
+  std::vector<std::vector<HopPipeline::ItemShape>> bundles;
+  using Kind = models::Stage::Step::Kind;
+  for (const Kind kind : {Kind::forward, Kind::backward_input}) {
+    for (const auto& units : only(share.stage->units_of_parts(kind),
+                                  [&](std::size_t unit) { return elements[unit] > 0 && way_of[unit] == way; })) {
+      auto& bundle = bundles.emplace_back();
+      for (const std::size_t unit : units) bundle.push_back({elements[unit]});
+    }
+  }
+  if (bundles.empty()) return {};
+  const collectives::ShardFlow& flow = share.flow_of(way == 0);
+  const auto hops = [&](const std::vector<collectives::Hop>& of_passes, int family) {
+    return HopPipeline::plan(planner,
+                             {.hops = of_passes,
+                              .dtype = share.states->precision().compute,
+                              .family = family,
+                              .name = way == 0 ? "parameters" : "frozen parameters"},
+                             bundles);
+  };
+  const int family = way == 0 ? 0 : 6;
+  return {hops(flow.gather_forward, family), hops(flow.gather_backward, family + 1)};
+}
+
 ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& options) {
   const ModelShare& share = planner.share;
   Plan plan{.options = options};
   if (!share.states->gathers_parameters()) return plan;
   std::vector<std::size_t> elements;  // by unit
-  for (const UnitState& unit : share.states->all()) elements.push_back(unit.elements);
+  for (const UnitState& unit : share.states->all()) elements.push_back(unit.in_place() ? 0 : unit.elements);
   plan.classes = classes_of(*share.stage, elements, options);
   const runtime::DType dtype = share.states->precision().compute;
   for (std::size_t kind = 0; kind < plan.classes.places.size(); ++kind) {
@@ -50,20 +91,10 @@ ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& optio
                                               fmt::format("gathered units of {} elements", of_unit),
                                               of_unit * runtime::size_of(dtype), plan.classes.places[kind]}));
   }
-  std::vector<std::vector<HopPipeline::ItemShape>> bundles;
-  using Kind = models::Stage::Step::Kind;
-  for (const Kind kind : {Kind::forward, Kind::backward_input}) {
-    for (const auto& units : share.stage->units_of_parts(kind)) {
-      auto& bundle = bundles.emplace_back();
-      for (const std::size_t unit : units) bundle.push_back({elements[unit]});
-    }
-  }
-  const auto hops = [&](const std::vector<collectives::Hop>& of_passes, int family) {
-    return HopPipeline::plan(planner, {.hops = of_passes, .dtype = dtype, .family = family, .name = "parameters"},
-                             bundles);
-  };
-  plan.forward = hops(share.flow.gather_forward, 0);
-  plan.backward = hops(share.flow.gather_backward, 1);
+  const bool alike = gathers_alike(share);
+  for (const UnitState& unit : share.states->all()) plan.way_of.push_back(alike || unit.trained() ? 0 : 1);
+  plan.ways.push_back(plan_way(planner, elements, plan.way_of, 0));
+  if (!alike) plan.ways.push_back(plan_way(planner, elements, plan.way_of, 1));
   return plan;
 }
 
@@ -79,17 +110,18 @@ ParameterStore::ParameterStore(const RankContext& context, const ModelShare& sha
       stage_(share.stage.get()),
       states_(share.states.get()),
       column_(share.column.get()),
-      flow_(&share.flow),
       pieces_(share),
       options_(plan.options),
       gathers_(states_->gathers_parameters()),
       schedule_(plan.classes),
-      forward_(context, *column_, plan.forward),
-      backward_(context, *column_, plan.backward),
+      way_of_(plan.way_of),
       places_(schedule_.places()),
       version_of_(states_->all().size(), 0),
       secondary_of_(states_->all().size(), 0),
       secondary_begun_of_(states_->all().size(), 0) {
+  for (const Plan::Way& way : plan.ways) {
+    ways_.push_back({HopPipeline(context, *column_, way.forward), HopPipeline(context, *column_, way.backward)});
+  }
   std::vector<std::size_t> used(plan.places.size(), 0);
   for (std::size_t p = 0; p < places_.size(); ++p) {
     const std::size_t kind = schedule_.class_of_place(p);
@@ -132,6 +164,10 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     use.pointers.resize(stage_->uses_of(step.layer).size());
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
+      if (const UnitState& state = states_->all()[unit]; state.in_place()) {
+        use.pointers[index] = state.parameters.data;
+        continue;
+      }
       const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
@@ -148,10 +184,11 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
 
 bool ParameterStore::ready(std::uint64_t number) const {
   const Use& use = use_of(number);
-  if (gathers_) return use.here;
   const auto& units = stage_->uses_of(use.step);
-  return std::all_of(units.begin(), units.end(),
-                     [this](std::size_t unit_use) { return up_to_date(stage_->uses()[unit_use].unit); });
+  return use.here && std::all_of(units.begin(), units.end(), [this](std::size_t unit_use) {
+           const std::size_t unit = stage_->uses()[unit_use].unit;
+           return !states_->all()[unit].in_place() || up_to_date(unit);
+         });
 }
 
 void ParameterStore::when_ready(std::uint64_t use, runtime::Handler handler) {
@@ -246,13 +283,17 @@ void ParameterStore::submit_brought() {
   while (!to_submit_.empty() && to_submit_.front()->own_missing == 0) {
     const auto gather = to_submit_.front();
     to_submit_.pop_front();
-    std::vector<HopPipeline::Item> items;
+    std::vector<std::vector<HopPipeline::Item>> items(ways_.size());
     for (const Fill& fill : gather->fills) {
-      items.push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
+      items[way_of_[fill.unit]].push_back({places_[fill.place].data, 0, states_->all()[fill.unit].elements});
     }
-    (gather->backward ? backward_ : forward_).submit(std::move(items), describe(*gather), [this, gather] {
-      arrived(gather);
-    });
+    for (std::size_t way = 0; way < ways_.size(); ++way) {
+      if (items[way].empty()) continue;
+      ++gather->missing;
+      (gather->backward ? ways_[way].backward : ways_[way].forward)
+          .submit(std::move(items[way]), describe(*gather), [this, gather] { arrived(gather); });
+    }
+    arrived(gather);  // the own pieces
   }
 }
 
@@ -344,14 +385,7 @@ std::vector<Wait> ParameterStore::waits() const {
 
 std::vector<int> ParameterStore::peers() const {
   std::vector<int> ranks;
-  for (const bool backward : {false, true}) {
-    if (!gathers_ || (backward ? flow_->gather_backward : flow_->gather_forward).empty()) continue;
-    for (const int row : pieces_.owners(backward).members) {
-      const int rank = column_->ranks[static_cast<std::size_t>(row)];
-      const bool known = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-      if (row != column_->layout.rank() && !known) ranks.push_back(rank);
-    }
-  }
+  for (const int row : pieces_.other_rows()) ranks.push_back(column_->ranks[static_cast<std::size_t>(row)]);
   return ranks;
 }
 

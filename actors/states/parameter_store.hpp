@@ -42,11 +42,16 @@ class ParameterStore final : public Part, public PassResource {
     Options options;
     PlaceClasses classes;                   ///< none where nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
-    HopPipeline::Plan forward, backward;
+    /// What goes through the same hops: all units, or trained ones and frozen ones.
+    struct Way {
+      HopPipeline::Plan forward, backward;
+    };
+    std::vector<Way> ways;
+    std::vector<std::size_t> way_of;  ///< by unit
   };
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
-  /// The places of units of so many elements, on a stage where they are gathered.
+  /// The places of units of so many elements on a stage; 0: the unit is not gathered.
   [[nodiscard]] static PlaceClasses classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
                                                const Options& options);
 
@@ -90,20 +95,23 @@ class ParameterStore final : public Part, public PassResource {
     std::vector<Fill> fills;
     std::optional<std::uint64_t> after;  // the use that must be over before
     std::size_t own_missing = 0;         // pieces of this rank on their way from where it keeps them
-    std::size_t missing = 0;             // the own pieces, each answer to a pull, the collectives
+    std::size_t missing = 0;             // the own pieces, each answer to a pull, each collective
     std::vector<int> asked;              // ranks whose answers are missing, once for each
     runtime::Duration began;
     runtime::Duration since{};  // likewise, of the loop
   };
   struct Use {
     models::Stage::Step step;
-    std::vector<const std::byte*> pointers;  // by unit of the layer, where units are gathered
+    std::vector<const std::byte*> pointers;  // by unit of the layer, where some are gathered
     bool here = true;                        // what was gathered for this use; the rest came for an earlier one
   };
   struct Place {
     std::byte* data = nullptr;
     int copies = 0;  // under way from here
   };
+  /// `elements` by unit, as for classes_of().
+  [[nodiscard]] static Plan::Way plan_way(Planner& planner, const std::vector<std::size_t>& elements,
+                                          const std::vector<std::size_t>& way_of, std::size_t way);
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;
   [[nodiscard]] bool up_to_date(std::size_t unit) const { return version_of_[unit] == version_; }
@@ -129,12 +137,16 @@ class ParameterStore final : public Part, public PassResource {
   const models::Stage* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
-  const collectives::ShardFlow* flow_;
   UnitPieces pieces_;
   Options options_;
-  bool gathers_;  // units are brought to places for uses; otherwise steps read them where this rank holds them
+  bool
+      gathers_;  // units are brought to places for uses; otherwise steps read all of them where this rank holds them
   PlaceSchedule schedule_;
-  HopPipeline forward_, backward_;
+  struct Way {
+    HopPipeline forward, backward;
+  };
+  std::vector<Way> ways_;
+  std::vector<std::size_t> way_of_;  // by unit
   std::vector<Place> places_;
   std::optional<PiecePulls> pulls_;                   // where rows differ
   std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered

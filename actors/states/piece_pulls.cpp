@@ -1,6 +1,8 @@
 #include "actors/states/piece_pulls.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace ranvier::actors {
 
@@ -25,30 +27,35 @@ std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShar
   using Direction = runtime::StagedMessages::Direction;
   const models::Stage& stage = *share.stage;
   const UnitStates& states = *share.states;
-  const ColumnOptions& column = *share.column;
   using Kind = models::Stage::Step::Kind;
   const UnitPieces pieces(share);
   std::vector<runtime::StagedMessages> messages;
   std::size_t longest = 0;
-  const bool apart = column.sharding.secondary_parameters;
-  for (const bool backward : {false, true}) {
-    if (backward && !apart) break;
+  std::set<std::pair<bool, UnitPieces::From>> ways;
+  for (std::size_t unit = 0; unit < states.all().size(); ++unit) {
+    for (const bool backward : {false, true}) {
+      const auto from = pieces.from(unit, backward);
+      if (from && (!backward || from->secondary)) ways.emplace(backward, *from);
+    }
+  }
+  for (const auto& [backward, from] : ways) {
     // By class of the first unit of a message, which has all that the step still needs.
     std::vector<std::size_t> bytes(classes.places.size(), 0);
     auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
     const auto back = stage.units_of_parts(Kind::backward_input);
-    if (backward || !apart) steps.insert(steps.end(), back.begin(), back.end());
+    if (backward || !from.secondary) steps.insert(steps.end(), back.begin(), back.end());
     for (const auto& units : steps) {
       std::size_t behind = 0;
       for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-        behind +=
-            states.all()[*unit].elements / pieces.count(backward) * runtime::size_of(states.precision().compute);
+        if (pieces.from(*unit, backward) != from) continue;
+        behind += states.all()[*unit].elements / pieces.count(*unit, backward) *
+                  runtime::size_of(states.precision().compute);
         std::size_t& of_class = bytes[classes.of_unit[*unit]];
         of_class = std::max(of_class, behind);
       }
     }
     const PlaceSchedule schedule(classes);
-    const std::size_t others = pieces.owners(backward).members.size() - 1;
+    const std::size_t others = pieces.owners(from).members.size() - 1;
     for (std::size_t place = 0; place < schedule.places(); ++place) {
       const std::size_t of_place = bytes[schedule.class_of_place(place)];
       if (of_place == 0) continue;
@@ -73,44 +80,47 @@ PiecePulls::PiecePulls(const RankContext& context, const ModelShare& share, Para
 PiecePulls::~PiecePulls() { *alive_ = false; }
 
 void PiecePulls::start() {
-  for (int row = 0; row < column_->layout.ranks(); ++row) {
-    const auto& forward = pieces_.owners(false).members;
-    const auto& backward = pieces_.owners(true).members;
-    const bool asks = std::find(forward.begin(), forward.end(), row) != forward.end() ||
-                      std::find(backward.begin(), backward.end(), row) != backward.end();
-    if (row == column_->layout.rank() || !asks) continue;
-    listen(peers_.emplace_back(std::make_shared<Peer>(Peer{row, {}})));
-  }
+  for (const int row : pieces_.other_rows()) listen(peers_.emplace_back(std::make_shared<Peer>(Peer{row, {}})));
 }
 
 std::vector<int> PiecePulls::ask(std::span<const Fill> fills, bool backward, std::uint64_t version,
                                  const std::function<void(int rank)>& arrived) {
-  const std::size_t element = runtime::size_of(states_->precision().compute);
+  std::map<UnitPieces::From, std::vector<Fill>> ways;
+  for (const Fill& fill : fills) {
+    if (const auto from = pieces_.from(fill.unit, backward)) ways[*from].push_back(fill);
+  }
   std::vector<int> asked;
-  for (const int row : pieces_.owners(backward).members) {
-    if (row == column_->layout.rank()) continue;
-    const int owner = column_->ranks[static_cast<std::size_t>(row)];
-    for (std::size_t begin = 0; begin < fills.size(); begin += Request::most_units) {
-      const auto some = fills.subspan(begin, std::min(Request::most_units, fills.size() - begin));
-      auto request = std::make_shared<Request>();
-      request->version = version;
-      request->answer = static_cast<std::uint32_t>(some.front().place);
-      request->backward = backward ? 1 : 0;
-      request->count = static_cast<std::uint8_t>(some.size());
-      std::vector<runtime::Bytes> ranges;
-      for (std::size_t f = 0; f < some.size(); ++f) {
-        request->units[f] = static_cast<std::uint16_t>(some[f].unit);
-        const Range theirs = pieces_.range(some[f].unit, backward, row);
-        ranges.emplace_back(some[f].data + theirs.begin * element, theirs.count * element);
-      }
-      asked.push_back(owner);
-      context_->transport.receive(owner, Tag{Channel::piece, request->answer}, ranges,
-                                  [arrived, owner] { arrived(owner); });
-      context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)),
-                               [request] {});
+  for (const auto& [from, of_way] : ways) {
+    for (const int row : pieces_.owners(from).members) {
+      if (row != column_->layout.rank()) ask_row(row, of_way, backward, version, arrived, asked);
     }
   }
   return asked;
+}
+
+void PiecePulls::ask_row(int row, std::span<const Fill> fills, bool backward, std::uint64_t version,
+                         const std::function<void(int rank)>& arrived, std::vector<int>& asked) {
+  const std::size_t element = runtime::size_of(states_->precision().compute);
+  const int owner = column_->ranks[static_cast<std::size_t>(row)];
+  for (std::size_t begin = 0; begin < fills.size(); begin += Request::most_units) {
+    const auto some = fills.subspan(begin, std::min(Request::most_units, fills.size() - begin));
+    auto request = std::make_shared<Request>();
+    request->version = version;
+    request->answer = static_cast<std::uint32_t>(some.front().place);
+    request->backward = backward ? 1 : 0;
+    request->count = static_cast<std::uint8_t>(some.size());
+    std::vector<runtime::Bytes> ranges;
+    for (std::size_t f = 0; f < some.size(); ++f) {
+      request->units[f] = static_cast<std::uint16_t>(some[f].unit);
+      const Range theirs = pieces_.range(some[f].unit, backward, row);
+      ranges.emplace_back(some[f].data + theirs.begin * element, theirs.count * element);
+    }
+    asked.push_back(owner);
+    context_->transport.receive(owner, Tag{Channel::piece, request->answer}, ranges,
+                                [arrived, owner] { arrived(owner); });
+    context_->transport.send(owner, Tag{Channel::pull, 0}, std::as_bytes(std::span(request.get(), 1)),
+                             [request] {});
+  }
 }
 
 void PiecePulls::listen(const std::shared_ptr<Peer>& peer) {

@@ -59,6 +59,8 @@ class PiecePulls {
   };
   struct Peer;
 
+  void ask_row(int row, std::span<const Fill> fills, bool backward, std::uint64_t version,
+               const std::function<void(int rank)>& arrived, std::vector<int>& asked);
   void listen(const std::shared_ptr<Peer>& peer);
   [[nodiscard]] bool can_answer(const Request& request) const;
   void answer(int row, const Request& request);

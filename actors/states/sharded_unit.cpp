@@ -8,6 +8,14 @@ namespace ranvier::actors {
 
 using collectives::Scope;
 
+namespace {
+
+std::size_t pieces(Scope scope, int ranks, int group_size) {
+  return static_cast<std::size_t>(scope == Scope::none ? 1 : scope == Scope::group ? group_size : ranks);
+}
+
+}  // namespace
+
 std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
   const auto multiple = static_cast<std::size_t>(ranks) * models::UnitSpec::alignment;
   return (unit.elements() + multiple - 1) / multiple * multiple;
@@ -46,20 +54,28 @@ Scope held_parameters(const collectives::Sharding& sharding, bool separate_maste
   return separate_master ? sharding.parameters : std::min(sharding.parameters, sharding.optimizer);
 }
 
-StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding, int ranks,
+bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
+                  const models::Precision& precision, offload::TierKind tier) {
+  const bool apart = separate_master(precision, tier) || !trained;
+  return tier == offload::TierKind::device &&
+         pieces(held_parameters(shardings.of(trained), apart), ranks, group_size) == 1;
+}
+
+StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                        int group_size, const models::Precision& precision, offload::TierKind tier) {
   const bool separate = separate_master(precision, tier);
-  const Scope parameters = held_parameters(sharding, separate);
   const std::size_t optimizer_bytes = (separate ? 3 : 2) * sizeof(float);
   StateBytes bytes;
   for (const auto& [elements, uses, trained] : units) {
-    const auto held = [&, elements = elements](Scope scope) {
-      const int pieces = scope == Scope::none ? 1 : scope == Scope::group ? group_size : ranks;
-      return elements / static_cast<std::size_t>(pieces);
-    };
-    bytes.parameters += held(trained ? parameters : sharding.parameters) * size_of(precision.compute);
-    if (sharding.secondary_parameters) bytes.parameters += held(Scope::group) * size_of(precision.compute);
-    if (!trained) continue;
+    const auto held = [&, elements = elements](Scope scope) { return elements / pieces(scope, ranks, group_size); };
+    const collectives::Sharding& sharding = shardings.of(trained);
+    std::size_t parameters = held(held_parameters(sharding, separate || !trained)) * size_of(precision.compute);
+    if (sharding.secondary_parameters) parameters += held(Scope::group) * size_of(precision.compute);
+    bytes.parameters += parameters;
+    if (!trained) {
+      bytes.frozen += parameters;
+      continue;
+    }
     bytes.gradients += held(sharding.gradients) * size_of(precision.gradient) * static_cast<std::size_t>(uses);
     bytes.optimizer += held(sharding.optimizer) * optimizer_bytes;
   }

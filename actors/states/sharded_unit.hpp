@@ -10,10 +10,12 @@
 //   bf16, fp16       2   4   12   fp32 master copy and two moments
 //   … half gradients 2   2   12
 //
-// What is frozen has P alone, at its scope. ZeRO++ keeps a second copy of P in the group. A unit has a gradient for
-// each of its uses, added up once per batch.
+// What is frozen has P alone, at a scope of its own: of Ψ parameters with Ψ′ trained ones a rank holds P of Ψ − Ψ′ at
+// one scope, and P, G and OS of Ψ′ at others (PaRO §3.2). ZeRO++ keeps a second copy of P in the group. A unit has a
+// gradient for each of its uses, added up once per batch.
 #pragma once
 
+#include "actors/states/unit_shardings.hpp"
 #include "collectives/shard.hpp"
 #include "offload/tiers.hpp"
 #include "models/architecture.hpp"
@@ -48,19 +50,25 @@ struct ShardedUnit {
 /// What a rank holds of parameters: in one copy with the optimizer's, the coarser of their scopes.
 [[nodiscard]] collectives::Scope held_parameters(const collectives::Sharding& sharding, bool separate_master);
 
+/// Whether layers read parameters of trained, or frozen, units where they lie: whole, on the device.
+[[nodiscard]] bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
+                                const models::Precision& precision,
+                                offload::TierKind parameters = offload::TierKind::device);
+
 /// What one rank holds from batch to batch, wherever that is.
 struct StateBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
+  std::size_t frozen = 0;  ///< of the parameters
 
   [[nodiscard]] std::size_t total() const noexcept { return parameters + gradients + optimizer; }
   friend bool operator==(const StateBytes&, const StateBytes&) = default;
 };
 
 /// The same on each of the `ranks` of a column in groups of `group_size`.
-[[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const collectives::Sharding& sharding,
-                                     int ranks, int group_size, const models::Precision& precision,
+[[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
+                                     int group_size, const models::Precision& precision,
                                      offload::TierKind parameters = offload::TierKind::device);
 
 }  // namespace ranvier::actors

@@ -26,6 +26,7 @@ std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::sp
       if (!step.needs_parameters()) continue;
       for (const std::size_t use : layout.uses_of(step)) {
         const std::size_t unit = layout.uses()[use].unit;
+        if (places.places[places.of_unit[unit]] == 0) continue;  // not gathered
         if (!schedule.next(unit, need, passes.reuse).fill) continue;
         ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);
       }

@@ -34,7 +34,8 @@ struct BatchPasses {
   bool reuse = true;  ///< ParameterStore::Options
 };
 
-/// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again. `units`
+/// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again, and one
+/// that has none never is. `units`
 /// are those of the stage. Exact where the policy fixes the order of the passes; one that leaves it to messages is
 /// taken for 1F1B.
 [[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout,

@@ -3,7 +3,10 @@
 
 #include "actors/states/model_share.hpp"
 
+#include <compare>
 #include <cstddef>
+#include <optional>
+#include <set>
 
 namespace ranvier::actors {
 
@@ -13,21 +16,48 @@ class UnitPieces {
   explicit UnitPieces(const ModelShare& share) noexcept
       : states_(share.states.get()), column_(share.column.get()) {}
 
-  /// The team whose pieces are a unit's for such passes: all of the column, or a group that keeps secondary copies.
-  [[nodiscard]] collectives::TeamKind team(bool backward) const noexcept {
-    return scope(backward) == collectives::Scope::global ? collectives::TeamKind::column
-                                                         : collectives::TeamKind::group;
+  /// In how many pieces a unit is for such passes.
+  [[nodiscard]] std::size_t count(std::size_t unit, bool backward) const {
+    return static_cast<std::size_t>(column_->layout.pieces(scope(unit, backward)));
   }
-  [[nodiscard]] const collectives::Team& owners(bool backward) const {
-    return column_->layout.team(team(backward));
+  /// Whether passes need pieces of other ranks.
+  [[nodiscard]] bool are_others(std::size_t unit, bool backward) const {
+    return !states_->all()[unit].in_place() && count(unit, backward) > 1;
   }
-  /// In how many pieces a unit is then.
-  [[nodiscard]] std::size_t count(bool backward) const {
-    return static_cast<std::size_t>(column_->layout.pieces(scope(backward)));
+  /// Whose pieces they are, and where those ranks have them: units for which this is equal come together.
+  struct From {
+    collectives::TeamKind team = collectives::TeamKind::column;  ///< or a group, which may keep secondary copies
+    bool secondary = false;                                      ///< of units that have such copies
+    bool on_device = true;
+
+    friend auto operator<=>(const From&, const From&) = default;
+  };
+  /// None where passes need no pieces of other ranks.
+  [[nodiscard]] std::optional<From> from(std::size_t unit, bool backward) const {
+    if (!are_others(unit, backward)) return std::nullopt;
+    const UnitState& state = states_->all()[unit];
+    const bool of_column = scope(unit, backward) == collectives::Scope::global;
+    return From{of_column ? collectives::TeamKind::column : collectives::TeamKind::group,
+                state.secondary.has_value(), state.on_device};
+  }
+  [[nodiscard]] const collectives::Team& owners(const From& from) const { return column_->layout.team(from.team); }
+  /// The rows that this rank gets pieces from, and gives pieces to, in any pass.
+  [[nodiscard]] std::set<int> other_rows() const {
+    std::set<int> rows;
+    for (std::size_t unit = 0; unit < states_->all().size(); ++unit) {
+      for (const bool backward : {false, true}) {
+        const auto source = from(unit, backward);
+        if (!source) continue;
+        const auto& members = owners(*source).members;
+        rows.insert(members.begin(), members.end());
+      }
+    }
+    rows.erase(column_->layout.rank());
+    return rows;
   }
   /// The piece of a row.
   [[nodiscard]] collectives::Range range(std::size_t unit, bool backward, int row) const {
-    return column_->layout.range(scope(backward), states_->all()[unit].elements, row);
+    return column_->layout.range(scope(unit, backward), states_->all()[unit].elements, row);
   }
 
   /// Whether this rank's piece is a copy of its own, beside what it holds for forward passes.
@@ -41,8 +71,8 @@ class UnitPieces {
   }
 
  private:
-  [[nodiscard]] collectives::Scope scope(bool backward) const noexcept {
-    const collectives::Sharding& sharding = column_->sharding;
+  [[nodiscard]] collectives::Scope scope(std::size_t unit, bool backward) const {
+    const collectives::Sharding& sharding = column_->sharding.of(states_->all()[unit].trained());
     return backward && sharding.secondary_parameters ? collectives::Scope::group : sharding.parameters;
   }
 

@@ -23,8 +23,6 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
       trains_(trains) {
   const models::Stage& stage = *planner.share.stage;
   const collectives::ShardLayout& layout = planner.share.column->layout;
-  const collectives::Sharding& sharding = planner.share.column->sharding;
-  const auto flow = layout.flow(sharding);
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return planner.memory.add({kind, MemorySpace::device, name, bytes, slots});
   };
@@ -37,13 +35,16 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     state.spec = &stage.units()[u];
     state.global_index = global_index.at(state.spec->name);
     state.elements = padded_elements(*state.spec, layout.ranks());
+    state.on_device = parameters_on_device_;
+    const collectives::Sharding& sharding = planner.share.column->sharding.of(state.trained());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     if (state.trained()) {
       state.optimizer = range(sharding.optimizer);
-      state.reduced = range(flow.reduced);
+      state.reduced = range(planner.share.flow.reduced);
     }
+    const collectives::Scope passed = state.trained() ? sharding.optimizer : sharding.parameters;
     state.cut = UnitCut(state.elements, layout.ranks(), planner.tiers.bucket_elements,
-                        static_cast<std::size_t>(layout.ranks() / layout.pieces(sharding.optimizer)));
+                        static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
     const bool apart = separate_master_ || !state.trained();
     state.parameters = {.range = range(held_parameters(sharding, apart)), .dtype = precision_.compute};
     if (sharding.secondary_parameters) {
@@ -129,9 +130,12 @@ std::string UnitStates::names(std::span<const ChunkSchedule::Bucket> buckets) co
 }
 
 bool UnitStates::gathers_parameters() const noexcept {
-  return !parameters_on_device_ || std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) {
-    return !unit.parameters.whole(unit.elements);
-  });
+  return std::any_of(units_.begin(), units_.end(), [](const UnitState& unit) { return !unit.in_place(); });
+}
+
+bool UnitStates::gathers_trained() const noexcept {
+  return std::any_of(units_.begin(), units_.end(),
+                     [](const UnitState& unit) { return unit.trained() && !unit.in_place(); });
 }
 
 bool UnitStates::shards_gradients() const noexcept {

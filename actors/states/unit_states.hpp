@@ -59,9 +59,12 @@ struct UnitState {
   float* v = nullptr;
   std::vector<UnitPart> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
+  bool on_device = true;                        ///< parameters live there
 
   /// Otherwise `optimizer`, `reduced` and the ranges of gradients are empty, and nothing but parameters has an address.
   [[nodiscard]] bool trained() const noexcept { return spec->trained; }
+  /// Whether layers read the parameters where they lie, whole. Otherwise they are brought for them.
+  [[nodiscard]] bool in_place() const noexcept { return on_device && parameters.whole(elements); }
 };
 
 struct Planner;
@@ -89,8 +92,9 @@ class UnitStates {
   [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
   /// Otherwise the sums of gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
-  /// Whether layers need a copy of some unit that is brought for them.
+  /// Whether layers need a copy of some unit that is brought for them; of some trained unit.
   [[nodiscard]] bool gathers_parameters() const noexcept;
+  [[nodiscard]] bool gathers_trained() const noexcept;
   /// Whether a microbatch's gradients are reduced before they are accumulated.
   [[nodiscard]] bool shards_gradients() const noexcept;
 

@@ -21,11 +21,12 @@ std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
   };
   const auto arrays_of = [&](bool trained) {
     const bool apart = options.separate_master || !trained;
-    std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(options.sharding, apart)}};
+    const collectives::Sharding& sharding = options.sharding.of(trained);
+    std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(sharding, apart)}};
     if (!trained) return arrays;
-    if (options.separate_master) arrays.push_back({UnitArray::weights, options.sharding.optimizer});
-    arrays.push_back({UnitArray::m, options.sharding.optimizer});
-    arrays.push_back({UnitArray::v, options.sharding.optimizer});
+    if (options.separate_master) arrays.push_back({UnitArray::weights, sharding.optimizer});
+    arrays.push_back({UnitArray::m, sharding.optimizer});
+    arrays.push_back({UnitArray::v, sharding.optimizer});
     return arrays;
   };
   std::vector<CopySet> sets;

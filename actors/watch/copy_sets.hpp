@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/states/unit_array.hpp"
+#include "actors/states/unit_shardings.hpp"
 #include "collectives/shard.hpp"
 #include "models/architecture.hpp"
 #include "runtime/grid.hpp"
@@ -30,7 +31,7 @@ struct CopySet {
 struct CopySetOptions {
   runtime::GridShape grid;
   const collectives::ShardLayout* layout = nullptr;  ///< of any rank: all columns are alike
-  collectives::Sharding sharding;
+  UnitShardings sharding;
   bool separate_master = false;  ///< otherwise layers' parameters are the master weights
 };
 /// In the order of the architecture's units; `stages` are those of each of them, as stages_of_units() has them.

@@ -41,11 +41,11 @@ struct NcclOfJob {
 };
 
 tests::JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclWay way, std::uint64_t seed,
-                             int* groups = nullptr) {
+                             int* groups = nullptr, const models::Tuning& tuning = {}) {
   NcclOfJob nccl(seed);
   const auto gpt = tests::small_gpt();
   const auto result = tests::run_simulated(
-      models::make_gpt(gpt), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed, {},
+      models::make_gpt(gpt, tuning), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, seed, {},
       tests::Devices::inline_, [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
         return nccl.attach(simulation, rank, plan, way);
       });
@@ -85,6 +85,22 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "NCCL gathers a base and steps what is trained in the order of the plans where they are shared out apart") {
+  const auto tuning = models::make_tuning("^h.[13]", "");
+  for (const auto& [frozen, trained] :
+       {std::pair{"zero3", "ddp"}, {"zero3", "mics"}, {"mics", "zero3"}, {"zero++", "zero2"}}) {
+    CAPTURE(std::string(frozen));
+    CAPTURE(std::string(trained));
+    auto options = sharded(frozen, {1, 4});
+    options.trained_sharding = collectives::parse_sharding(trained);
+    const auto gpt = tests::small_gpt();
+    const auto by_plans = tests::run_simulated(
+        models::make_gpt(gpt, tuning), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, 4);
+    tests::check_same_bits(by_plans, run_by_nccl(options, collectives::NcclWay::plan, 3, nullptr, tuning));
+  }
+}
+
 TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device that the host does not reach") {
   using actors::Policy;
   using actors::TierKind;
@@ -94,7 +110,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     Policy policy = Policy::one_f_one_b;
     TierKind tier = TierKind::device;
     models::Precision precision = {};
-    const char* train = "";
+    const char* trained = nullptr;  // of a part, shared out otherwise
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -103,7 +119,8 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
         Case{"zero3", {2, 2}, Policy::message_driven},
         Case{"zero3", {2, 4}, Policy::message_driven, TierKind::host, half},
         Case{"zero++", {3, 4}, Policy::message_driven},
-        Case{"zero3", {2, 2}, Policy::message_driven, TierKind::device, half, "^h.[13]"}}) {
+        Case{"zero3", {2, 4}, Policy::message_driven, TierKind::device, half, "mics"},
+        Case{"zero++", {2, 4}, Policy::message_driven, TierKind::host, half, "zero3"}}) {
     CAPTURE(std::string(each.sharding));
     CAPTURE(each.grid.g_inter);
     CAPTURE(each.grid.g_data);
@@ -117,7 +134,9 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     options.tiers.parameters = options.tiers.gradients = options.tiers.optimizer = each.tier;
     auto gpt = tests::small_gpt();
     gpt.precision = each.precision;
-    const auto architecture = models::make_gpt(gpt, models::make_tuning(each.train, ""));
+    if (each.trained != nullptr) options.trained_sharding = collectives::parse_sharding(each.trained);
+    const auto architecture =
+        models::make_gpt(gpt, models::make_tuning(each.trained != nullptr ? "^h.[13]" : "", ""));
     const tests::RandomTokens tokens(8, 37);
     const auto near = tests::run_simulated(architecture, tokens, options, 1);
     options.gpu = {{.scratch_bytes = 0, .staged = true}};

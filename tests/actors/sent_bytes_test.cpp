@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <memory>
 
 using namespace ranvier;
@@ -110,17 +111,17 @@ Bytes worked_out(const models::Architecture& architecture, const TrainerOptions&
                            .algorithms = plan.column->choices,
                            .precision = options.precision,
                            .pulls = plan.parameters.options.pulls});
-    const auto total = counter.count(moves, options.sharding).total();
+    const auto total = counter.count(moves, options.shardings()).total();
     bytes.intra_node += total.intra_node.bytes;
     bytes.inter_node += total.inter_node.bytes;
   }
   return bytes;
 }
 
-models::Architecture gpt_of(int layers, const models::Precision& precision) {
+models::Architecture gpt_of(int layers, const models::Precision& precision, const models::Tuning& tuning = {}) {
   models::GptOptions gpt = small_gpt(layers);
   gpt.precision = precision;
-  return models::make_gpt(gpt);
+  return models::make_gpt(gpt, tuning);
 }
 
 TrainerOptions run_of(int g_inter, int g_data, int node_size) {
@@ -157,6 +158,36 @@ TEST_CASE("a job sends to the byte what was worked out for it, under every shard
         const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
         CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
         CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "a job sends to the byte what was worked out where what is frozen and what is trained are shared out apart") {
+  tests::Share share(5, 25);
+  for (const auto dtype : {DType::f32, DType::bf16}) {
+    const models::Precision precision{dtype, DType::f32};
+    const auto gpt = gpt_of(5, precision, models::make_tuning("^h.[24]", ""));
+    for (const auto& [g_inter, g_data, node_size] : {std::array{1, 4, 2}, {2, 4, 2}}) {
+      for (const char* frozen : {"ddp", "zero3", "mics", "zero++"}) {
+        for (const char* trained : {"ddp", "zero1", "zero2", "zero3", "paro-igg", "IGN", "GNN"}) {
+          if (!share.takes()) continue;
+          CAPTURE(g_inter);
+          CAPTURE(std::string(frozen));
+          CAPTURE(std::string(trained));
+          auto options = run_of(g_inter, g_data, node_size);
+          options.precision = precision;
+          options.sharding = parse_sharding(frozen);
+          options.trained_sharding = parse_sharding(trained);
+          const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+          CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
+          CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+          options.policy = Policy::message_driven;
+          const Bytes driven = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
+          CHECK(driven.intra_node <= std::uint64_t(options.steps) * most.intra_node);
+          CHECK(driven.inter_node <= std::uint64_t(options.steps) * most.inter_node);
+        }
       }
     }
   }

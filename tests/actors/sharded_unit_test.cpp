@@ -52,6 +52,31 @@ TEST_CASE("each rank holds what PaRO's Table 1 says, to the byte") {
   }
 }
 
+TEST_CASE("a rank holds P of Ψ − Ψ′ frozen parameters at one scope, and P, G and OS of Ψ′ trained ones at others") {
+  for (const auto& [N, M] : {std::pair{4, 2}, {8, 8}, {64, 8}}) {
+    const std::size_t base = std::size_t(N) * 32 * 100, adapters = std::size_t(N) * 32 * 3;
+    const std::vector<ShardedUnit> units{{.elements = base / 4, .trained = false},
+                                         {.elements = adapters},
+                                         {.elements = 3 * (base / 4), .trained = false}};
+    const auto share = [N = N, M = M](std::size_t psi, int of) {
+      return psi / std::size_t(of == all ? N : of == group ? M : 1);
+    };
+    for (const auto& frozen : table_1) {
+      for (const auto& trained : table_1) {
+        CAPTURE(frozen.name);
+        CAPTURE(trained.name);
+        const std::size_t of_base = share(base, frozen.p) + (frozen.secondary ? share(base, group) : 0);
+        const std::size_t of_trained =
+            share(adapters, trained.p) + (trained.secondary ? share(adapters, group) : 0);
+        CHECK(state_bytes(units, {parse_sharding(frozen.name), parse_sharding(trained.name)}, N, M,
+                          {DType::bf16, DType::bf16}) == StateBytes{2 * (of_base + of_trained),
+                                                                    2 * share(adapters, trained.g),
+                                                                    12 * share(adapters, trained.os), 2 * of_base});
+      }
+    }
+  }
+}
+
 TEST_CASE("in fp32 the only copy of parameters lies where the coarser of two scopes wants it") {
   const std::vector<ShardedUnit> units{{6400}};
   const auto parameters = [&](const char* name) {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <numeric>
 #include <string>
 
@@ -95,6 +96,42 @@ TEST_CASE("flat rings send what Table 2 says, element by element") {
       check(volume.forward, forward);
       check(volume.backward, backward);
       check(volume.update, update);
+    }
+  }
+}
+
+TEST_CASE("frozen parameters are gathered, of Ψ − Ψ′, and the rest of Table 2 is of the Ψ′ that are trained") {
+  for (const auto& [N, M, s] : {std::array<std::uint64_t, 3>{4, 2, 3}, {6, 3, 1}, {64, 8, 8}}) {
+    const std::uint64_t g = N / M;
+    const Elements none;
+    struct Way {
+      const char* name;
+      Elements forward, gather, scatter, update;
+    };
+    const auto table_2 = [&, N = N, M = M, s = s](std::uint64_t psi) {
+      const Elements ring{(N - g) * (psi * (N - 1) / N), g * (psi * (N - 1) / N)};
+      const Elements I{N * (psi * (M - 1) / M), 0}, X{0, psi * (g - 1)};
+      return std::array{
+          Way{"zero1", none, none, none, 2 * ring},         Way{"zero2", none, none, s * ring, ring},
+          Way{"zero3", s * ring, s * ring, s * ring, none}, Way{"mics", s * I, s * I, s * I, 2 * X},
+          Way{"zero++", s * ring, s * I, s * ring, none},   Way{"paro-igg", s * I, s * I, s * (I + X), X},
+          Way{"paro-nig", none, none, s * I, 2 * X + I}};
+    };
+    const std::uint64_t base = N * 32 * 100, adapters = N * 32 * 3;
+    VolumeCounter counter(flat_rings(static_cast<int>(N), static_cast<int>(M)));
+    const auto units = moves_of(std::vector<ShardedUnit>{{.elements = base / 2, .trained = false},
+                                                         {.elements = adapters},
+                                                         {.elements = base / 2, .trained = false}},
+                                s);
+    for (const Way& frozen : table_2(base)) {
+      for (const Way& trained : table_2(adapters)) {
+        CAPTURE(frozen.name);
+        CAPTURE(trained.name);
+        const auto volume = counter.count(units, {parse_sharding(frozen.name), parse_sharding(trained.name)});
+        check(volume.forward, frozen.forward + trained.forward);
+        check(volume.backward, frozen.gather + trained.gather + trained.scatter);
+        check(volume.update, trained.update);
+      }
     }
   }
 }

@@ -49,6 +49,8 @@ TEST_CASE("rows number their nodes as they come, whatever the machines") {
   trainer.node_of = {1, 0, 1, 0};
   CHECK(column == apps::kept_column(trainer, {}, false));
   CHECK(column.nodes == std::vector<int>{0, 1});
+  trainer.trained_sharding = collectives::parse_sharding("zero1");
+  CHECK(column.sharding != apps::kept_column(trainer, {}, false).sharding);
 }
 
 TEST_CASE("what auto chose is kept where rows lie as before, and where they do not it is said") {

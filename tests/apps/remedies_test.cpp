@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 using namespace ranvier;
 using actors::TierKind;
@@ -11,8 +12,8 @@ using apps::Remedy;
 
 namespace {
 
-bool offers(const actors::TrainerOptions& options, const std::string& words) {
-  const auto all = apps::remedies_of(options);
+bool offers(const actors::TrainerOptions& options, const std::string& words, bool part = false) {
+  const auto all = apps::remedies_of(options, part);
   return std::any_of(all.begin(), all.end(), [&](const Remedy& remedy) { return remedy.words == words; });
 }
 
@@ -45,13 +46,32 @@ TEST_CASE("what a job does already is no remedy, nor what its grid or its precis
   CHECK(offers(options, "--gradient-dtype half"));
 }
 
+TEST_CASE("where a part is trained the frozen parameters go to their owners first, then states, then gradients") {
+  actors::TrainerOptions options;
+  options.grid.g_data = 4;
+  options.batch_size = 16;
+  std::vector<std::string> words;
+  for (const Remedy& remedy : apps::remedies_of(options, true)) {
+    if (remedy.words.starts_with("--shard")) words.push_back(remedy.words);
+  }
+  CHECK(words == std::vector<std::string>{"--shard zero3 --shard-trained ddp", "--shard-trained zero1",
+                                          "--shard-trained zero2", "--shard-trained zero3"});
+  options.sharding = collectives::parse_sharding("zero3");
+  options.trained_sharding = collectives::parse_sharding("zero1");
+  CHECK_FALSE(offers(options, "--shard zero3 --shard-trained zero1", true));
+  CHECK_FALSE(offers(options, "--shard-trained zero1", true));
+  CHECK(offers(options, "--shard-trained zero2", true));
+  options.grid.g_data = 1;
+  CHECK_FALSE(offers(options, "--shard-trained zero2", true));
+}
+
 TEST_CASE("a remedy that can be tried is no remedy any more once it is made") {
   actors::TrainerOptions options;
   options.grid.g_data = 4;
   options.batch_size = 16;
   options.microbatch_size = 4;
   int tried = 0;
-  for (const Remedy& remedy : apps::remedies_of(options)) {
+  for (const Remedy& remedy : apps::remedies_of(options, false)) {
     if (!remedy.make) continue;
     CAPTURE(remedy.words);
     actors::TrainerOptions changed = options;

@@ -19,6 +19,11 @@ using namespace ranvier::apps;
 
 namespace {
 
+std::vector<const char*> with(std::vector<const char*> flags, const std::vector<const char*>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 struct Table {
   TrainOptions options;
   models::Architecture architecture;
@@ -33,10 +38,18 @@ struct Table {
     text = shard_table(architecture, trainer, plan_stages(architecture, {}, trainer), options.shard.links);
   }
 
-  /// Cells of the line of that name, without the mark of the chosen one: the name, four of memory, three and three
-  /// of what is sent, what Table 2 says, and seconds.
-  [[nodiscard]] std::vector<std::string> line(const std::string& name) const {
-    std::istringstream lines(text);
+  /// Of the first rank.
+  [[nodiscard]] actors::RankPlan plan() const {
+    actors::TrainerOptions trainer = options.trainer;
+    trainer.node_of = nodes_of(options, {});
+    const std::size_t ids = static_cast<std::size_t>(architecture.positions) * sizeof(std::int32_t);
+    return actors::plan_rank(architecture, {ids, ids}, trainer, 0);
+  }
+
+  /// Cells of the line of that name, without the mark of the chosen one: the name, four of memory, or five where a part
+  /// is trained, three and three of what is sent, what Table 2 says, and seconds.
+  [[nodiscard]] std::vector<std::string> line(const std::string& name, const std::string& flag = "shard") const {
+    std::istringstream lines(text.substr(text.find("\n  " + flag + " ")));
     for (std::string line; std::getline(lines, line);) {
       if (line.substr(0, 2 + name.size() + 1) != "  " + name + " " &&
           line.substr(0, 2 + name.size() + 1) != "* " + name + " ")
@@ -151,16 +164,57 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
   CHECK(table.architecture.parameters() == psi + psi_trained);
   CHECK(table.text.find("of 65.3G parameters (Ψ) 21M are trained (Ψ′)") != std::string::npos);
   const auto cells = table.line("GNN");
-  REQUIRE(cells.size() == 13);
-  CHECK(cells[1] == runtime::format_bytes(2 * (psi + psi_trained) / N));
-  CHECK(cells[2] == runtime::format_bytes(4 * psi_trained));
-  CHECK(cells[3] == runtime::format_bytes(12 * psi_trained));
-  CHECK(table.line("ddp")[1] == runtime::format_bytes(2 * (psi + psi_trained)));
-  CHECK(table.line("zero3")[3] == runtime::format_bytes(12 * psi_trained / N));
+  REQUIRE(cells.size() == 14);
+  CHECK(cells[1] == runtime::format_bytes(2 * psi / N));
+  CHECK(cells[2] == runtime::format_bytes(2 * psi_trained / N));
+  CHECK(cells[3] == runtime::format_bytes(4 * psi_trained));
+  CHECK(cells[4] == runtime::format_bytes(12 * psi_trained));
+  CHECK(table.line("ddp")[1] == runtime::format_bytes(2 * psi));
+  CHECK(table.line("zero3")[4] == runtime::format_bytes(12 * psi_trained / N));
   // Without gradients of the base and with one block of it at a time, a rank has room.
-  actors::TrainerOptions trainer = table.options.trainer;
-  trainer.node_of = nodes_of(table.options, {});
-  const auto ids = std::size_t{2048} * sizeof(std::int32_t);
-  const auto plan = actors::plan_rank(table.architecture, {ids, ids}, trainer, 0);
+  CHECK(table.plan().memory.bytes(runtime::MemorySpace::device) < std::size_t{80'000'000'000});
+}
+
+TEST_CASE("its base over all rows and its adapters whole: 2 (Ψ − Ψ′) / 8 and 18 Ψ′ bytes a rank, as planned") {
+  const std::vector<const char*> flags{
+      "--world",      "8",  "--g-data",          "8",     "--model",         "llama-65b", "--precision",  "bf16",
+      "--lora-rank",  "16", "--shard",           "zero3", "--shard-trained", "ddp",       "--recompute",  "1",
+      "--batch-size", "8",  "--microbatch-size", "1",     "--all-reduce",    "ring",      "--all-gather", "ring"};
+  const Table table(flags);
+  constexpr std::uint64_t N = 8, C = 8192, F = 22016, V = 32000, L = 80, R = 16;
+  constexpr std::uint64_t base = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C, adapters = L * 2 * R * 2 * C;
+  const auto plan = table.plan();
+  using runtime::MemoryKind;
+  CHECK(plan.memory.bytes(MemoryKind::parameters) == 2 * base / N + 2 * adapters);
+  CHECK(plan.memory.bytes(MemoryKind::gradients) == 4 * adapters);
+  CHECK(plan.memory.bytes(MemoryKind::optimizer) == 12 * adapters);
   CHECK(plan.memory.bytes(runtime::MemorySpace::device) < std::size_t{80'000'000'000});
+
+  const auto bytes = [](std::uint64_t count) { return runtime::format_bytes(count); };
+  const auto cells = table.line("zero3");
+  REQUIRE(cells.size() == 14);
+  CHECK(cells[1] == bytes(2 * base / N));
+  CHECK(cells[2] == bytes(2 * adapters));
+  CHECK(cells[3] == bytes(4 * adapters));
+  CHECK(cells[4] == bytes(12 * adapters));
+  CHECK(cells[5] == bytes(2 * base / N + 18 * adapters));
+  // Both passes gather the base, less what is in place still; nothing of the adapters moves but the sums of a batch.
+  for (const std::size_t between : {6u, 7u, 8u, 12u}) CHECK(cells[between] == "–");
+  const Table every_time(with(flags, {"--reuse", "off"}));
+  CHECK(every_time.line("zero3")[9] == bytes((N - 1) * 2 * base));
+  CHECK(cells[11] == bytes(2 * (N - 1) * 4 * adapters));
+  CHECK(table.text.find("\n* zero3 ") != std::string::npos);
+  CHECK(table.text.find("sharding zero3, of what is trained ddp: ") != std::string::npos);
+
+  // Of what is trained otherwise, and of the base.
+  CHECK(table.line("ddp", "shard-trained") == [&] {
+    auto same = cells;
+    same[0] = "ddp";
+    return same;
+  }());
+  const auto shared = table.line("zero1", "shard-trained");
+  CHECK(shared[1] == cells[1]);
+  CHECK(shared[4] == bytes(12 * adapters / N));
+  CHECK(table.line("ddp")[1] == bytes(2 * base));
+  CHECK(table.line("ddp")[4] == cells[4]);
 }

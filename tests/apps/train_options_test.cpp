@@ -1,6 +1,5 @@
 #include "apps/train/options/train_options.hpp"
 
-#include "actors/rank/rank_plan.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/error.hpp"
@@ -164,32 +163,6 @@ TEST_CASE("a dry run may imagine its ranks and needs no data") {
   CHECK(options.ranks == 48);
   CHECK(options.trainer.grid.g_data == 8);
   refused({"--world", "8"}, "add --dry-run");
-}
-
-TEST_CASE("every row holds everything unless --shard says otherwise, by a name or by letters") {
-  CHECK(parse({"--data", "a"}).trainer.sharding == collectives::parse_sharding("ddp"));
-  CHECK(parse({"--data", "a", "--shard", "zero3"}).trainer.sharding == collectives::parse_sharding("GGG"));
-  CHECK(parse({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
-  CHECK(parse({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
-  CHECK(resolved_map(parse({"--data", "a", "--shard", "INI"}))["shard"] == "INI");
-  refused({"--shard", "zero4"}, "--shard zero4: take ddp, zero1");
-  refused({"--shard", "IXG"}, "three letters of N (whole), I (in a group), G (global)");
-}
-
-TEST_CASE("a group is the rows on one node, or a divisor of them all") {
-  const auto group_of = [](std::vector<const char*> flags, std::vector<int> nodes) {
-    flags.insert(flags.end(), {"--data", "a"});
-    actors::TrainerOptions trainer = parse(flags, 6).trainer;
-    trainer.node_of = std::move(nodes);
-    return actors::column_shape(trainer).group_size;
-  };
-  const std::vector<int> six_on_two{0, 0, 0, 1, 1, 1}, uneven{0, 0, 0, 0, 1, 1};
-  CHECK(group_of({}, six_on_two) == 3);
-  CHECK(group_of({}, uneven) == 2);
-  CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
-  refused({"--group-size", "3"},
-          "--group-size 3 does not divide the 4 ranks of a column (--g-data): choose from 1, 2, 4");
-  refused({"--group-size", "-1"}, "--group-size: '-1'");
 }
 
 TEST_CASE("ranks are on the nodes that MPI names, unless --node-size imagines some") {

@@ -47,6 +47,7 @@ std::span<const Entry> entries() {
       Entry{"g-inter", bits},
       Entry{"g-data", rounding},
       Entry{"shard", rounding},
+      Entry{"shard-trained", rounding},
       Entry{"group-size", rounding},
       Entry{"node-size", rounding},
       Entry{"links", rounding},

@@ -4,10 +4,10 @@
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
+#include "apps/train/options/shard_flags.hpp"
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/tuning_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
-#include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
 #include "runtime/cuda_build.hpp"
 
@@ -28,13 +28,11 @@ using runtime::OptionTable;
 using runtime::real;
 using runtime::switch_on;
 using runtime::text;
-using runtime::toggle;
 using runtime::whole;
 
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
-constexpr int imagined_node_size = 8;
 constexpr std::string_view no_size = "none";  // of a model whose family has no such size
 
 /// Fields that flags set and that become others once everything is known.
@@ -132,20 +130,6 @@ OptionBinding number_or_auto(int& field) {
           .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); }};
 }
 
-OptionBinding sharding(collectives::Sharding& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            field = collectives::parse_sharding(given);
-            return {};
-          },
-          .write = [&field] { return collectives::to_string(field); }};
-}
-
-std::string shard_names() {
-  std::vector<std::string_view> names;
-  for (const auto& named : collectives::named_shardings()) names.push_back(named.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 /// Below the median itself half of all losses are.
 OptionBinding spike_factor(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -155,34 +139,6 @@ OptionBinding spike_factor(double& field) {
             return {};
           },
           .write = real(field, 0).write};
-}
-
-/// "auto" or one of the collective's algorithms.
-OptionBinding algorithm(std::string& field, collectives::Collective collective) {
-  std::vector<std::pair<std::string, std::string>> words{{"auto", "auto"}};
-  for (const auto& each : collectives::algorithms(collective)) words.emplace_back(each.name, each.name);
-  return choice<std::string>(field, std::move(words));
-}
-
-std::string algorithm_names(collectives::Collective collective) {
-  std::string names;
-  for (const auto& each : collectives::algorithms(collective)) names += fmt::format(", {}", each.name);
-  return names;
-}
-
-OptionBinding prefetch(std::optional<int>& field) {
-  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            int units = 0;
-            if (given == "auto") {
-              field.reset();
-            } else if (!whole(units, 0, most).read(given)) {
-              field = units;
-            } else {
-              return "a number of units, 0 for none, or auto";
-            }
-            return {};
-          },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
 }
 
 OptionTable declare(Asked& asked) {
@@ -220,31 +176,7 @@ OptionTable declare(Asked& asked) {
   table.add({"g-data", "N", "data-parallel rows, or auto; g-inter times g-data is the number of ranks",
              number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
 
-  using collectives::Collective;
-  table.concern("Sharding");
-  table.add({"shard", "NAME",
-             "how rows share parameters, gradients and optimizer states out: " + shard_names() +
-                 ", or a letter for each: N (whole), I (in a group), G (over all rows)",
-             sharding(trainer.sharding)});
-  table.add({"group-size", "N", "rows that hold one copy where the letter is I; divides --g-data",
-             whole(trainer.group_size, 0, most), "the rows on one node"});
-  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", whole(shard.node_size, 0, most),
-             "0, or 8 with --world, all of them if fewer"});
-  table.add(
-      {"links", "FILE", "measured latency and bandwidth of links, as JSON, for auto below", text(shard.links)});
-  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
-                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
-                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
-    table.add({to_string(collective), "NAME", "auto: the fastest on these links" + algorithm_names(collective),
-               algorithm(*field, collective)});
-  }
-  table.add({"prefetch", "N",
-             "layers whose parameters are gathered ahead of their use; auto: 2, fewer where "
-             "--device-memory leaves no room; 0: none",
-             prefetch(shard.prefetch)});
-  table.add({"reuse", "on|off",
-             "keep gathered units until their place is needed; off: gather for every use, as papers count",
-             toggle(trainer.reuse)});
+  declare_sharding(table, trainer, shard);
 
   table.concern("Batch");
   table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",
@@ -425,26 +357,6 @@ void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table)
                             : fmt::format("start with mpirun -n {}, or change the grid", wanted));
 }
 
-std::vector<int> divisors(int whole) {
-  std::vector<int> all;
-  for (int n = 1; n <= whole; ++n) {
-    if (whole % n == 0) all.push_back(n);
-  }
-  return all;
-}
-
-void resolve_shard(TrainOptions& options, bool imagined) {
-  auto& trainer = options.trainer;
-  auto& shard = options.shard;
-  const int rows = trainer.grid.g_data;
-  if (trainer.group_size > 0 && rows % trainer.group_size != 0)
-    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column (--g-data): choose from {}",
-         trainer.group_size, rows, fmt::join(divisors(rows), ", "));
-  if (shard.prefetch) trainer.prefetch = *shard.prefetch;
-  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
-  if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
-}
-
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
   const int layers = model.size(models::Size::layers);
@@ -523,7 +435,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
 
   actors::TrainerOptions& trainer = options.trainer;
   resolve_grid(trainer.grid, options.ranks, table);
-  resolve_shard(options, asked.world > 0);
+  resolve_sharding(options, asked.world > 0);
   check_collectives(options);
   if (table.given("hidden"))
     models::derive_sizes(options.model.sizes, table.given("heads"), table.given("ffn-size"));
@@ -532,6 +444,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
   resolve_tuning(options, table);
+  check_trained_sharding(options);
   check_model(options.model, trainer.grid);
   check_purpose(options);
   options.model.sizes =

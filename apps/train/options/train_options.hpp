@@ -42,7 +42,7 @@ struct ModelOptions {
   [[nodiscard]] const models::GptOptions& gpt() const { return std::get<models::GptOptions>(sizes); }
 };
 
-/// What decides how states are shared out, beside what actors read; see plan/sharding.hpp.
+/// What decides how states are shared out, beside what actors read.
 struct ShardOptions {
   int node_size = 0;            ///< rank r is on node r / node_size; 0: ask MPI, never with --world
   std::string links;            ///< path of measured links; empty: none

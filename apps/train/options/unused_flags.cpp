@@ -28,8 +28,10 @@ std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::strin
 
 std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table) {
   const bool one_row = options.trainer.grid.g_data == 1;
-  const bool whole = options.trainer.sharding.parameters == collectives::Scope::none || one_row;
   const auto& trainer = options.trainer;
+  const auto [frozen, trained] = trainer.shardings();
+  const bool whole =
+      one_row || (frozen.parameters == collectives::Scope::none && trained.parameters == collectives::Scope::none);
   const auto& tiers = trainer.tiers;
   const auto on_device = [](actors::TierKind kind) { return kind == actors::TierKind::device; };
   const bool all_on_device = on_device(tiers.parameters) && on_device(tiers.gradients) &&
@@ -46,7 +48,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
        {"mlm-probability", "mask-token"},
        "with a model that learns the next token"},
       {one_row,
-       {"shard", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
+       {"shard", "shard-trained", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
        "with one row, which shares nothing with others"},
       {whole && all_on_device,
        {"prefetch", "reuse"},

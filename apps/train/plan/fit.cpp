@@ -90,19 +90,20 @@ std::string largest_part(const RankPlan& stage) {
 
 /// As they would be given; a flag that came later stands for an earlier one of its name.
 std::string flags_of(std::span<const Remedy> changes) {
+  std::vector<Remedy::Flag> flags;
+  for (const Remedy& change : changes) flags.insert(flags.end(), change.flags.begin(), change.flags.end());
   std::string text;
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    const auto rest = changes.subspan(i + 1);
-    const auto same = [&](const Remedy& later) { return later.flag == changes[i].flag; };
-    if (std::any_of(rest.begin(), rest.end(), same)) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : " ", changes[i].flag, changes[i].value);
+  for (auto flag = flags.begin(); flag != flags.end(); ++flag) {
+    const auto same = [&](const Remedy::Flag& later) { return later.name == flag->name; };
+    if (std::any_of(flag + 1, flags.end(), same)) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", flag->name, flag->value);
   }
   return text;
 }
 
 /// What can be tried by planning the job with it, and needs nothing that this machine may not have.
-std::vector<Remedy> changes_of(const TrainerOptions& options) {
-  std::vector<Remedy> changes = remedies_of(options);
+std::vector<Remedy> changes_of(const TrainerOptions& options, bool part) {
+  std::vector<Remedy> changes = remedies_of(options, part);
   std::erase_if(changes, [](const Remedy& remedy) { return !remedy.make || remedy.way == Remedy::Way::to_files; });
   return changes;
 }
@@ -113,6 +114,9 @@ class Trial {
   Trial(const models::Architecture& architecture, const models::SampleBytes& sample, const Room& room)
       : architecture_(&architecture), sample_(&sample), room_(&room) {}
 
+  [[nodiscard]] bool trains_part() const {
+    return architecture_->trained_parameters() < architecture_->parameters();
+  }
   [[nodiscard]] std::optional<Needs> needs(TrainerOptions options) const {
     try {
       const auto of = [&] { return needs_of(plan_stages(*architecture_, *sample_, options), options, *room_); };
@@ -139,7 +143,7 @@ std::string advice(const TrainerOptions& options, const Trial& trial, const Room
     return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
                        format_bytes(needs.host));
   };
-  const std::vector<Remedy> changes = changes_of(options);
+  const std::vector<Remedy> changes = changes_of(options, trial.trains_part());
   std::string alone;
   for (const Remedy& change : changes) {
     TrainerOptions changed = options;

@@ -25,7 +25,7 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
 /// no remedy.
 std::vector<std::string> advice(const actors::TrainerOptions& options, MemoryKind kind) {
   std::vector<std::string> all;
-  for (const Remedy& remedy : remedies_of(options)) {
+  for (const Remedy& remedy : remedies_of(options, options.trained_sharding.has_value())) {
     const bool helps = std::find(remedy.kinds.begin(), remedy.kinds.end(), kind) != remedy.kinds.end();
     if (helps && remedy.way != Remedy::Way::to_host) all.push_back(remedy.words);
   }

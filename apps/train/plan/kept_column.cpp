@@ -31,7 +31,9 @@ bool exists(Collective collective, std::string_view name) {
 
 KeptColumn kept_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices, bool nccl) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
-  KeptColumn column{.group_size = shape.group_size, .sharding = to_string(trainer.sharding), .nccl = nccl};
+  std::string sharding = to_string(trainer.sharding);
+  if (trainer.trained_sharding) sharding += " trained " + to_string(*trainer.trained_sharding);
+  KeptColumn column{.group_size = shape.group_size, .sharding = std::move(sharding), .nccl = nccl};
   std::map<int, int> number_of;
   for (const int node : shape.node_of_row)
     column.nodes.push_back(number_of.try_emplace(node, static_cast<int>(number_of.size())).first->second);

@@ -35,8 +35,7 @@ constexpr States all_states[] = {
 void add_files(std::vector<Remedy>& all, const TrainerOptions& options) {
   for (const States& states : all_states) {
     if (options.tiers.*states.tier == TierKind::nvme) continue;
-    all.push_back({.flag = states.tier_flag,
-                   .value = "nvme",
+    all.push_back({.flags = {{states.tier_flag, "nvme"}},
                    .words = fmt::format("{} nvme with --nvme DIR", states.tier_flag),
                    .kinds = {states.kind},
                    .way = Way::to_files});
@@ -44,24 +43,47 @@ void add_files(std::vector<Remedy>& all, const TrainerOptions& options) {
 }
 
 void add_shardings(std::vector<Remedy>& all, const TrainerOptions& options) {
-  if (options.grid.g_data == 1) return;
   for (const States& states : all_states) {
     const auto sharding = collectives::parse_sharding(states.sharding);
     if (options.sharding == sharding) continue;
     Remedy& remedy = all.emplace_back();
-    remedy.flag = "--shard";
-    remedy.value = states.sharding;
+    remedy.flags = {{"--shard", states.sharding}};
     remedy.words = fmt::format("--shard {}", states.sharding);
     if (options.sharding.*states.scope == Scope::none) remedy.kinds = {states.kind};
     remedy.make = [sharding](TrainerOptions& o) { o.sharding = sharding; };
   }
 }
 
+/// What is frozen goes to its owners first, and what is trained stays as it is then.
+void add_shardings_of_part(std::vector<Remedy>& all, const TrainerOptions& options) {
+  const auto [frozen, trained] = options.shardings();
+  const auto zero3 = collectives::parse_sharding("zero3");
+  if (frozen.parameters != Scope::global) {
+    const std::string kept = to_string(trained);
+    Remedy& remedy = all.emplace_back();
+    remedy.flags = {{"--shard", "zero3"}, {"--shard-trained", kept}};
+    remedy.words = fmt::format("--shard zero3 --shard-trained {}", kept);
+    if (frozen.parameters == Scope::none) remedy.kinds = {MemoryKind::parameters};
+    remedy.make = [zero3, trained](TrainerOptions& o) {
+      o.sharding = zero3;
+      o.trained_sharding = trained;
+    };
+  }
+  for (const States& states : all_states) {
+    const auto sharding = collectives::parse_sharding(states.sharding);
+    if (trained == sharding) continue;
+    Remedy& remedy = all.emplace_back();
+    remedy.flags = {{"--shard-trained", states.sharding}};
+    remedy.words = fmt::format("--shard-trained {}", states.sharding);
+    if (trained.*states.scope == Scope::none) remedy.kinds = {states.kind};
+    remedy.make = [sharding](TrainerOptions& o) { o.trained_sharding = sharding; };
+  }
+}
+
 /// Activations and what travels or is gathered.
 void add_passes(std::vector<Remedy>& all, const TrainerOptions& options) {
   if (!options.recompute_auto) {
-    all.push_back({.flag = "--recompute",
-                   .value = "auto",
+    all.push_back({.flags = {{"--recompute", "auto"}},
                    .words = "--recompute auto",
                    .kinds = {MemoryKind::activations},
                    .make = [](TrainerOptions& o) {
@@ -70,8 +92,7 @@ void add_passes(std::vector<Remedy>& all, const TrainerOptions& options) {
                    }});
   }
   if (std::min(options.microbatch_size, options.batch_size / options.grid.g_data) > 1) {
-    all.push_back({.flag = "--microbatch-size",
-                   .value = "1",
+    all.push_back({.flags = {{"--microbatch-size", "1"}},
                    .words = "a smaller --microbatch-size",
                    .kinds = {MemoryKind::activations, MemoryKind::messages, MemoryKind::workspace},
                    .make = [](TrainerOptions& o) { o.microbatch_size = 1; }});
@@ -96,16 +117,14 @@ void add_host(std::vector<Remedy>& all, const TrainerOptions& options) {
     return options.tiers.*tier == TierKind::device;
   };
   if (on_device(&actors::TierOptions::optimizer)) {
-    all.push_back({.flag = "--optimizer-tier",
-                   .value = "host",
+    all.push_back({.flags = {{"--optimizer-tier", "host"}},
                    .words = "--optimizer-tier host",
                    .kinds = {MemoryKind::optimizer},
                    .way = Way::to_host,
                    .make = [](TrainerOptions& o) { o.tiers.optimizer = TierKind::host; }});
   }
   if (on_device(&actors::TierOptions::parameters) || on_device(&actors::TierOptions::gradients)) {
-    all.push_back({.flag = "--offload",
-                   .value = "infinity-cpu",
+    all.push_back({.flags = {{"--offload", "infinity-cpu"}},
                    .words = "--offload infinity-cpu",
                    .kinds = {MemoryKind::parameters, MemoryKind::gradients, MemoryKind::optimizer},
                    .way = Way::to_host,
@@ -118,11 +137,11 @@ void add_host(std::vector<Remedy>& all, const TrainerOptions& options) {
 
 }  // namespace
 
-std::vector<Remedy> remedies_of(const TrainerOptions& options) {
+std::vector<Remedy> remedies_of(const TrainerOptions& options, bool part) {
   std::vector<Remedy> all;
   add_files(all, options);
   add_passes(all, options);
-  add_shardings(all, options);
+  if (options.grid.g_data > 1) (part ? add_shardings_of_part : add_shardings)(all, options);
   add_rest(all, options);
   add_host(all, options);
   return all;

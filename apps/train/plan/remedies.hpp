@@ -12,7 +12,10 @@
 namespace ranvier::apps {
 
 struct Remedy {
-  std::string flag, value;  ///< as they would be given: "--recompute", "auto"
+  struct Flag {
+    std::string name, value;
+  };
+  std::vector<Flag> flags;  ///< as they would be given: "--recompute", "auto"
   std::string words;        ///< as a sentence has them: "--recompute auto", "a smaller --microbatch-size"
   /// Of what it makes less.
   std::vector<runtime::MemoryKind> kinds;
@@ -22,7 +25,9 @@ struct Remedy {
   std::function<void(actors::TrainerOptions&)> make = nullptr;
 };
 
-/// For a job with these options; those that change less come first.
-[[nodiscard]] std::vector<Remedy> remedies_of(const actors::TrainerOptions& options);
+/// For a job with these options; those that change less come first. `part`: a part of the model is trained, so that
+/// most of what can be shared out are frozen parameters (PaRO §3.2: parameters first, then optimizer states, then
+/// gradients).
+[[nodiscard]] std::vector<Remedy> remedies_of(const actors::TrainerOptions& options, bool part);
 
 }  // namespace ranvier::apps

@@ -16,6 +16,7 @@
 
 namespace ranvier::apps {
 
+using actors::UnitShardings;
 using actors::Volume;
 using collectives::Sharding;
 using collectives::TeamKind;
@@ -26,10 +27,10 @@ std::string amount(std::uint64_t bytes) { return bytes == 0 ? "–" : runtime::f
 
 /// "group: all-gather recursive, reduce-scatter ring; replicas: …", of what the sharding uses.
 std::string algorithm_text(const actors::RankPlan& plan) {
-  const collectives::ShardFlow& flow = plan.flow;
+  const collectives::ShardFlow &flow = plan.flow, &frozen = plan.frozen_flow;
   std::map<TeamKind, std::set<std::string>> by_team;
   for (const auto* hops : {&flow.gather_forward, &flow.gather_backward, &flow.reduce_microbatch, &flow.reduce_batch,
-                           &flow.gather_gradient, &flow.refresh}) {
+                           &flow.gather_gradient, &flow.refresh, &frozen.gather_forward, &frozen.gather_backward}) {
     for (const collectives::Hop& hop : *hops) {
       const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
       by_team[hop.team].insert(
@@ -49,19 +50,12 @@ std::string link_text(const collectives::Link& link) {
                      link.bytes_per_second / 1e9, link.node_bytes_per_second / 1e9);
 }
 
-/// What one sharding comes to over all stages.
+/// What one way to share out comes to over all stages.
 struct Cost {
   actors::StateBytes states;  ///< of the stage with the most
   Volume volume;              ///< of all columns; seconds of the slowest one
   std::uint64_t paper_inter_node_bytes = 0;
 };
-
-/// The places that gathered units would have on a stage if its parameters were shared out.
-actors::PlaceClasses places_of(const actors::RankPlan& plan, const std::vector<actors::ShardedUnit>& units) {
-  std::vector<std::size_t> elements;
-  for (const actors::ShardedUnit& unit : units) elements.push_back(unit.elements);
-  return actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
-}
 
 class Column {
  public:
@@ -72,7 +66,8 @@ class Column {
         group_size_(shape.group_size),
         units_(actors::sharded_units(architecture, plan.layers, trainer.grid.g_data)),
         paper_(actors::moves_of(units_, static_cast<std::uint64_t>(micro_steps))),
-        moves_(paper_),
+        plan_(&plan),
+        passes_{plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse},
         counter_({.node_of = nodes_of_column(trainer, plan.position.stage),
                   .node_of_row = shape.node_of_row,
                   .group_size = shape.group_size,
@@ -80,18 +75,13 @@ class Column {
                   .links = trainer.links,
                   .precision = trainer.precision,
                   .parameters = trainer.tiers.parameters,
-                  .pulls = plan.parameters.options.pulls}) {
-    if (trainer.grid.g_data == 1) return;
-    moves_ = actors::replayed_moves(
-        *plan.stage, units_, places_of(plan, units_),
-        {plan.policy, plan.position.stage, trainer.grid.g_inter, micro_steps, trainer.reuse});
-  }
+                  .pulls = plan.parameters.options.pulls}) {}
 
-  void add_to(Cost& cost, const Sharding& sharding) {
+  void add_to(Cost& cost, const UnitShardings& sharding) {
     const auto states = actors::state_bytes(units_, sharding, trainer_->grid.g_data, group_size_,
                                             trainer_->precision, trainer_->tiers.parameters);
     if (states.total() > cost.states.total()) cost.states = states;
-    const Volume column = counter_.count(moves_, sharding);
+    const Volume column = counter_.count(moves_of(sharding), sharding);
     for (auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
       const double slowest = std::max((cost.volume.*phase).seconds, (column.*phase).seconds);
       cost.volume.*phase += column.*phase;
@@ -101,6 +91,24 @@ class Column {
   }
 
  private:
+  /// With the places that units would have which are gathered then.
+  const std::vector<actors::UnitMoves>& moves_of(const UnitShardings& sharding) {
+    if (trainer_->grid.g_data == 1) return paper_;
+    const auto in_place = [&](bool trained) {
+      return actors::are_in_place(trained, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
+                                  trainer_->tiers.parameters);
+    };
+    const bool frozen = in_place(false), trained = in_place(true);
+    const auto [known, is_new] = moves_.try_emplace({frozen, trained});
+    if (!is_new) return known->second;
+    std::vector<std::size_t> elements;
+    for (const actors::ShardedUnit& unit : units_)
+      elements.push_back((unit.trained ? trained : frozen) ? 0 : unit.elements);
+    const auto places = actors::ParameterStore::classes_of(*plan_->stage, elements, plan_->parameters.options);
+    known->second = actors::replayed_moves(*plan_->stage, units_, places, passes_);
+    return known->second;
+  }
+
   static std::vector<int> nodes_of_column(const actors::TrainerOptions& trainer, int stage) {
     std::vector<int> nodes;
     for (int row = 0; row < trainer.grid.g_data; ++row) {
@@ -113,29 +121,57 @@ class Column {
   const actors::TrainerOptions* trainer_;
   int group_size_;
   std::vector<actors::ShardedUnit> units_;
-  std::vector<actors::UnitMoves> paper_, moves_;
+  std::vector<actors::UnitMoves> paper_;
+  const actors::RankPlan* plan_;
+  actors::BatchPasses passes_;
+  std::map<std::pair<bool, bool>, std::vector<actors::UnitMoves>> moves_;  // by what is in place: frozen, trained
   actors::VolumeCounter counter_;
 };
 
-std::string line(const std::string& name, bool chosen, const Cost& cost) {
-  const auto& [states, volume, paper] = cost;
-  std::string text =
-      fmt::format("{} {:<8}{:>11}{:>11}{:>11}{:>11} ", chosen ? '*' : ' ', name, amount(states.parameters),
-                  amount(states.gradients), amount(states.optimizer), amount(states.total()));
-  for (const auto link : {&actors::PhaseVolume::inter_node, &actors::PhaseVolume::intra_node}) {
-    for (const auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
-      text += fmt::format("{:>10}", amount((volume.*phase.*link).bytes));
-    }
-    text += ' ';
+/// The rows of a table. Where a part of the model is trained, what is held of its parameters and of the frozen ones
+/// stands apart.
+class Lines {
+ public:
+  explicit Lines(bool part) : part_(part) {}
+
+  [[nodiscard]] std::string head(const std::string& flag) const {
+    const auto cell = [](const char* text) { return fmt::format("{:>11}", text); };
+    std::string text =
+        fmt::format("{:<10}{}{}{:^31}{:^31}{:>10}{:>11}\n", "", part_ ? "     " : "",
+                    part_ ? fmt::format("{:^50} ", "held by a rank") : fmt::format("{:^45}", "held by a rank"),
+                    "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
+    text += fmt::format("  {:<{}}{}{}{}{} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n", flag,
+                        part_ ? 13 : 8, part_ ? cell("frozen") + cell("trained") : cell("parameters"),
+                        cell("gradients"), cell("optimizer"), cell("sum"), "forward", "backward", "update",
+                        "forward", "backward", "update", "between", "on links");
+    return text;
   }
-  return text + fmt::format("{:>10}{:>11}\n", amount(paper), fmt::format("{:.3g} s", volume.total().seconds));
-}
+
+  [[nodiscard]] std::string line(const std::string& name, bool chosen, const Cost& cost) const {
+    const auto& [states, volume, paper] = cost;
+    std::string text = fmt::format("{} {:<{}}", chosen ? '*' : ' ', name, part_ ? 13 : 8);
+    const std::size_t trained = states.parameters - states.frozen;
+    if (part_) text += fmt::format("{:>11}{:>11}", amount(states.frozen), amount(trained));
+    if (!part_) text += fmt::format("{:>11}", amount(states.parameters));
+    text += fmt::format("{:>11}{:>11}{:>11} ", amount(states.gradients), amount(states.optimizer),
+                        amount(states.total()));
+    for (const auto link : {&actors::PhaseVolume::inter_node, &actors::PhaseVolume::intra_node}) {
+      for (const auto phase : {&Volume::forward, &Volume::backward, &Volume::update}) {
+        text += fmt::format("{:>10}", amount((volume.*phase.*link).bytes));
+      }
+      text += ' ';
+    }
+    return text + fmt::format("{:>10}{:>11}\n", amount(paper), fmt::format("{:.3g} s", volume.total().seconds));
+  }
+
+ private:
+  bool part_;
+};
 
 }  // namespace
 
 std::string shard_table(const models::Architecture& architecture, const actors::TrainerOptions& trainer,
                         std::span<const actors::RankPlan> stages, const std::string& measured_links) {
-  const Sharding& chosen = trainer.sharding;
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const int rows = trainer.grid.g_data;
   const int row_samples = trainer.batch_size / rows;
@@ -151,7 +187,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
   for (const actors::RankPlan& stage : stages) {
     columns.push_back(std::make_unique<Column>(architecture, trainer, stage, shape, algorithms, micro_steps));
   }
-  const auto cost_of = [&](const Sharding& sharding) {
+  const auto cost_of = [&](const UnitShardings& sharding) {
     Cost cost;
     for (const auto& column : columns) column->add_to(cost, sharding);
     return cost;
@@ -159,29 +195,42 @@ std::string shard_table(const models::Architecture& architecture, const actors::
 
   const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
   std::string text = fmt::format(
-      "sharding {}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
-      to_string(chosen), rows, shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s",
-      micro_steps, micro_steps == 1 ? "" : "es");
+      "sharding {}{}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
+      to_string(trainer.sharding),
+      trainer.trained_sharding ? ", of what is trained " + to_string(*trainer.trained_sharding) : "", rows,
+      shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s", micro_steps,
+      micro_steps == 1 ? "" : "es");
   const std::size_t all = architecture.parameters(), trained = architecture.trained_parameters();
   if (trained < all)
     text += fmt::format(
-        "  of {} parameters (Ψ) {} are trained (Ψ′), which alone have gradients and optimizer states\n",
+        "  of {} parameters (Ψ) {} are trained (Ψ′), which alone have gradients and optimizer states; the others "
+        "are "
+        "frozen\n",
         actors::format_count(static_cast<double>(all)), actors::format_count(static_cast<double>(trained)));
   text += fmt::format("  {}\n", algorithm_text(stages[0]));
   text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
                       link_text(trainer.links.inter_node),
                       measured_links.empty() ? "assumed; --links gives measured ones" : measured_links);
-  text += fmt::format("{:<10}{:^45}{:^31}{:^31}{:>10}{:>11}\n", "", "held by a rank",
-                      "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
-  text += fmt::format("{:<10}{:>11}{:>11}{:>11}{:>11} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n",
-                      "  shard", "parameters", "gradients", "optimizer", "sum", "forward", "backward", "update",
-                      "forward", "backward", "update", "between", "on links");
-  bool has_name = false;
-  for (const auto& [name, sharding] : collectives::named_shardings()) {
-    has_name = has_name || sharding == chosen;
-    text += line(std::string(name), sharding == chosen, cost_of(sharding));
-  }
-  if (!has_name) text += line(to_string(chosen), true, cost_of(chosen));
+  const bool part = trained < all;
+  const Lines lines(part);
+  // All that have names, and the one that was chosen, in turn.
+  const auto table = [&](const std::string& flag, const Sharding& chosen, auto&& with) {
+    text += lines.head(flag);
+    bool has_name = false;
+    for (const auto& [name, sharding] : collectives::named_shardings()) {
+      has_name = has_name || sharding == chosen;
+      text += lines.line(std::string(name), sharding == chosen, cost_of(with(sharding)));
+    }
+    if (!has_name) text += lines.line(to_string(chosen), true, cost_of(with(chosen)));
+  };
+  table("shard", trainer.sharding, [&](const Sharding& sharding) {
+    return UnitShardings(sharding, trainer.trained_sharding.value_or(sharding));
+  });
+  if (!part) return text;
+  text += fmt::format("\nthe same with --shard {}, what is trained shared out otherwise:\n\n",
+                      to_string(trainer.sharding));
+  table("shard-trained", trainer.shardings().trained,
+        [&](const Sharding& sharding) { return UnitShardings(trainer.sharding, sharding); });
   return text;
 }
 

@@ -1,0 +1,145 @@
+#include "apps/train/options/shard_flags.hpp"
+
+#include "collectives/algorithms.hpp"
+#include "collectives/links.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+using collectives::Collective;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::text;
+using runtime::toggle;
+using runtime::whole;
+
+namespace {
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr int imagined_node_size = 8;
+constexpr std::string_view as_shard = "same";  // --shard-trained
+
+OptionBinding sharding(collectives::Sharding& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field = collectives::parse_sharding(given);
+            return {};
+          },
+          .write = [&field] { return collectives::to_string(field); }};
+}
+
+OptionBinding trained_sharding(std::optional<collectives::Sharding>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.reset();
+            if (given != as_shard) field = collectives::parse_sharding(given, "--shard-trained");
+            return {};
+          },
+          .write = [&field] { return field ? collectives::to_string(*field) : std::string(as_shard); }};
+}
+
+std::string shard_names() {
+  std::vector<std::string_view> names;
+  for (const auto& named : collectives::named_shardings()) names.push_back(named.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// "auto" or one of the collective's algorithms.
+OptionBinding algorithm(std::string& field, Collective collective) {
+  std::vector<std::pair<std::string, std::string>> words{{"auto", "auto"}};
+  for (const auto& each : collectives::algorithms(collective)) words.emplace_back(each.name, each.name);
+  return choice<std::string>(field, std::move(words));
+}
+
+std::string algorithm_names(Collective collective) {
+  std::string names;
+  for (const auto& each : collectives::algorithms(collective)) names += fmt::format(", {}", each.name);
+  return names;
+}
+
+OptionBinding prefetch(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int units = 0;
+            if (given == "auto") {
+              field.reset();
+            } else if (!whole(units, 0, most).read(given)) {
+              field = units;
+            } else {
+              return "a number of units, 0 for none, or auto";
+            }
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+}
+
+std::vector<int> divisors(int whole) {
+  std::vector<int> all;
+  for (int n = 1; n <= whole; ++n) {
+    if (whole % n == 0) all.push_back(n);
+  }
+  return all;
+}
+
+}  // namespace
+
+void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
+  table.concern("Sharding");
+  table.add({"shard", "NAME",
+             "how rows share parameters, gradients and optimizer states out: " + shard_names() +
+                 ", or a letter for each: N (whole), I (in a group), G (over all rows)",
+             sharding(trainer.sharding)});
+  table.add(
+      {"shard-trained", "NAME",
+       "the same of what is trained, where a part of the model is (--lora-rank, --train, --freeze): --shard is "
+       "then for the frozen parameters alone",
+       trained_sharding(trainer.trained_sharding), "same, as --shard"});
+  table.add({"group-size", "N", "rows that hold one copy where the letter is I; divides --g-data",
+             whole(trainer.group_size, 0, most), "the rows on one node"});
+  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", whole(shard.node_size, 0, most),
+             "0, or 8 with --world, all of them if fewer"});
+  table.add(
+      {"links", "FILE", "measured latency and bandwidth of links, as JSON, for auto below", text(shard.links)});
+  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
+                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
+                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
+    table.add({to_string(collective), "NAME", "auto: the fastest on these links" + algorithm_names(collective),
+               algorithm(*field, collective)});
+  }
+  table.add({"prefetch", "N",
+             "layers whose parameters are gathered ahead of their use; auto: 2, fewer where "
+             "--device-memory leaves no room; 0: none",
+             prefetch(shard.prefetch)});
+  table.add({"reuse", "on|off",
+             "keep gathered units until their place is needed; off: gather for every use, as papers count",
+             toggle(trainer.reuse)});
+}
+
+void resolve_sharding(TrainOptions& options, bool imagined) {
+  auto& trainer = options.trainer;
+  auto& shard = options.shard;
+  const int rows = trainer.grid.g_data;
+  if (trainer.group_size > 0 && rows % trainer.group_size != 0)
+    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column (--g-data): choose from {}",
+         trainer.group_size, rows, fmt::join(divisors(rows), ", "));
+  if (shard.prefetch) trainer.prefetch = *shard.prefetch;
+  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
+  if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
+}
+
+void check_trained_sharding(const TrainOptions& options) {
+  const auto& trained = options.trainer.trained_sharding;
+  if (!trained || options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
+  fail(ErrorCode::usage,
+       "--shard-trained {}, and all of the model is trained: say it by --shard {}, or name a part of the model by "
+       "--lora-rank, --train or --freeze",
+       to_string(*trained), to_string(*trained));
+}
+
+}  // namespace ranvier::apps

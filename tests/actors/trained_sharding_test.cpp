@@ -1,0 +1,177 @@
+// Whole jobs whose frozen base and trained part are shared out apart (PaRO §3.2, Ψ ≫ Ψ′).
+#include "models/llama.hpp"
+#include "models/lora.hpp"
+#include "tests/actors/memory_checkpoints.hpp"
+#include "tests/actors/same_bits.hpp"
+#include "tests/effort.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+
+using namespace ranvier;
+using actors::Policy;
+using actors::TierKind;
+using collectives::parse_sharding;
+using runtime::MemoryKind;
+
+namespace {
+
+constexpr int rows = 4;
+
+models::LlamaOptions small_llama(runtime::DType dtype) {
+  models::LlamaOptions options;
+  options.layers = 3;
+  options.hidden = 16;
+  options.heads = 4;
+  options.key_heads = 2;
+  options.inner = 24;
+  options.vocab_size = 37;
+  options.sequence_length = 8;
+  options.tied = true;
+  options.precision = {dtype, runtime::DType::f32};
+  return options;
+}
+
+models::Architecture with_adapters(runtime::DType dtype) {
+  models::Tuning tuning;
+  tuning.lora = std::make_shared<const models::LoraOptions>(
+      models::LoraOptions{.rank = 2, .targets = {"q_proj", "v_proj", "down_proj"}});
+  return models::make_llama(small_llama(dtype), tuning);
+}
+
+/// Trained are a front block, a part of the others, and not the table that two stages have.
+models::Architecture with_parts(runtime::DType dtype) {
+  return models::make_llama(small_llama(dtype), models::make_tuning("layers.0|q_proj|model.norm", ""));
+}
+
+actors::TrainerOptions run_of(const models::Architecture& architecture, const std::string& frozen,
+                              const std::string& trained) {
+  auto options = tests::small_run();
+  options.grid = {1, rows};
+  options.group_size = 2;
+  options.precision = architecture.precision;
+  options.sharding = parse_sharding(frozen);
+  options.trained_sharding = parse_sharding(trained);
+  return options;
+}
+
+constexpr std::array frozen_ways{"ddp", "zero3", "mics", "zero++"};
+constexpr std::array trained_ways{"ddp", "zero1", "zero2", "zero3", "mics", "paro-iig", "zero++", "IGN", "GNN"};
+
+}  // namespace
+
+TEST_CASE("how the base is shared out changes no bit of what is trained, on any grid, wherever states live") {
+  const tests::RandomTokens tokens(8, 37);
+  for (const std::uint64_t seed : test::seeds(tests::effort(24, 400, 6))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+    const auto dtype = draw(0, 1) == 0 ? runtime::DType::f32 : runtime::DType::bf16;
+    const auto architecture = draw(0, 1) == 0 ? with_adapters(dtype) : with_parts(dtype);
+    const std::string frozen = frozen_ways[seed % frozen_ways.size()];
+    const std::string trained = trained_ways[seed / frozen_ways.size() % trained_ways.size()];
+    CAPTURE(frozen);
+    CAPTURE(trained);
+    auto options = run_of(architecture, trained, trained);
+    options.clip = draw(0, 1);
+    const auto reference = run_simulated(architecture, tokens, options, seed);
+    options.sharding = parse_sharding(frozen);
+    options.grid.g_inter = draw(1, 3);
+    options.policy =
+        std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[std::size_t(draw(0, 2))];
+    options.recompute = draw(0, 2);
+    options.prefetch = draw(0, 2);
+    options.reuse = draw(0, 1) == 0;
+    options.check_every = draw(0, 1);
+    if (draw(0, 2) == 0)
+      options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
+    CAPTURE(options.grid.g_inter);
+    CAPTURE(actors::to_string(options.policy));
+    const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
+    tests::check_same_bits(reference, run_simulated(architecture, tokens, options, seed, {}, devices));
+  }
+}
+
+TEST_CASE("of what is frozen a rank holds what its sharding says, of what is trained what the other one says") {
+  const tests::RandomTokens tokens(8, 37);
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    const auto architecture = with_adapters(dtype);
+    for (const std::string frozen : frozen_ways) {
+      for (const std::string trained : trained_ways) {
+        CAPTURE(frozen);
+        CAPTURE(trained);
+        auto options = run_of(architecture, frozen, trained);
+        options.grid.g_inter = 2;
+        for (const int rank : {0, 3, 5}) {
+          const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+          const auto expected = actors::state_bytes(actors::sharded_units(architecture, plan.layers, rows),
+                                                    options.shardings(), rows, 2, options.precision);
+          CHECK(plan.memory.bytes(MemoryKind::parameters) == expected.parameters);
+          CHECK(plan.memory.bytes(MemoryKind::gradients) == expected.gradients);
+          CHECK(plan.memory.bytes(MemoryKind::optimizer) == expected.optimizer);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("adapters that every row holds whole are read where they lie: only the base takes places") {
+  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = with_adapters(runtime::DType::bf16);
+  const auto places_of = [&](const char* frozen, const char* trained) {
+    const auto plan =
+        actors::plan_rank(architecture, tokens.sample_bytes(), run_of(architecture, frozen, trained), 0);
+    std::array<std::size_t, 2> places{};  // of frozen and of trained units
+    const auto& units = plan.states->all();
+    for (std::size_t u = 0; u < units.size() && !plan.parameters.classes.of_unit.empty(); ++u) {
+      const std::size_t of_class = plan.parameters.classes.places[plan.parameters.classes.of_unit[u]];
+      auto& most = places[units[u].trained() ? 1 : 0];
+      most = std::max(most, of_class);
+    }
+    return places;
+  };
+  CHECK(places_of("zero3", "ddp")[0] > 0);
+  CHECK(places_of("zero3", "ddp")[1] == 0);
+  CHECK(places_of("zero3", "zero1")[1] == 0);
+  CHECK(places_of("ddp", "zero3")[0] == 0);
+  CHECK(places_of("ddp", "zero3")[1] > 0);
+  CHECK(places_of("zero3", "zero3")[1] > 0);
+  CHECK(places_of("ddp", "ddp")[0] == 0);
+}
+
+TEST_CASE(
+    "a training goes on with its base shared out otherwise to the bit, with its trained part within rounding") {
+  auto options = tests::small_run();
+  options.steps = 4;
+  options.grid = {2, rows};
+  options.group_size = 2;
+  options.sharding = parse_sharding("zero3");
+  options.trained_sharding = parse_sharding("ddp");
+  tests::CheckpointedJob job{.every = 2, .tuning = models::make_tuning("^h.2|ln_f", "")};
+  const auto whole = run_checkpointed(tests::small_gpt(3), options, job, 1);
+  job.from = &whole.states.at(2);
+  options.sharding = parse_sharding("mics");
+  const auto other_base = run_checkpointed(tests::small_gpt(3), options, job, 2, tests::Devices::delayed);
+  CHECK(other_base.job.weights == whole.job.weights);
+  CHECK((other_base.states.at(4) == whole.states.at(4)));
+  for (const char* const trained : {"zero1", "zero3", "paro-iig"}) {
+    CAPTURE(trained);
+    options.trained_sharding = parse_sharding(trained);
+    const auto late = run_checkpointed(tests::small_gpt(3), options, job, 3);
+    for (const auto& [unit, values] : whole.job.weights) {
+      CAPTURE(unit);
+      const auto& others = late.job.weights.at(unit);
+      REQUIRE(others.size() == values.size());
+      bool close = true;
+      for (std::size_t e = 0; e < values.size(); ++e) close = close && std::abs(others[e] - values[e]) < 1e-4f;
+      CHECK(close);
+    }
+  }
+}

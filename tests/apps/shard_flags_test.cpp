@@ -1,0 +1,101 @@
+// The flags that say how states are shared out, and what follows from them for the rest.
+#include "actors/rank/rank_plan.hpp"
+#include "apps/train/options/option_effects.hpp"
+#include "apps/train/options/train_options.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+
+namespace {
+
+TrainOptions parse(std::vector<const char*> arguments, int ranks = 4) {
+  arguments.insert(arguments.begin(), "ranvier-train");
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+}
+
+void refused(std::vector<const char*> arguments, std::string_view words) {
+  arguments.insert(arguments.end(), {"--data", "text.txt"});
+  const auto error = error_of([&] { static_cast<void>(parse(arguments)); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(says(error, words));
+}
+
+std::map<std::string, std::string> resolved_map(const TrainOptions& options) {
+  std::map<std::string, std::string> all;
+  for (const auto& option : resolved(options)) all[option.name] = option.value;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every row holds everything unless --shard says otherwise, by a name or by letters") {
+  CHECK(parse({"--data", "a"}).trainer.sharding == collectives::parse_sharding("ddp"));
+  CHECK(parse({"--data", "a", "--shard", "zero3"}).trainer.sharding == collectives::parse_sharding("GGG"));
+  CHECK(parse({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
+  CHECK(parse({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
+  CHECK(resolved_map(parse({"--data", "a", "--shard", "INI"}))["shard"] == "INI");
+  refused({"--shard", "zero4"}, "--shard zero4: take ddp, zero1");
+  refused({"--shard", "IXG"}, "three letters of N (whole), I (in a group), G (global)");
+}
+
+TEST_CASE("a group is the rows on one node, or a divisor of them all") {
+  const auto group_of = [](std::vector<const char*> flags, std::vector<int> nodes) {
+    flags.insert(flags.end(), {"--data", "a"});
+    actors::TrainerOptions trainer = parse(flags, 6).trainer;
+    trainer.node_of = std::move(nodes);
+    return actors::column_shape(trainer).group_size;
+  };
+  const std::vector<int> six_on_two{0, 0, 0, 1, 1, 1}, uneven{0, 0, 0, 0, 1, 1};
+  CHECK(group_of({}, six_on_two) == 3);
+  CHECK(group_of({}, uneven) == 2);
+  CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
+  refused({"--group-size", "3"},
+          "--group-size 3 does not divide the 4 ranks of a column (--g-data): choose from 1, 2, 4");
+  refused({"--group-size", "-1"}, "--group-size: '-1'");
+}
+
+TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained does and a part of the model is") {
+  using collectives::parse_sharding;
+  const auto same = parse({"--data", "a", "--shard", "zero3", "--train", "ln_f"});
+  CHECK(same.trainer.shardings() == actors::UnitShardings(parse_sharding("zero3")));
+  CHECK(resolved_map(same)["shard-trained"] == "same");
+  for (const auto& part : {std::vector<const char*>{"--train", "ln_f"},
+                           {"--freeze", "wte"},
+                           {"--model", "llama", "--lora-rank", "4"}}) {
+    std::vector<const char*> flags{"--data", "a", "--shard", "zero3", "--shard-trained", "ngg"};
+    flags.insert(flags.end(), part.begin(), part.end());
+    const auto options = parse(flags);
+    CHECK(options.trainer.shardings() == actors::UnitShardings(parse_sharding("zero3"), parse_sharding("zero2")));
+    CHECK(resolved_map(options)["shard-trained"] == "zero2");
+    CHECK(options.notes.empty());
+  }
+  refused({"--shard-trained", "zero1"},
+          "--shard-trained zero1, and all of the model is trained: say it by --shard");
+  refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained zero9: take ddp, zero1");
+  CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() == 1);  // one row
+  // Places and what is gathered into them are there where either is shared out.
+  CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero3", "--prefetch", "1"}).notes.empty());
+}
+
+TEST_CASE("a training may go on with what is trained shared out otherwise, within rounding") {
+  std::vector<const char*> flags{"--data", "a", "--train", "ln_f", "--shard", "zero3", "--shard-trained", "ddp"};
+  const auto before = options_to_save(resolved(parse(flags)));
+  flags.back() = "zero1";
+  const auto changes = changed_options(before, resolved(parse(flags)));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].effect == OptionEffect::rounding);
+  const auto lines = accept_changes(changes, {}, "c/step-00000004");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "--shard-trained zero1 (was ddp): the same training within rounding");
+}
