@@ -200,7 +200,7 @@ StatePlace Snapshot::place_of(std::size_t bucket, const StatePiece& piece) const
   const UnitState& unit = states_->all()[piece.unit];
   if (unit.trained())
     return records_->place(plan_.buckets[bucket].bucket, buckets_[bucket].copy, piece.array, piece.begin);
-  if (parameters_ != nullptr) return parameters_->place(piece.unit, piece.begin);
+  if (!unit.on_device()) return parameters_->place(piece.unit, piece.begin);
   return {.memory = unit.parameters.at(piece.begin)};
 }
 

@@ -87,8 +87,9 @@ Volume VolumeCounter::count(std::span<const UnitMoves> units, const UnitSharding
     const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Where the optimizer's copy is the only one and whole, nothing has to be gathered.
-      if (are_in_place(unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
-                       options_.parameters))
+      if (are_in_place(
+              unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
+              unit.trained ? options_.trained_parameters.value_or(options_.parameters) : options_.parameters))
         return {};
       return options_.pulls ? pulled(hops, unit.elements, compute) : of(hops, unit.elements, compute);
     };

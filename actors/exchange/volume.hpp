@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,7 +50,8 @@ struct VolumeOptions {
   PlanChoices algorithms;
   collectives::Links links = assumed_links;
   models::Precision precision;
-  offload::TierKind parameters = offload::TierKind::device;  ///< where they live
+  offload::TierKind parameters = offload::TierKind::device;            ///< where they live
+  std::optional<offload::TierKind> trained_parameters = std::nullopt;  ///< TierOptions
   /// Parameters are pulled from their owners, piece by piece, instead of gathered by a collective (pipelines).
   bool pulls = false;
 };

@@ -34,7 +34,7 @@ ParameterRefresh::Plan ParameterRefresh::plan(Planner& planner) {
     most = std::max(most, bytes);
   }
   Plan plan;
-  plan.place_count = states.parameters_on_device() ? 0 : std::min(bundles_at_a_time, shapes.size());
+  plan.place_count = states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.size());
   plan.places = planner.memory.add(
       {MemoryKind::workspace, MemorySpace::device, "parameters being refreshed", most, plan.place_count});
   plan.gather = HopPipeline::plan(planner,
@@ -51,7 +51,7 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
     : trace_(&context.trace),
       states_(share.states.get()),
       parameters_(&parameters),
-      tier_(tier),
+      tier_(states_->trained_on_device() ? nullptr : tier),
       gather_hops_(plan.gather.hops.size()),
       gather_(context, *share.column, plan.gather),
       stepped_(share.chunks.bundles.size()) {

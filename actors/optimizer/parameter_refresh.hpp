@@ -21,7 +21,7 @@ class ParameterRefresh {
   };
   [[nodiscard]] static Plan plan(Planner& planner);
 
-  /// `tier` is null where parameters live on the device.
+  /// `tier` is null where all parameters live on the device.
   ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
                    ParameterStore& parameters, ParameterRecords* tier);
 

@@ -42,7 +42,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   plan_.states->bind(context.arena);
   if (has_frozen(*plan_.states)) frozen_ = device.allocate(FrozenValues::bytes, runtime::MemorySpace::pinned);
 
-  if (options.tiers.parameters != TierKind::device)
+  if (options.tiers.parameters_leave())
     parameter_records_ = &add<ParameterRecords>(context, plan_, plan_.parameter_records);
   parameters_ = &add<ParameterStore>(context, plan_, plan_.parameters, parameter_records_);
   GradientRecords* gradient_records = nullptr;
@@ -212,7 +212,7 @@ void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out
     read_frozen(unit, begin + now.size(), out.subspan(now.size()), done);
   };
   const std::span<std::byte> to(frozen_.data(), now.size() * runtime::size_of(part.dtype));
-  if (parameter_records_ != nullptr)
+  if (!plan_.states->all()[unit].on_device())
     return parameter_records_->read(unit, begin, to,
                                     {frozen_.data() + FrozenValues::value_bytes, FrozenValues::block_bytes}, widen);
   runtime::copy(context().compute, to.data(), part.at(begin), to.size());

@@ -100,7 +100,7 @@ class Rank {
   RankResources resources_;
   Loader::Places load_places_;
   std::vector<std::unique_ptr<Part>> parts_;
-  ParameterRecords* parameter_records_ = nullptr;  // null: parameters are on the device
+  ParameterRecords* parameter_records_ = nullptr;  // null: all parameters are on the device
   ParameterStore* parameters_ = nullptr;
   std::optional<GradientPlaces> gradient_places_;
   Optimizer* optimizer_ = nullptr;

@@ -229,7 +229,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
            "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier "
            "host or nvme, or use --optimizer-commit wait");
     }
-    if (!separate_master(options.precision, tiers.parameters)) {
+    if (!separate_master(options.precision, tiers.parameters_of(true))) {
       fail(ErrorCode::usage,
            "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: "
            "use --precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");

@@ -28,27 +28,28 @@ offload::BucketLayout layout_of(const UnitState& unit, const UnitPart& part) {
 
 ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& options) {
   Plan plan;
-  const TierKind kind = planner.tiers.parameters;
-  if (kind == TierKind::device) return plan;
-  const auto reserve = [&](const std::string& name, std::size_t bytes) {
-    return planner.regions.reserve(kind, MemoryKind::parameters, name, bytes, planner.memory);
-  };
+  if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;
+  // By unit, of those in files.
   std::vector<std::size_t> bytes, secondary_bytes;
   for (const UnitState& unit : states.all()) {
-    bytes.push_back(layout_of(unit, unit.parameters).region_bytes());
-    plan.parameters.push_back(reserve(unit.spec->name + " parameters", bytes.back()));
-    secondary_bytes.push_back(unit.secondary ? layout_of(unit, *unit.secondary).region_bytes() : 0);
+    const auto reserve = [&](const std::string& name, const UnitPart* part, std::vector<std::size_t>& in_files) {
+      const std::size_t whole = part == nullptr || unit.on_device() ? 0 : layout_of(unit, *part).region_bytes();
+      in_files.push_back(unit.tier == TierKind::nvme ? whole : 0);
+      if (part == nullptr || unit.on_device()) return offload::TierRegion();
+      return planner.regions.reserve(unit.tier, MemoryKind::parameters, unit.spec->name + name, whole,
+                                     planner.memory);
+    };
+    plan.parameters.push_back(reserve(" parameters", &unit.parameters, bytes));
     plan.secondary.push_back(
-        unit.secondary ? reserve(unit.spec->name + " parameters for backward passes", secondary_bytes.back())
-                       : offload::TierRegion());
+        reserve(" parameters for backward passes", unit.secondary ? &*unit.secondary : nullptr, secondary_bytes));
   }
   plan.values = planner.memory.add({MemoryKind::workspace, MemorySpace::pinned, "weights on their way to the tier",
                                     values_elements * sizeof(float), 1});
-  if (kind != TierKind::nvme || bytes.empty()) return plan;
   for (const auto& of_units : {bytes, secondary_bytes}) {
     for (const std::size_t of_unit : of_units) plan.buffer_bytes = std::max(plan.buffer_bytes, of_unit);
   }
+  if (plan.buffer_bytes == 0) return plan;
   plan.reads_ahead = options.prefetch > 0;
   plan.buffer_count = 1 + static_cast<std::size_t>(std::max(options.prefetch, 0));
   plan.buffers = planner.memory.add(
@@ -71,11 +72,7 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
 }
 
 ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : context_(&context),
-      states_(share.states.get()),
-      plan_(plan),
-      in_files_(plan.buffers.has_value()),
-      answers_(plan.answers ? most_answers : 0) {
+    : context_(&context), states_(share.states.get()), plan_(plan), answers_(plan.answers ? most_answers : 0) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, unit.parameters));
     secondary_layouts_.push_back(layout_of(unit, unit.secondary ? *unit.secondary : unit.parameters));
@@ -137,10 +134,11 @@ void ParameterRecords::load_next(std::size_t unit) {
     weights_ = nullptr;
     return context_->loop.post(std::exchange(loaded_, nullptr));
   }
+  if (states_->all()[unit].on_device()) return load_next(unit + 1);
   const Piece piece{unit, false};
   const UnitPart& to = part(piece);
   const models::UnitSpec& spec = *states_->all()[unit].spec;
-  const std::span<std::byte> image = in_files_ ? buffer(0, piece) : context_->tiers.memory(region(piece));
+  const std::span<std::byte> image = in_files(unit) ? buffer(0, piece) : context_->tiers.memory(region(piece));
   auto* values = context_->arena.slot_as<float>(*plan_.values);
   runtime::fill_zero(context_->compute, image.data(), image.size());
   for_runs(piece, [&](std::size_t first, std::size_t elements, std::size_t offset) {
@@ -154,7 +152,7 @@ void ParameterRecords::load_next(std::size_t unit) {
     }
   });
   context_->compute.synchronize();
-  if (!in_files_) return context_->loop.post([this, unit] { load_next(unit + 1); });
+  if (!in_files(unit)) return context_->loop.post([this, unit] { load_next(unit + 1); });
   context_->tiers.store(region(piece), 0, image, [this, unit] { load_next(unit + 1); });
 }
 
@@ -191,7 +189,7 @@ void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::
   const auto go_on = [=, this, done = std::move(done)] {
     read(unit, begin + bytes / element, values.subspan(bytes), blocks, done);
   };
-  if (!in_files_) {
+  if (!in_files(unit)) {
     runtime::copy(context_->compute, values.data(), context_->tiers.memory(region(piece)).data() + run.offset,
                   bytes);
     return go_on();
@@ -207,7 +205,7 @@ void ParameterRecords::read(std::size_t unit, std::size_t begin, std::span<std::
 StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
   const Piece piece{unit, false};
   const std::size_t offset = run_from(piece, begin).offset;
-  if (in_files_) return {.region = region(piece), .offset = offset};
+  if (in_files(unit)) return {.region = region(piece), .offset = offset};
   return {.memory = context_->tiers.memory(region(piece)).data() + offset};
 }
 
@@ -236,11 +234,11 @@ void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first,
 }
 
 void ParameterRecords::announce(Piece piece) {
-  if (in_files_) readings_.push_back(std::make_shared<Reading>(Reading{.piece = piece}));
+  if (in_files(piece.unit)) readings_.push_back(std::make_shared<Reading>(Reading{.piece = piece}));
 }
 
 void ParameterRecords::fetch(Piece piece, std::byte* whole, runtime::Handler done) {
-  if (!in_files_) return transfer(piece, whole, 0, true, std::move(done));
+  if (!in_files(piece.unit)) return transfer(piece, whole, 0, true, std::move(done));
   const auto next = std::find_if(readings_.begin(), readings_.end(),
                                  [](const auto& reading) { return reading->whole == nullptr; });
   expect(next != readings_.end() && (*next)->piece == piece, "unit {} is fetched where another one was announced",
@@ -286,7 +284,7 @@ void ParameterRecords::copy_out(const std::shared_ptr<Reading>& reading) {
 }
 
 void ParameterRecords::lend(std::vector<Piece> pieces, std::uint64_t version, Send send) {
-  if (in_files_) {
+  if (in_files(pieces.front().unit)) {
     Loan loan{std::move(pieces), version, std::move(send)};
     if (!loans_.empty() || !lend_now(loan)) loans_.push_back(std::move(loan));
     return;

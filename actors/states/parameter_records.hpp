@@ -52,7 +52,7 @@ class ParameterRecords final : public Part {
     std::size_t answer_bytes = 0;
     bool reads_ahead = false;
   };
-  /// Plans nothing where parameters stay on the device.
+  /// Plans nothing where all parameters stay on the device, and nothing for units that do.
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
   ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
@@ -61,7 +61,8 @@ class ParameterRecords final : public Part {
 
   /// Values of elements [begin, begin + out.size()) of a unit.
   using Source = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-  /// Fills the parts for forward passes; once, before anything else. The compute stream is idle.
+  /// Fills the parts for forward passes that are off the device; once, before anything else. The compute stream is
+  /// idle.
   void load(Source weights, runtime::Handler done);
 
   /// Stores what a step of the optimizer leaves of a bucket: UnitCut::elements(parameters.range, bucket) elements of
@@ -88,8 +89,9 @@ class ParameterRecords final : public Part {
   /// changes and when a fetch is done.
   void read_ahead(const std::function<bool(Piece)>& may_be_read);
 
-  /// Calls `send` with the pieces in unit order, one after another, as soon as memory for them is free; it calls `sent`
-  /// when the ranges are not needed any more. `version` tells what was lent before a step from what is lent after it.
+  /// Calls `send` with the pieces, which are of one tier, in unit order, one after another, as soon as memory for them
+  /// is free; it calls `sent` when the ranges are not needed any more. `version` tells what was lent before a step from
+  /// what is lent after it.
   using Send = std::function<void(std::span<const runtime::ConstBytes> ranges, runtime::Handler sent)>;
   void lend(std::vector<Piece> pieces, std::uint64_t version, Send send);
 
@@ -116,6 +118,7 @@ class ParameterRecords final : public Part {
     std::vector<Send> waiting;
   };
 
+  [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
   [[nodiscard]] const UnitPart& part(Piece piece) const;
   [[nodiscard]] offload::TierRegion region(Piece piece) const;
   [[nodiscard]] const offload::BucketLayout& layout(Piece piece) const;
@@ -143,7 +146,6 @@ class ParameterRecords final : public Part {
   const RankContext* context_;
   const UnitStates* states_;
   Plan plan_;
-  bool in_files_;
   std::vector<offload::BucketLayout> layouts_, secondary_layouts_;  // by unit; of no use where it has none
 
   std::deque<std::shared_ptr<Reading>> readings_;  // in the order of the announcements

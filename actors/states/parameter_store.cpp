@@ -172,7 +172,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
       gather->fills.push_back({unit, assigned.place});
-      if (records_ != nullptr) records_->announce(piece(unit, pass.backward));
+      if (!states_->all()[unit].on_device()) records_->announce(piece(unit, pass.backward));
       if (assigned.after && (!gather->after || *gather->after < *assigned.after)) gather->after = assigned.after;
     }
     use.here = gather->fills.empty();
@@ -254,28 +254,30 @@ void ParameterStore::read_ahead() {
 }
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
-  gather->own_missing = gather->fills.size();
+  bool copies = false;
+  gather->own_missing = 1;  // the copies on the device count as one
   const auto brought = [this, gather] {
-    gather->own_missing = 0;
+    if (--gather->own_missing > 0) return;
     if (pulls_) return arrived(gather);
     submit_brought();
   };
-  if (records_ != nullptr) {
-    for (const Fill& fill : gather->fills) {
-      records_->fetch(piece(fill.unit, gather->backward), places_[fill.place].data, [this, gather, brought] {
-        if (--gather->own_missing == 0) brought();
+  for (const Fill& fill : gather->fills) {
+    if (!states_->all()[fill.unit].on_device()) {
+      ++gather->own_missing;
+      records_->fetch(piece(fill.unit, gather->backward), places_[fill.place].data, [this, brought] {
+        brought();
         read_ahead();
       });
+      continue;
     }
-    return;
-  }
-  for (const Fill& fill : gather->fills) {
     const Range own = pieces_.range(fill.unit, gather->backward, column_->layout.rank());
     const std::size_t element = runtime::size_of(states_->precision().compute);
     runtime::copy(context_->gather, places_[fill.place].data + own.begin * element,
                   pieces_.source(fill.unit, gather->backward).at(own.begin), own.count * element);
+    copies = true;
   }
-  after_copies(brought);
+  if (copies) return after_copies(brought);
+  brought();
 }
 
 /// Collectives start in the order of the needs, the same on all ranks, whatever a tier brings first.
@@ -339,7 +341,7 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
     start_gathers();
     if (pulls_) pulls_->answer_waiting();
   };
-  if (records_ != nullptr) return records_->store_from({unit, true}, places_[place].data, 0, kept);
+  if (!states_->all()[unit].on_device()) return records_->store_from({unit, true}, places_[place].data, 0, kept);
   const std::byte* from = places_[place].data + part.range.begin * runtime::size_of(part.dtype);
   runtime::copy(context_->gather, part.data, from, part.bytes());
   after_copies(kept);

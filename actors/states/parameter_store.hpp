@@ -59,7 +59,7 @@ class ParameterStore final : public Part, public PassResource {
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
                                                                             const Plan& plan);
 
-  /// `records` is null where this rank's pieces lie on the device.
+  /// `records` is null where all of this rank's pieces lie on the device.
   ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
 
   [[nodiscard]] const char* name() const noexcept override { return "parameters"; }

@@ -144,7 +144,7 @@ bool PiecePulls::can_answer(const Request& request) const {
 void PiecePulls::answer(int row, const Request& request) {
   const int rank = column_->ranks[static_cast<std::size_t>(row)];
   const Tag tag{Channel::piece, request.answer};
-  if (records_ != nullptr) {
+  if (!states_->all()[request.units[0]].on_device()) {  // as all that are asked for together
     std::vector<ParameterRecords::Piece> pieces;
     for (std::size_t u = 0; u < request.count; ++u)
       pieces.push_back({request.units[u], pieces_.secondary(request.units[u], request.backward != 0)});

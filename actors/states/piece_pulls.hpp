@@ -34,7 +34,7 @@ class PiecePulls {
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
                                                                             const PlaceClasses& classes);
 
-  /// `records` is null where this rank's pieces lie on the device.
+  /// `records` is null where all of this rank's pieces lie on the device.
   PiecePulls(const RankContext& context, const ModelShare& share, ParameterRecords* records, HasPiece has_piece);
   ~PiecePulls();
 

@@ -45,12 +45,13 @@ struct ShardedUnit {
 [[nodiscard]] std::size_t largest_unit(const models::Architecture& architecture, int ranks);
 
 /// Whether the optimizer's weights are a copy of their own, beside the parameters that layers read, which live in
-/// `parameters`.
+/// `parameters`; those that are trained.
 [[nodiscard]] bool separate_master(const models::Precision& precision, offload::TierKind parameters);
 /// What a rank holds of parameters: in one copy with the optimizer's, the coarser of their scopes.
 [[nodiscard]] collectives::Scope held_parameters(const collectives::Sharding& sharding, bool separate_master);
 
-/// Whether layers read parameters of trained, or frozen, units where they lie: whole, on the device.
+/// Whether layers read parameters of trained, or frozen, units where they lie: whole, on the device. `parameters` is
+/// where these live.
 [[nodiscard]] bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
                                 const models::Precision& precision,
                                 offload::TierKind parameters = offload::TierKind::device);
@@ -66,7 +67,7 @@ struct StateBytes {
   friend bool operator==(const StateBytes&, const StateBytes&) = default;
 };
 
-/// The same on each of the `ranks` of a column in groups of `group_size`.
+/// The same on each of the `ranks` of a column in groups of `group_size`. `parameters` is where trained ones live.
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                                      int group_size, const models::Precision& precision,
                                      offload::TierKind parameters = offload::TierKind::device);

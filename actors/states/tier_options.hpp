@@ -4,6 +4,7 @@
 #include "offload/tiers.hpp"
 
 #include <cstddef>
+#include <optional>
 
 namespace ranvier::actors {
 
@@ -19,11 +20,12 @@ enum class Commit {
 };
 
 struct TierOptions {
-  TierKind parameters = TierKind::device;   ///< as layers read them, between their uses
-  TierKind gradients = TierKind::device;    ///< accumulated over the microbatches of a batch
-  TierKind optimizer = TierKind::device;    ///< master weights and moments
-  TierKind activations = TierKind::device;  ///< checkpoints, between the passes of their microbatch
-  StepPlace step = StepPlace::device;       ///< host: `optimizer` is not the device
+  TierKind parameters = TierKind::device;      ///< as layers read them, between their uses
+  std::optional<TierKind> trained_parameters;  ///< of what is trained, where a part is; none: the same
+  TierKind gradients = TierKind::device;       ///< accumulated over the microbatches of a batch
+  TierKind optimizer = TierKind::device;       ///< master weights and moments
+  TierKind activations = TierKind::device;     ///< checkpoints, between the passes of their microbatch
+  StepPlace step = StepPlace::device;          ///< host: `optimizer` is not the device
   Commit commit = Commit::wait;  ///< flip: likewise, and layers do not read the master weights themselves
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less
@@ -32,6 +34,14 @@ struct TierOptions {
   std::size_t chunk_buckets = 2;                        ///< of a reduction: ChunkOptions
   std::size_t bundle_bytes = 1 << 20;                   ///< likewise
   offload::FileOptions files;                           ///< of TierKind::nvme
+
+  [[nodiscard]] TierKind parameters_of(bool trained) const noexcept {
+    return trained ? trained_parameters.value_or(parameters) : parameters;
+  }
+  /// Whether layers' parameters live off the device, of what is frozen or of what is trained.
+  [[nodiscard]] bool parameters_leave() const noexcept {
+    return parameters != TierKind::device || parameters_of(true) != TierKind::device;
+  }
 };
 
 }  // namespace ranvier::actors

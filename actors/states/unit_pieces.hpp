@@ -28,7 +28,7 @@ class UnitPieces {
   struct From {
     collectives::TeamKind team = collectives::TeamKind::column;  ///< or a group, which may keep secondary copies
     bool secondary = false;                                      ///< of units that have such copies
-    bool on_device = true;
+    TierKind tier = TierKind::device;
 
     friend auto operator<=>(const From&, const From&) = default;
   };
@@ -38,7 +38,7 @@ class UnitPieces {
     const UnitState& state = states_->all()[unit];
     const bool of_column = scope(unit, backward) == collectives::Scope::global;
     return From{of_column ? collectives::TeamKind::column : collectives::TeamKind::group,
-                state.secondary.has_value(), state.on_device};
+                state.secondary.has_value(), state.tier};
   }
   [[nodiscard]] const collectives::Team& owners(const From& from) const { return column_->layout.team(from.team); }
   /// The rows that this rank gets pieces from, and gives pieces to, in any pass.

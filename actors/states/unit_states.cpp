@@ -16,8 +16,8 @@ using runtime::MemorySpace;
 
 UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
-      parameters_on_device_(planner.tiers.parameters == TierKind::device),
-      separate_master_(actors::separate_master(precision_, planner.tiers.parameters)),
+      trained_on_device_(planner.tiers.parameters_of(true) == TierKind::device),
+      separate_master_(actors::separate_master(precision_, planner.tiers.parameters_of(true))),
       gradients_on_device_(planner.tiers.gradients == TierKind::device),
       optimizer_on_device_(planner.tiers.optimizer == TierKind::device),
       trains_(trains) {
@@ -35,7 +35,7 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     state.spec = &stage.units()[u];
     state.global_index = global_index.at(state.spec->name);
     state.elements = padded_elements(*state.spec, layout.ranks());
-    state.on_device = parameters_on_device_;
+    state.tier = planner.tiers.parameters_of(state.trained());
     const collectives::Sharding& sharding = planner.share.column->sharding.of(state.trained());
     const auto range = [&](collectives::Scope scope) { return layout.range(scope, state.elements); };
     if (state.trained()) {
@@ -67,9 +67,9 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     const std::string& name = state.spec->name;
     Ids ids;
     ids.parameters =
-        add(MemoryKind::parameters, name + " parameters", parameters_on_device_ ? state.parameters.bytes() : 0);
+        add(MemoryKind::parameters, name + " parameters", state.on_device() ? state.parameters.bytes() : 0);
     ids.secondary = add(MemoryKind::parameters, name + " parameters for backward passes",
-                        state.secondary && parameters_on_device_ ? state.secondary->bytes() : 0);
+                        state.secondary && state.on_device() ? state.secondary->bytes() : 0);
     ids.gradients =
         add(MemoryKind::gradients, name + " gradients",
             trains_ && gradients_on_device_ ? state.gradients.front().bytes() : 0, state.gradients.size());
@@ -98,7 +98,7 @@ std::vector<Range> stepped_ranges(const UnitState& unit) {
 void UnitStates::bind(const runtime::Arena& arena) {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     UnitState& unit = units_[u];
-    if (parameters_on_device_) {
+    if (unit.on_device()) {
       unit.parameters.data = arena.slot(ids_[u].parameters);
       if (unit.secondary) unit.secondary->data = arena.slot(ids_[u].secondary);
     }

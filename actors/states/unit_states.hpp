@@ -59,12 +59,13 @@ struct UnitState {
   float* v = nullptr;
   std::vector<UnitPart> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
-  bool on_device = true;                        ///< parameters live there
+  TierKind tier = TierKind::device;             ///< where parameters live
 
   /// Otherwise `optimizer`, `reduced` and the ranges of gradients are empty, and nothing but parameters has an address.
   [[nodiscard]] bool trained() const noexcept { return spec->trained; }
   /// Whether layers read the parameters where they lie, whole. Otherwise they are brought for them.
-  [[nodiscard]] bool in_place() const noexcept { return on_device && parameters.whole(elements); }
+  [[nodiscard]] bool in_place() const noexcept { return on_device() && parameters.whole(elements); }
+  [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
 };
 
 struct Planner;
@@ -89,7 +90,8 @@ class UnitStates {
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
   /// Whether the master weights are a copy of their own, beside the parameters that layers read.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
-  [[nodiscard]] bool parameters_on_device() const noexcept { return parameters_on_device_; }
+  /// Parameters of trained units.
+  [[nodiscard]] bool trained_on_device() const noexcept { return trained_on_device_; }
   /// Otherwise the sums of gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Whether layers need a copy of some unit that is brought for them; of some trained unit.
@@ -104,7 +106,7 @@ class UnitStates {
   };
 
   models::Precision precision_;
-  bool parameters_on_device_;
+  bool trained_on_device_;
   bool separate_master_;
   bool gradients_on_device_;
   bool optimizer_on_device_;

@@ -67,7 +67,8 @@ ReplicaCheck::Plan ReplicaCheck::plan(Planner& planner, std::vector<CopySet> set
   }
   if (plan.copies.empty()) return plan;
   plan.piece_bytes = Tier::whole_blocks(std::min(most_bytes, most_piece_bytes));
-  const bool in_files = planner.tiers.parameters == TierKind::nvme;
+  const bool in_files =
+      std::any_of(units.begin(), units.end(), [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
   const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
   plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
                                      "states to be compared", plan.piece_bytes + blocks, slots});
@@ -158,7 +159,7 @@ void ReplicaCheck::read(const Piece& piece, std::size_t slot) {
     const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
     return optimizer_->read_state(array, piece.range.begin, to, here);
   }
-  if (records_ != nullptr) return records_->read(unit, piece.range.begin, to, blocks(slot), here);
+  if (!states_->all()[unit].on_device()) return records_->read(unit, piece.range.begin, to, blocks(slot), here);
   runtime::copy(context_->compute, to.data(), states_->all()[unit].parameters.at(piece.range.begin), bytes);
   context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
 }
@@ -272,7 +273,7 @@ void ReplicaCheck::damage(UnitArray array, runtime::Handler done) {
       optimizer_->write_state(state, element, value, done);
     });
   }
-  if (records_ != nullptr)
+  if (!states_->all()[unit].on_device())
     fail(ErrorCode::usage, "parameters off the device are not damaged on purpose: leave --parameter-tier out");
   std::byte* const there = states_->all()[unit].parameters.at(element);
   runtime::copy(context_->compute, value.data(), there, bytes);

@@ -90,8 +90,12 @@ TEST_CASE("how the base is shared out changes no bit of what is trained, on any 
     options.prefetch = draw(0, 2);
     options.reuse = draw(0, 1) == 0;
     options.check_every = draw(0, 1);
-    if (draw(0, 2) == 0)
-      options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
+    const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
+    if (draw(0, 3) > 0)
+      options.tiers = {
+          .parameters = tier(), .trained_parameters = tier(), .optimizer = tier(), .bucket_elements = 256};
+    CAPTURE(offload::to_string(options.tiers.parameters));
+    CAPTURE(offload::to_string(options.tiers.parameters_of(true)));
     CAPTURE(options.grid.g_inter);
     CAPTURE(actors::to_string(options.policy));
     const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
@@ -118,6 +122,32 @@ TEST_CASE("of what is frozen a rank holds what its sharding says, of what is tra
           CHECK(plan.memory.bytes(MemoryKind::optimizer) == expected.optimizer);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a base in host memory or in files takes nothing of the device, where its adapters live") {
+  using runtime::MemorySpace;
+  const tests::RandomTokens tokens(8, 37);
+  for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    const auto architecture = with_adapters(dtype);
+    for (const TierKind kind : {TierKind::host, TierKind::nvme}) {
+      auto options = run_of(architecture, "zero3", "ddp");
+      options.policy = Policy::one_f_one_b;
+      const auto near =
+          actors::state_bytes(actors::sharded_units(architecture, {0, architecture.layers.size()}, rows),
+                              options.shardings(), rows, 2, options.precision);
+      options.tiers.parameters = kind;
+      options.tiers.trained_parameters = TierKind::device;
+      const auto far = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+      CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.parameters - near.frozen);
+      CHECK(far.memory.bytes(MemorySpace::device, MemoryKind::optimizer) == near.optimizer);
+      CHECK(far.tiers.bytes(kind) >= near.frozen);
+      CHECK(far.tiers.bytes(kind) < near.frozen + far.states->all().size() * 4096);
+      options.tiers.parameters = TierKind::device;
+      options.tiers.trained_parameters = kind;
+      const auto turned = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+      CHECK(turned.memory.bytes(MemorySpace::device, MemoryKind::parameters) == near.frozen);
     }
   }
 }

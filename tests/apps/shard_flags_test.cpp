@@ -82,10 +82,31 @@ TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained
   }
   refused({"--shard-trained", "zero1"},
           "--shard-trained zero1, and all of the model is trained: say it by --shard");
+  refused(
+      {"--parameter-tier-trained", "host"},
+      "--parameter-tier-trained host, and all of the model is trained: say it by --parameter-tier host, or name");
   refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained zero9: take ddp, zero1");
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() == 1);  // one row
   // Places and what is gathered into them are there where either is shared out.
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero3", "--prefetch", "1"}).notes.empty());
+}
+
+TEST_CASE("what is trained lives where --parameter-tier says, unless --parameter-tier-trained does") {
+  using enum actors::TierKind;
+  const auto tiers = [](std::vector<const char*> flags) {
+    flags.insert(flags.end(), {"--data", "a", "--train", "ln_f"});
+    return parse(flags).trainer.tiers;
+  };
+  CHECK(tiers({"--parameter-tier", "host"}).parameters_of(true) == host);
+  CHECK(tiers({"--parameter-tier", "host", "--parameter-tier-trained", "same"}).parameters_of(true) == host);
+  const auto apart = tiers({"--offload", "infinity-cpu", "--parameter-tier-trained", "device"});
+  CHECK(apart.parameters_of(false) == host);
+  CHECK(apart.parameters_of(true) == device);
+  CHECK(apart.parameters_leave());
+  CHECK_FALSE(tiers({}).parameters_leave());
+  CHECK(resolved_map(parse({"--data", "a"}))["parameter-tier-trained"] == "same");
+  refused({"--train", "ln_f", "--parameter-tier-trained", "nvme"}, "--parameter-tier-trained nvme needs --nvme");
+  refused({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "or same");
 }
 
 TEST_CASE("a training may go on with what is trained shared out otherwise, within rounding") {

@@ -119,6 +119,7 @@ std::span<const Entry> entries() {
       Entry{"offload", bits},
       Entry{"optimizer-tier", bits},
       Entry{"parameter-tier", bits},
+      Entry{"parameter-tier-trained", bits},
       Entry{"gradient-tier", bits},
       Entry{"activation-tier", bits},
       Entry{"nvme", bits},

@@ -133,13 +133,17 @@ void resolve_sharding(TrainOptions& options, bool imagined) {
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
 }
 
-void check_trained_sharding(const TrainOptions& options) {
-  const auto& trained = options.trainer.trained_sharding;
-  if (!trained || options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
-  fail(ErrorCode::usage,
-       "--shard-trained {}, and all of the model is trained: say it by --shard {}, or name a part of the model by "
-       "--lora-rank, --train or --freeze",
-       to_string(*trained), to_string(*trained));
+void check_flags_of_part(const TrainOptions& options) {
+  if (options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
+  const auto refuse = [](const char* flag, const std::string& value) {
+    fail(ErrorCode::usage,
+         "--{}-trained {}, and all of the model is trained: say it by --{} {}, or name a part of the model by "
+         "--lora-rank, --train or --freeze",
+         flag, value, flag, value);
+  };
+  const actors::TrainerOptions& trainer = options.trainer;
+  if (trainer.trained_sharding) refuse("shard", to_string(*trainer.trained_sharding));
+  if (const auto& tier = trainer.tiers.trained_parameters) refuse("parameter-tier", offload::to_string(*tier));
 }
 
 }  // namespace ranvier::apps

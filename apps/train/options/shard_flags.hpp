@@ -14,7 +14,8 @@ void declare_sharding(runtime::OptionTable& table, actors::TrainerOptions& train
 /// column.
 void resolve_sharding(TrainOptions& options, bool imagined);
 
-/// Once it is known what is trained: throws ErrorCode::usage for --shard-trained where no part of the model is named.
-void check_trained_sharding(const TrainOptions& options);
+/// Once it is known what is trained: throws ErrorCode::usage for --shard-trained and --parameter-tier-trained where no
+/// part of the model is named.
+void check_flags_of_part(const TrainOptions& options);
 
 }  // namespace ranvier::apps

@@ -18,9 +18,11 @@ using runtime::OptionTable;
 using runtime::toggle;
 using runtime::whole;
 
+using actors::TierKind;
 using actors::TierOptions;
 
-constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr std::string_view as_the_others = "same";  // --parameter-tier-trained
+constexpr int most = 1 << 30;                       // keeps products of two sizes inside 64 bits
 
 OptionBinding number_or_all(std::size_t& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -38,6 +40,16 @@ OptionBinding tier(actors::TierKind& field) {
   return choice<actors::TierKind>(
       field,
       {{"device", actors::TierKind::device}, {"host", actors::TierKind::host}, {"nvme", actors::TierKind::nvme}});
+}
+
+OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.reset();
+            if (given == as_the_others) return {};
+            if (const auto problem = tier(field.emplace()).read(given)) return *problem + ", or same";
+            return {};
+          },
+          .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); }};
 }
 
 /// A name that people know and what it places where; checkpoints only if there are any.
@@ -108,6 +120,9 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
   table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme", tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
              tier(tiers.parameters)});
+  table.add({"parameter-tier-trained", "NAME",
+             "the same of what is trained, where a part of the model is: device, host or nvme",
+             trained_tier(tiers.trained_parameters), "same, as --parameter-tier"});
   table.add({"gradient-tier", "NAME",
              "where gradients are accumulated over the microbatches of a step: device, host or nvme",
              tier(tiers.gradients)});
@@ -137,16 +152,17 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
 void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoints, const OptionTable& table) {
   if (!checkpoints && !table.given("activation-tier")) tiers.activations = actors::TierKind::device;
   bool files = false;
-  for (const auto& [flag, kind] : {std::pair{"parameter", tiers.parameters},
-                                   {"gradient", tiers.gradients},
-                                   {"optimizer", tiers.optimizer},
-                                   {"activation", tiers.activations}}) {
+  const TierKind trained = tiers.trained_parameters.value_or(TierKind::device);
+  for (const auto& [flag, kind] : {std::pair{"parameter-tier", tiers.parameters},
+                                   {"parameter-tier-trained", trained},
+                                   {"gradient-tier", tiers.gradients},
+                                   {"optimizer-tier", tiers.optimizer},
+                                   {"activation-tier", tiers.activations}}) {
     if (kind != actors::TierKind::nvme) continue;
     files = true;
     if (tiers.files.directories.empty())
-      fail(
-          ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
-          table.given(fmt::format("{}-tier", flag)) ? fmt::format("--{}-tier nvme", flag) : "--offload " + offload);
+      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
+           table.given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + offload);
   }
   if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
     fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");

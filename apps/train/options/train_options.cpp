@@ -444,7 +444,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   adopt_initial_weights(options, table);
   choose_tokenizer(options, table);
   resolve_tuning(options, table);
-  check_trained_sharding(options);
+  check_flags_of_part(options);
   check_model(options.model, trainer.grid);
   check_purpose(options);
   options.model.sizes =

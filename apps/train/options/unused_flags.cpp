@@ -34,7 +34,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       one_row || (frozen.parameters == collectives::Scope::none && trained.parameters == collectives::Scope::none);
   const auto& tiers = trainer.tiers;
   const auto on_device = [](actors::TierKind kind) { return kind == actors::TierKind::device; };
-  const bool all_on_device = on_device(tiers.parameters) && on_device(tiers.gradients) &&
+  const bool all_on_device = !tiers.parameters_leave() && on_device(tiers.gradients) &&
                              on_device(tiers.optimizer) && on_device(tiers.activations);
   const CheckpointOptions& checkpoint = options.checkpoint;
   const bool gpu = options.device.device == DeviceChoice::cuda;

@@ -23,7 +23,8 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
     case MemoryKind::gradients:
       return fmt::format("of a batch, {}", to_string(options.precision.gradient));
     case MemoryKind::optimizer:
-      if (!actors::separate_master(options.precision, options.tiers.parameters)) return "two moments, fp32";
+      if (!actors::separate_master(options.precision, options.tiers.parameters_of(true)))
+        return "two moments, fp32";
       return options.tiers.commit == actors::Commit::flip && !actors::every_step_counts(options)
                  ? "master weights and two moments, fp32, and a spare copy"
                  : "master weights and two moments, fp32";
