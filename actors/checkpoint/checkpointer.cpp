@@ -117,7 +117,7 @@ void Checkpointer::begin(std::size_t number, std::int64_t step) {
                                 [this, go] { open(go->prepared != 0); });
   }
   optimizer_->when_stored([this] {
-    snapshot_->begin(series_[current_->series].options.arrays, gate_, [this] {
+    snapshot_->begin(series_[current_->series].options.selection, gate_, [this] {
       copied_ = true;
       close_if_due();
     });

@@ -37,7 +37,7 @@ struct CheckpointResult {
 
 struct CheckpointSeries {
   CheckpointTarget* target = nullptr;  ///< outlives the loop's last run
-  Snapshot::Arrays arrays = Snapshot::all_arrays;
+  Snapshot::Selection selection;
   std::int64_t every = 0;                               ///< steps; 0: not by their number
   runtime::Duration period{};                           ///< likewise, since the last one began, as rank 0 sees it
   bool at_end = true;                                   ///< one of the last step

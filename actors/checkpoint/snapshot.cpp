@@ -129,18 +129,22 @@ std::span<std::byte> Snapshot::blocks(std::size_t piece, std::size_t index) cons
   return slot(index).first(Tier::whole_blocks(plan_.pieces[piece].bytes()));
 }
 
-void Snapshot::begin(Arrays arrays, StateSink& sink, runtime::Handler done) {
+bool Snapshot::wants(const StatePiece& piece) const {
+  return selection_.arrays[piece.array] && (selection_.frozen || states_->all()[piece.unit].trained());
+}
+
+void Snapshot::begin(Selection selection, StateSink& sink, runtime::Handler done) {
   expect(!under_way(), "a snapshot begins before the last one has ended");
+  selection_ = selection;
   const auto wanted = [&](std::size_t begin, std::size_t end) {
     return static_cast<std::size_t>(std::count_if(plan_.pieces.begin() + static_cast<std::ptrdiff_t>(begin),
                                                   plan_.pieces.begin() + static_cast<std::ptrdiff_t>(end),
-                                                  [&](const StatePiece& piece) { return arrays[piece.array]; }));
+                                                  [&](const StatePiece& piece) { return wants(piece); }));
   };
   put_missing_ = wanted(0, plan_.pieces.size());
   if (put_missing_ == 0) return context_->loop.post(std::move(done));
   sink_ = &sink;
   done_ = std::move(done);
-  arrays_ = arrays;
   next_bucket_ = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const Plan::Bucket& bucket = plan_.buckets[b];
@@ -154,7 +158,7 @@ void Snapshot::begin(Arrays arrays, StateSink& sink, runtime::Handler done) {
 
 std::optional<std::size_t> Snapshot::next_of(std::size_t bucket) {
   std::size_t& next = buckets_[bucket].next;
-  while (next < plan_.buckets[bucket].end && !arrays_[plan_.pieces[next].array]) ++next;
+  while (next < plan_.buckets[bucket].end && !wants(plan_.pieces[next])) ++next;
   if (next == plan_.buckets[bucket].end) return std::nullopt;
   return next++;
 }

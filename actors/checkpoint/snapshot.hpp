@@ -33,6 +33,12 @@ class Snapshot final : public Part, public StateGuard {
   static constexpr Arrays all_arrays = 0b111;
   static constexpr Arrays weights_only = 0b001;
 
+  /// What of the states is copied.
+  struct Selection {
+    Arrays arrays = all_arrays;
+    bool frozen = true;  ///< units that no step changes, too
+  };
+
   struct Options {
     std::size_t staging_bytes = std::size_t{32} << 20;
     std::vector<bool> writes;  ///< by unit of the stage: not so where another stage, which has it too, does
@@ -59,9 +65,9 @@ class Snapshot final : public Part, public StateGuard {
   [[nodiscard]] const char* name() const noexcept override { return "snapshot"; }
   [[nodiscard]] std::string details() const override;
 
-  /// Begins to copy these arrays as they are now, so call it where none is changing (Optimizer::when_stored).
+  /// Begins to copy what is selected as it is now, so call it where none of it is changing (Optimizer::when_stored).
   /// `done` runs on the loop when the sink has taken all of it. One at a time; the sink stays until `done`.
-  void begin(Arrays arrays, StateSink& sink, runtime::Handler done);
+  void begin(Selection selection, StateSink& sink, runtime::Handler done);
   [[nodiscard]] bool under_way() const noexcept { return sink_ != nullptr; }
 
   /// How long steps have waited for buckets so far.
@@ -78,6 +84,7 @@ class Snapshot final : public Part, public StateGuard {
     runtime::Handler waits;   // null: nothing
   };
 
+  [[nodiscard]] bool wants(const StatePiece& piece) const;
   void copy_ahead();
   /// The next piece to copy, if there is one.
   [[nodiscard]] std::optional<std::size_t> next_piece();
@@ -101,7 +108,7 @@ class Snapshot final : public Part, public StateGuard {
 
   StateSink* sink_ = nullptr;  // null: nothing is under way
   runtime::Handler done_;
-  Arrays arrays_;
+  Selection selection_;
   std::vector<BucketCopy> buckets_;
   std::deque<std::size_t> urgent_;  // buckets that steps wait for
   std::size_t next_bucket_ = 0;

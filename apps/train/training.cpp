@@ -110,7 +110,7 @@ void Training::make_reporter() {
 }
 
 void Training::save_weights_of_steps() {
-  weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states, weights_of_steps(run_, run_.id));
+  weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states, weights_of_steps(run_, run_.id, resumption_.place().init_from));
   const auto tell = [this](const actors::CheckpointResult& result) {
     const std::string folder = weights_folder(run_.options.run.save, result.step).string();
     if (!result.failure.empty()) {
@@ -122,11 +122,12 @@ void Training::save_weights_of_steps() {
       std::fflush(stdout);
     });
   };
-  rank_->add_checkpoints({.target = &*weights_of_steps_,
-                          .arrays = actors::Snapshot::weights_only,
-                          .every = run_.options.run.save_every,
-                          .at_end = false,
-                          .result = tell});
+  rank_->add_checkpoints(
+      {.target = &*weights_of_steps_,
+       .selection = {.arrays = actors::Snapshot::weights_only, .frozen = !run_.options.model.adapts()},
+       .every = run_.options.run.save_every,
+       .at_end = false,
+       .result = tell});
 }
 
 void Training::execute(double peak) {

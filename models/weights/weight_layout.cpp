@@ -8,10 +8,12 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <utility>
 
 namespace ranvier::models {
 
-WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes) {
+WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes, std::string single)
+    : single_(std::move(single)) {
   const std::vector<TensorToStore> tensors = tensors_of(units);
   for (std::size_t first = 0, next = 0; first < tensors.size() || files_.empty(); first = next) {
     std::uint64_t values = 0;
@@ -30,7 +32,7 @@ WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_b
 }
 
 std::string WeightLayout::name(std::size_t file, std::string_view stem) const {
-  if (files_.size() == 1) return single_name;
+  if (files_.size() == 1) return single_;
   return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, file + 1, files_.size());
 }
 

@@ -41,10 +41,12 @@ class WeightLayout {
 
   /// Tensors come in the order of the units, each where the first of its parameters does. A file ends before the tensor
   /// whose values would make it larger than `most_bytes`; a tensor that is larger itself has a file of its own.
-  explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes = default_file_bytes);
+  /// `single` is what the file is called if there is but one.
+  explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes = default_file_bytes,
+                        std::string single = single_name);
 
   [[nodiscard]] const std::vector<File>& files() const noexcept { return files_; }
-  /// "model.safetensors", or "model-00001-of-00003.safetensors"; `stem` takes the place of "model" in the latter.
+  /// The single one's, or "model-00001-of-00003.safetensors"; `stem` takes the place of "model" in the latter.
   [[nodiscard]] std::string name(std::size_t file, std::string_view stem = "model") const;
   /// What the index of several files says: which tensor is in which of them.
   [[nodiscard]] std::string index(std::string_view stem = "model") const;
@@ -63,6 +65,7 @@ class WeightLayout {
     std::uint64_t offset = 0;  // bytes
   };
 
+  std::string single_;
   std::vector<File> files_;
   std::map<std::string, Place, std::less<>> places_;  // by tensor
   std::uint64_t elements_ = 0;

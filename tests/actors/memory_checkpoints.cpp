@@ -158,7 +158,7 @@ CheckpointedResult run_checkpointed(const models::GptOptions& gpt, actors::Train
     targets.push_back(std::make_unique<MemoryTarget>(loop, rank, job, parts, result, seed + targets.size()));
     rank.add_checkpoints(
         {.target = targets.back().get(),
-         .arrays = job.arrays,
+         .selection = {.arrays = job.arrays},
          .every = job.every,
          .period = job.period,
          .at_end = job.at_end,

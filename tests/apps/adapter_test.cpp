@@ -67,8 +67,15 @@ TEST_CASE_FIXTURE(Fixture,
   check_run(1, adapted({"--save", adapter}));
   const std::string alone = read_file(adapter + "/adapter_model.safetensors");
   check_run(4, adapted({"--save", file("other"), "--g-inter", "2", "--g-data", "2", "--shard", "zero3"}));
-  check_run(2, adapted({"--save", file("stages"), "--g-inter", "2", "--checkpoint", file("checkpoints")}));
+  check_run(2, adapted({"--save", file("stages"), "--save-every", "3", "--g-inter", "2", "--checkpoint",
+                        file("checkpoints")}));
   CHECK(read_file(file("stages") + "/adapter_model.safetensors") == alone);
+  // Those on the way are adapters of their own, and nothing of the base is in them.
+  CHECK(read_file(file("stages") + "/weights-00000006/adapter_model.safetensors") == alone);
+  const std::string half_way = file("stages") + "/weights-00000003";
+  CHECK(read_file(half_way + "/adapter_model.safetensors") != alone);
+  CHECK(read_file(half_way + "/adapter_config.json") == read_file(adapter + "/adapter_config.json"));
+  CHECK_FALSE(fs::exists(half_way + "/model.safetensors"));
 
   const models::LoraOptions lora = models::read_adapter_config(adapter);
   CHECK(lora.rank == 2);

@@ -495,7 +495,6 @@ TEST_CASE("adapters come from their flags or from a folder, and what contradicts
   refused({"--lora-rank", "4", "--train", "norm"}, "--train with --lora-rank 4");
   refused({"--lora-rank", "4", "--save", "weights.safetensors"}, "in a folder");
   refused({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
-  refused({"--lora-rank", "4", "--save", "folder", "--save-every", "5"}, "--save-every 5 with --lora-rank");
   refused({"--lora-targets", "q_proj,,v_proj"}, "names with commas between them");
   CHECK(parse({"--data", "text.txt", "--lora-alpha", "4"}).notes ==
         std::vector<std::string>{"note: --lora-alpha 4 has no effect without --lora-rank"});

@@ -43,6 +43,7 @@ TEST_CASE("a file ends before the tensor that would make it too large, and a lar
 TEST_CASE("one file needs no index, and several are named by their number") {
   const std::vector<UnitSpec> units = {unit_of("b", {2, 3}), unit_of("a\"", {4})};
   CHECK(WeightLayout(units).name(0) == "model.safetensors");
+  CHECK(WeightLayout(units, 1000, "adapter.safetensors").name(0) == "adapter.safetensors");
   const WeightLayout several(units, 20);
   CHECK(several.name(1) == "model-00002-of-00002.safetensors");
   CHECK(several.index("model.2") == R"({

@@ -115,9 +115,11 @@ void check_against_inputs(const TrainOptions& options, const Named& output) {
   }
 }
 
-void check_save(const RunOptions& run) {
+void check_save(const TrainOptions& options) {
+  const RunOptions& run = options.run;
   const std::string& save = run.save;
-  if (run.save_every > 0 && (save.empty() || !config_path(save)))
+  const bool in_folder = !save.empty() && (config_path(save) || options.model.adapts());  // as adapters always are
+  if (run.save_every > 0 && !in_folder)
     fail(ErrorCode::usage, "--save-every {} needs a folder for the weights of each time: give --save FOLDER",
          run.save_every);
   if (save.empty()) return;
@@ -172,7 +174,7 @@ void check_checkpoints(const TrainOptions& options) {
 }  // namespace
 
 void check_outputs(const TrainOptions& options) {
-  check_save(options.run);
+  check_save(options);
   check_checkpoints(options);
   const std::vector<Named> outputs = outputs_of(options.run);
   for (std::size_t i = 0; i < outputs.size(); ++i) {

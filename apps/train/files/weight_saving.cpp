@@ -31,17 +31,12 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
   const std::filesystem::path partial =
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
-  models::FilesBeside beside;
-  if (config) {
-    beside = saved_beside(run.job);
-  } else if (run.options.model.adapts()) {
-    beside = {{models::adapter_config_name, models::adapter_config_json(run.options.model.lora, base)}};
-  }
-  WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = std::move(beside),
-                                .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
-                                .kind = config ? Kind::folder : Kind::file,
-                                .adapters = run.options.model.adapts()};
+  WeightTarget::Options options{
+      .layout = saved_layout(run.options, run.job),
+      .beside = config || run.options.model.adapts() ? saved_beside(run.options, run.job, base) : models::FilesBeside(),
+      .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
+      .kind = config ? Kind::folder : Kind::file,
+      .adapters = run.options.model.adapts()};
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;
@@ -55,18 +50,21 @@ models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
   if (options.model.adapts()) {
     units = models::adapter_units(units);
     std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
+    return models::WeightLayout(units, std::numeric_limits<std::uint64_t>::max(), models::adapter_weights_name);
   }
   return models::WeightLayout(units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes);
 }
 
-models::FilesBeside saved_beside(const Job& job) {
+models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
+  if (options.model.adapts())
+    return {{models::adapter_config_name, models::adapter_config_json(options.model.lora, base)}};
   models::FilesBeside beside = job.beside_weights;
   if (!job.config.empty()) beside["config.json"] = job.config;
   return beside;
 }
 
 std::uint64_t saved_bytes(const TrainOptions& options, const Job& job) {
-  const models::FilesBeside beside = saved_beside(job);
+  const models::FilesBeside beside = saved_beside(options, job, options.run.init_from);
   return std::accumulate(beside.begin(), beside.end(), saved_layout(options, job).bytes(),
                          [](std::uint64_t sum, const auto& file) { return sum + file.second.size(); });
 }
@@ -81,11 +79,12 @@ std::filesystem::path weights_folder(const std::string& save, std::int64_t step)
   return weights_path(save).parent_path() / fmt::format("weights-{:08}", step);
 }
 
-WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job) {
+WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job, const std::string& base) {
   WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = saved_beside(run.job),
+                                .beside = saved_beside(run.options, run.job, base),
                                 .retry = nullptr,
-                                .kind = Kind::folder};
+                                .kind = Kind::folder,
+                                .adapters = run.options.model.adapts()};
   options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
   options.partial = [&run, job](std::int64_t step) {
     const std::filesystem::path place = weights_folder(run.options.run.save, step);

@@ -16,9 +16,10 @@
 
 namespace ranvier::apps {
 
-/// What a save of this job writes: tensors in files, and small files beside them.
+/// What a save of this job writes: tensors in files, and small files beside them. `base`: the weights that adapters were
+/// trained beside.
 [[nodiscard]] models::WeightLayout saved_layout(const TrainOptions& options, const Job& job);
-[[nodiscard]] models::FilesBeside saved_beside(const Job& job);
+[[nodiscard]] models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base);
 /// What all of them take, but for some bytes.
 [[nodiscard]] std::uint64_t saved_bytes(const TrainOptions& options, const Job& job);
 
@@ -31,8 +32,7 @@ namespace ranvier::apps {
 /// The save at the end, which nothing else has: where a disk is full, it waits.
 class WeightSaving {
  public:
-  /// `job`: models::random_job() of rank 0. `base`: the weights that adapters were trained beside. All else outlives
-  /// it.
+  /// `job`: models::random_job() of rank 0. `base`: as above. All else outlives it.
   WeightSaving(const RankRun& run, runtime::Device& host, actors::Rank& rank, const std::string& job,
                const std::string& base);
 
@@ -68,6 +68,7 @@ class WeightSaving {
 };
 
 /// Saves in the middle of a run, for Rank::add_checkpoints().
-[[nodiscard]] WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job);
+[[nodiscard]] WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job,
+                                                     const std::string& base);
 
 }  // namespace ranvier::apps

@@ -74,9 +74,6 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
       fail(ErrorCode::usage, "--{} with --lora-rank {}, which trains the adapters alone: leave one of them out",
            flag, lora.rank);
   }
-  if (run.save_every > 0)
-    fail(ErrorCode::usage, "--save-every {} with --lora-rank writes no adapters on the way: use --checkpoint-every",
-         run.save_every);
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;
   if (save.filename() == models::adapter_weights_name) return;
