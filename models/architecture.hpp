@@ -13,6 +13,7 @@ struct Architecture {
   std::string name;
   int positions = 1;    ///< T
   Precision precision;  ///< that all layers were made for
+  int targets = 0;      ///< of a sample at most, which the last layer has room for; 0: every position may have one
   std::vector<std::unique_ptr<Layer>> layers;
 
   /// All units, each once, in the order of the layers that first declare them.

@@ -12,6 +12,8 @@ namespace {
 
 void check(const BertOptions& options) {
   if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
+  expect(options.targets >= 0 && options.targets <= options.sequence_length, "{} targets of {} positions",
+         options.targets, options.sequence_length);
   const Precision& precision = options.precision;
   expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
          "gradients are fp32 or of the compute type");
@@ -27,6 +29,7 @@ std::unique_ptr<Layer> make_bert_head(const BertOptions& options, const Tuning& 
       .initializer = bert_initializer(options),
   };
   head.bias = head.unit + ".bias";
+  head.targets = options.targets;
   return make_language_head(head, tuning);
 }
 
@@ -81,6 +84,7 @@ Architecture make_bert(const BertOptions& options, const Tuning& tuning) {
       fmt::format("{} {} × {}, {} heads", bert_family(options), options.layers, options.hidden, options.heads);
   model.positions = options.sequence_length;
   model.precision = options.precision;
+  model.targets = options.targets;
   model.layers.push_back(make_bert_embedding(options, tuning));
   for (int i = 0; i < options.layers; ++i) model.layers.push_back(make_bert_block(options, i, tuning));
   model.layers.push_back(make_bert_head(options, tuning));

@@ -3,7 +3,8 @@
 // norm) whose last product is with the words' table. Parameter names and layouts are those of the Hugging Face
 // checkpoints; linear weights are [out, in].
 //
-// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp).
+// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp):
+// the head computes those positions alone, where it is told how many a sample has at most.
 //
 // Layers: one embedding, `layers` blocks, one head. Units of BERT: "bert.embeddings.word_embeddings" (shared by
 // embedding and head), "bert.embeddings", "bert.encoder.layer.0" …, "cls.predictions"; of RoBERTa "roberta.…" and
@@ -34,6 +35,7 @@ struct BertOptions {
   float initializer_range = 0.02f;  ///< standard deviation of initial matrices
   float dropout = 0;                ///< of embeddings, attention weights and residual branches
   int tile = 1;                     ///< as GptOptions::tile
+  int targets = 0;                  ///< of a sample at most: logits are computed of so many positions; 0: of all
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward

@@ -235,6 +235,10 @@ void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backwa
       sizes);
 }
 
+void set_targets(ModelSizes& sizes, int targets) noexcept {
+  if (auto* const bert = std::get_if<BertOptions>(&sizes)) bert->targets = targets;
+}
+
 AttentionShape attention_shape(const ModelSizes& sizes) noexcept {
   if (const auto* const llama = std::get_if<LlamaOptions>(&sizes))
     return {.positions = llama->sequence_length,

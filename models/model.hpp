@@ -38,6 +38,8 @@ enum class Size { layers, hidden, heads, kv_heads, head_size, ffn_size, vocab_si
 void set_precision(ModelSizes& sizes, const Precision& precision) noexcept;
 /// Whose kernels compute attention on a GPU; see GptOptions.
 void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backward) noexcept;
+/// So many positions of a sample have a target at most; nothing where every position has one (fills_masks()).
+void set_targets(ModelSizes& sizes, int targets) noexcept;
 /// Of one sample, for whoever asks which kernels suit it.
 [[nodiscard]] AttentionShape attention_shape(const ModelSizes& sizes) noexcept;
 

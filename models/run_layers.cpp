@@ -1,6 +1,7 @@
 #include "models/run_layers.hpp"
 
 #include "models/memory_layout.hpp"
+#include "models/ops/cross_entropy.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/device.hpp"
@@ -76,7 +77,8 @@ struct Fillings {
 class LayerRun {
  public:
   LayerRun(Layer& layer, const Precision& precision, const MicrobatchShape& shape, std::size_t input_bytes,
-           std::size_t target_bytes, bool first, bool last, const Fillings& fillings, runtime::StreamView stream)
+           std::size_t target_bytes, int targets_of_sample, bool first, bool last, const Fillings& fillings,
+           runtime::StreamView stream)
       : layer_(layer), shape_(shape), first_(first), last_(last), stream_(stream) {
     const LayerMemory memory = layer.memory(shape);
     const std::size_t output_bytes = static_cast<std::size_t>(shape.samples) *
@@ -108,6 +110,8 @@ class LayerRun {
     for (std::size_t unit = 0; unit < parameters.size(); ++unit)
       fillings.weights.fill(base + parameters[unit], layer.units()[unit].elements() * size_of(precision.compute));
     runtime::fill_zero(stream, targets_, target_bytes);  // a token of every vocabulary
+    if (last && targets_of_sample > 0 && targets_of_sample < shape.positions)
+      leave_targets(static_cast<std::size_t>(targets_of_sample));
     if (first) runtime::fill_zero(stream, input_, input_bytes);
   }
 
@@ -129,6 +133,17 @@ class LayerRun {
   }
 
  private:
+  /// The first ones of each sample, as many as there may be.
+  void leave_targets(std::size_t targets) {
+    const auto positions = static_cast<std::size_t>(shape_.positions);
+    std::vector<std::int32_t> rest(positions - targets, no_target);
+    for (std::size_t sample = 0; sample < static_cast<std::size_t>(shape_.samples); ++sample) {
+      runtime::copy(stream_, targets_ + (sample * positions + targets) * sizeof(std::int32_t), rest.data(),
+                    rest.size() * sizeof(std::int32_t));
+    }
+    stream_.synchronize();
+  }
+
   LayerCall call(std::size_t part) {
     return {.stream = stream_,
             .shape = shape_,
@@ -168,8 +183,8 @@ void run_each_layer(const Architecture& architecture, const Precision& precision
       const bool last = l + 1 == layers;
       if (seen.insert(likeness_of(layer, shape)).second) {
         try {
-          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, l == 0, last, fillings,
-                   stream)
+          LayerRun(layer, precision, shape, input_bytes, last ? samples * sample.target : 0, architecture.targets,
+                   l == 0, last, fillings, stream)
               .run();
         } catch (const Error& error) {
           if (error.code() != ErrorCode::memory) throw;

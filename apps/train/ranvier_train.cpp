@@ -87,6 +87,7 @@ apps::Job make_job(const apps::TrainOptions& options) {
   const int length = options.model.size(models::Size::sequence_length);
   const int vocab_size = options.model.size(models::Size::vocab_size);
   const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
+  models::set_targets(model, static_cast<int>(models::tokens_to_find(options.data.mlm_probability, length)));
   apps::Job job{.architecture = models::make_model(model, options.model.tuning()),
                 .sample = {ids, ids, options.data.documents == models::Documents::mask ? 2 * ids : 0},
                 .config = models::model_config_json(model, apps::initial_config(options)),

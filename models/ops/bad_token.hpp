@@ -24,4 +24,12 @@ namespace ranvier::models {
        target, index, vocab_size);
 }
 
+[[noreturn]] inline void fail_many_targets(std::size_t count, std::size_t sample, std::size_t most) {
+  fail(ErrorCode::data,
+       "{} positions of sample {} of the microbatch have a target, of a model that was made for at most {}: give "
+       "its "
+       "layers a source with as few, or make it for as many",
+       count, sample, most);
+}
+
 }  // namespace ranvier::models

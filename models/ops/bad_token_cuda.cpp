@@ -2,21 +2,23 @@
 
 #include "runtime/cuda_native.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ranvier::models::cuda {
 
 volatile unsigned long long* bad_token_place(TokenUse use) {
+  constexpr std::size_t uses = 3;
   static auto* const places = [] {
     void* memory = nullptr;
     runtime::cuda::check(
-        cudaHostAlloc(&memory, 2 * sizeof(unsigned long long), cudaHostAllocPortable | cudaHostAllocMapped),
+        cudaHostAlloc(&memory, uses * sizeof(unsigned long long), cudaHostAllocPortable | cudaHostAllocMapped),
         "cudaHostAlloc");
     auto* words = static_cast<unsigned long long*>(memory);
-    words[0] = words[1] = 0;
+    std::fill(words, words + uses, 0ull);
     return words;
   }();
-  return places + (use == TokenUse::input ? 0 : 1);
+  return places + static_cast<std::size_t>(use);
 }
 
 void expect_no_bad_token(runtime::StreamView stream, TokenUse use,

@@ -15,7 +15,11 @@
 
 namespace ranvier::models::cuda {
 
-enum class TokenUse { input, target };
+enum class TokenUse {
+  input,
+  target,
+  targets,  ///< of a sample: too many; their number stands in for the token
+};
 
 /// Pinned, one per use and process, never freed. The loop thread makes them at the first call.
 [[nodiscard]] volatile unsigned long long* bad_token_place(TokenUse use);

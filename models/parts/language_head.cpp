@@ -1,6 +1,7 @@
 #include "models/parts/language_head.hpp"
 
 #include "models/memory_layout.hpp"
+#include "models/ops/chosen_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/parts/layer_call.hpp"
@@ -15,12 +16,21 @@
 namespace ranvier::models {
 namespace {
 
-/// Where a call's arrays lie. Letters: N = B·T rows, C channels, P stored rows of the token table.
+/// Where a call's arrays lie. Letters: N rows whose logits are computed (B·T, or B·F of chosen positions), C channels,
+/// P stored rows of the token table.
 struct Arrays {
   Arrays(const TokenTable& table, const Norm& final_norm, bool transforms, const Precision& precision,
-         const MicrobatchShape& shape) {
-    const std::size_t N = rows(shape), C = table.channels, element = size_of(precision.compute);
+         const MicrobatchShape& shape, const ChosenRows& choice) {
+    const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
+    const std::size_t C = table.channels, element = size_of(precision.compute);
     norm = final_norm.plan(saved, deferred, N);
+    if (choice.chosen > 0) {
+      places = saved.add(N, sizeof(std::int32_t));
+      targets = saved.add(N, sizeof(std::int32_t));
+      input = saved.add(N * C, element);
+      d_input = workspace.add(N * C, element);
+      losses = workspace.add(choice.all(), sizeof(double));
+    }
     if (transforms) {
       dense = saved.add(N * C, element);
       active = saved.add(N * C, element);
@@ -35,6 +45,9 @@ struct Arrays {
   }
 
   MemoryLayout saved, deferred, workspace;
+  std::size_t places = 0, targets = 0;  ///< saved [N] int32: of chosen rows, in their samples, and their targets
+  std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: chosen rows of the input, and their gradient
+  std::size_t losses = 0;               ///< workspace [B, T] double: of all positions, where rows are chosen
   Norm::Arrays norm;
   std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
   std::size_t d_dense = 0;            ///< deferred [N, C]: the gradient of the former
@@ -57,7 +70,10 @@ class LanguageHead final : public Layer {
         transform_(transform_of(options, builder)),
         gelu_(options.transform ? options.transform->gelu : GeluForm::erf),
         norm_(builder, unit_, options.norm_name, options.norm),
+        targets_(options.targets),
         units_(std::move(builder).units()) {
+    expect(targets_ >= 0 && (targets_ == 0 || table_.tiles() == 1), "a head of {} tiles for {} targets of a sample",
+           table_.tiles(), targets_);
     expect(table_.tiles() == 1 || (!transform_ && !bias_), "a head of {} tiles with a transform or a bias",
            table_.tiles());
   }
@@ -77,19 +93,94 @@ class LanguageHead final : public Layer {
     const std::size_t transform = transform_ ? (transform_->in() + 1) * transform_->out() : 0;
     const std::size_t biases = bias_ ? table_.tokens : 0;
     return 6.0 * static_cast<double>(table_.tokens * table_.channels + norm_.parameters() + transform + biases) *
-           positions;
+           (targets_ > 0 ? std::min(targets_, positions) : positions);
   }
 
   std::size_t output_elements(int) const override { return 0; }
   std::size_t vocabulary() const noexcept override { return table_.tokens; }
 
   LayerMemory memory(MicrobatchShape shape) const override {
-    const Arrays arrays(table_, norm_, transform_.has_value(), precision_, shape);
+    const Arrays arrays = arrays_of(shape);
     return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
+    const ForwardDetails& details = call.details;
+    const ChosenRows choice = choice_of(call.shape);
+    if (!chooses()) {
+      compute_logits(call, at, input);
+      if (!last_tile(call)) return;
+      compute_losses(call, at);
+      if (details.losses != nullptr)
+        runtime::copy(call.stream, details.losses, call.workspace + at.row_losses, rows(call) * sizeof(double));
+      if (details.logits != nullptr) copy_logits(call, at, static_cast<std::size_t>(details.position));
+      return;
+    }
+    const std::size_t row_bytes = table_.channels * size_of(dtype_);
+    if (details.logits != nullptr) {  // of a position that need not be among the chosen ones: by itself
+      const LayerCall one = with_rows(call, 1, 1);
+      const Arrays at_one = arrays_of(one.shape, {1, 1, 1});
+      compute_logits(one, at_one, input + static_cast<std::size_t>(details.position) * row_bytes);
+      copy_logits(one, at_one, 0);
+    }
+    choose_rows(call.stream, choice, places(call, at), targets(call, at),
+                reinterpret_cast<const std::int32_t*>(call.targets));
+    gather_rows(call.stream, choice, call.saved + at.input, input, places(call, at), row_bytes);
+    LayerCall chosen = with_rows(call, call.shape.samples, static_cast<int>(choice.chosen));
+    chosen.targets = call.saved + at.targets;
+    compute_logits(chosen, at, call.saved + at.input);
+    compute_losses(chosen, at);
+    if (details.losses == nullptr) return;
+    scatter_rows(call.stream, choice, call.workspace + at.losses, call.workspace + at.row_losses, places(call, at),
+                 sizeof(double));
+    runtime::copy(call.stream, details.losses, call.workspace + at.losses, choice.all() * sizeof(double));
+  }
+
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
+                      std::byte* input_gradient) override {
+    const Arrays at = arrays(call);
+    if (!chooses()) return compute_input_gradient(call, at, input, input_gradient);
+    const ChosenRows choice = choice_of(call.shape);
+    compute_input_gradient(with_rows(call, call.shape.samples, static_cast<int>(choice.chosen)), at,
+                           call.saved + at.input, call.workspace + at.d_input);
+    if (input_gradient == nullptr) return;
+    scatter_rows(call.stream, choice, input_gradient, call.workspace + at.d_input, places(call, at),
+                 table_.channels * size_of(dtype_));
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at = arrays(call);
+    if (!chooses()) return compute_weight_gradients(call, at, input);
+    compute_weight_gradients(with_rows(call, call.shape.samples, static_cast<int>(choice_of(call.shape).chosen)),
+                             at, call.saved + at.input);
+  }
+
+ private:
+  bool chooses() const { return targets_ > 0; }
+
+  /// Without chosen rows where all are computed.
+  ChosenRows choice_of(const MicrobatchShape& shape) const {
+    return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions),
+            static_cast<std::size_t>(std::min(targets_, shape.positions))};
+  }
+
+  static LayerCall with_rows(const LayerCall& call, int samples, int positions) {
+    LayerCall other = call;
+    other.shape.samples = samples;
+    other.shape.positions = positions;
+    return other;
+  }
+
+  static std::int32_t* places(const LayerCall& call, const Arrays& at) {
+    return reinterpret_cast<std::int32_t*>(call.saved + at.places);
+  }
+  static std::int32_t* targets(const LayerCall& call, const Arrays& at) {
+    return reinterpret_cast<std::int32_t*>(call.saved + at.targets);
+  }
+
+  /// Of the rows of `input`, as many as the call has positions.
+  void compute_logits(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
     if (transform_) {
       transform_->forward(call, call.saved + at.dense, input);
@@ -104,8 +195,10 @@ class LanguageHead final : public Layer {
             .b = call.parameters[call.part],
             .dtype = dtype_,
             .bias = bias_ ? parameter(call, *bias_, dtype_) : nullptr});
-    if (!last_tile(call)) return;
-    cross_entropy(call.stream, {N, table_.tokens, table_.stored_rows()}, dtype_,
+  }
+
+  void compute_losses(const LayerCall& call, const Arrays& at) const {
+    cross_entropy(call.stream, {rows(call), table_.tokens, table_.stored_rows()}, dtype_,
                   {.logits = call.saved + at.logits,
                    .targets = reinterpret_cast<const std::int32_t*>(call.targets),
                    .loss = call.loss,
@@ -114,19 +207,16 @@ class LanguageHead final : public Layer {
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
-    const ForwardDetails& details = call.details;
-    if (details.losses != nullptr)
-      runtime::copy(call.stream, details.losses, call.workspace + at.row_losses, N * sizeof(double));
-    if (details.logits != nullptr) {
-      const std::size_t first = static_cast<std::size_t>(details.position) * table_.stored_rows();
-      runtime::cast(call.stream, details.logits, runtime::DType::f32,
-                    call.saved + at.logits + first * size_of(dtype_), dtype_, vocabulary());
-    }
   }
 
-  void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
-                      std::byte* input_gradient) override {
-    const Arrays at = arrays(call);
+  /// To the call's details.
+  void copy_logits(const LayerCall& call, const Arrays& at, std::size_t row) const {
+    runtime::cast(call.stream, call.details.logits, runtime::DType::f32,
+                  call.saved + at.logits + row * table_.stored_rows() * size_of(dtype_), dtype_, vocabulary());
+  }
+
+  void compute_input_gradient(const LayerCall& call, const Arrays& at, const std::byte* input,
+                              std::byte* input_gradient) const {
     const std::size_t N = rows(call), C = table_.channels;
     if (call.part == 0) norm_.keep(call, at.norm);
     const bool sums_apart = at.sum != at.normal;
@@ -150,8 +240,7 @@ class LanguageHead final : public Layer {
     transform_->backward_input(call, input_gradient, d_norm_input);
   }
 
-  void backward_weight(const LayerCall& call, const std::byte* input) override {
-    const Arrays at = arrays(call);
+  void compute_weight_gradients(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
     const runtime::DType gradient_dtype = precision_.gradient;
     if (call.part == 0) norm_.store_gradients(call, at.norm);
@@ -172,7 +261,6 @@ class LanguageHead final : public Layer {
             .accumulate = call.accumulate});
   }
 
- private:
   std::size_t add_units(const LanguageHeadOptions& options, UnitBuilder& builder) const {
     for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
     return builder.add_unit(options.unit.empty() ? options.norm_name : options.unit);
@@ -197,7 +285,11 @@ class LanguageHead final : public Layer {
 
   Arrays arrays(const LayerCall& call) const {
     expect_planned_threads(call, name_);
-    return {table_, norm_, transform_.has_value(), precision_, call.shape};
+    return arrays_of(call.shape);
+  }
+  Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
+  Arrays arrays_of(const MicrobatchShape& shape, const ChosenRows& choice) const {
+    return {table_, norm_, transform_.has_value(), precision_, shape, choice};
   }
 
   const std::byte* norm_input(const LayerCall& call, const Arrays& at, const std::byte* input) const {
@@ -219,6 +311,7 @@ class LanguageHead final : public Layer {
   std::optional<Linear> transform_;
   GeluForm gelu_;
   Norm norm_;
+  int targets_;  ///< LanguageHeadOptions::targets
   std::vector<UnitSpec> units_;
 };
 

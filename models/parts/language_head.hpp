@@ -1,6 +1,6 @@
 // The last layer of a language model: final norm, logits, cross entropy against targets (int32 [B, T]). For masked
-// language models a product and GELU come before the norm, and logits have a bias. Units: the table's, then one of all
-// the rest.
+// language models a product and GELU come before the norm, logits have a bias, and where few positions have a target
+// those alone are computed. Units: the table's, then one of all the rest.
 #pragma once
 
 #include "models/ops/gelu.hpp"
@@ -28,6 +28,7 @@ struct LanguageHeadOptions {
   std::string unit;                        ///< of all but the table; empty: the norm's name
   std::optional<HeadTransform> transform;  ///< before the norm; the table is whole then
   std::string bias;                        ///< of the logits, by name; empty: they have none
+  int targets = 0;  ///< positions of a sample that have a target at most: it computes so many; 0: all. Table whole
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,

@@ -9,13 +9,17 @@
 
 namespace ranvier::models {
 
+std::int64_t tokens_to_find(double probability, std::int64_t tokens) {
+  return std::max<std::int64_t>(1, std::lround(probability * static_cast<double>(tokens)));
+}
+
 MaskedSource::MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions options)
     : all_(std::move(all)),
       options_(std::move(options)),
       key_(runtime::philox_key(options_.seed, runtime::RandomPurpose::masking)),
       length_(all_->input_bytes() / sizeof(std::int32_t)),
       chosen_(static_cast<std::size_t>(
-          std::max(1L, std::lround(options_.probability * static_cast<double>(length_))))) {
+          tokens_to_find(options_.probability, static_cast<std::int64_t>(length_)))) {
   expect(chosen_ <= length_ && options_.mask_token >= 0 && options_.tokens > 0,
          "{} of {} tokens are to be masked by {} or one of {}", chosen_, length_, options_.mask_token,
          options_.tokens);

@@ -25,6 +25,9 @@ struct MaskingOptions {
   bool validation = false;  ///< draws of its own
 };
 
+/// How many of so many tokens are chosen.
+[[nodiscard]] std::int64_t tokens_to_find(double probability, std::int64_t tokens);
+
 class MaskedSource final : public SampleSource {
  public:
   /// Of a source whose inputs are tokens, int32 [T].

@@ -23,7 +23,8 @@ models::BertOptions small_bert(bool roberta) {
           .sequence_length = 8,
           .roberta = roberta,
           .padding_token = roberta ? 1 : 0,
-          .dropout = roberta ? 0.0f : 0.1f};
+          .dropout = roberta ? 0.0f : 0.1f,
+          .targets = roberta ? 0 : 2};
 }
 
 tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std::uint64_t seed,

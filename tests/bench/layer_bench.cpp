@@ -1,7 +1,8 @@
-// Time of GPT's layers, and of LLaMA's block, beside that of their matrix products and attention alone, and of each
-// other operation: what is lost to passes over memory. One JSON line per case.
+// Time of GPT's layers, of LLaMA's block and of BERT's head, beside that of their matrix products and attention alone,
+// and of each other operation: what is lost to passes over memory. One JSON line per case.
 //
 //   layer_bench [threads] [operations]     the second word leaves out the layers and their products
+#include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/gpt_layers.hpp"
 #include "models/llama_layers.hpp"
@@ -11,6 +12,7 @@
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/text/masked_source.hpp"
 #include "runtime/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -88,6 +90,30 @@ class Bench {
     }
     const auto block = make_llama_block(options, 0);
     time_layer(*block, "llama block", 0, products.forward, products.backward_input, products.backward_weight);
+  }
+
+  /// BERT's head of the same width, of all positions and of those alone that are to be found.
+  void time_bert_heads() {
+    const int found = static_cast<int>(tokens_to_find(0.15, shape_.positions));
+    for (const int targets : {0, found}) {
+      const BertOptions options{.layers = 1,
+                                .hidden = model_.options.hidden,
+                                .heads = model_.options.heads,
+                                .inner = 4 * model_.options.hidden,
+                                .vocab_size = model_.options.vocab_size,
+                                .sequence_length = shape_.positions,
+                                .targets = targets,
+                                .precision = model_.options.precision};
+      const std::size_t rows = targets > 0 ? static_cast<std::size_t>(model_.samples * targets) : N;
+      Passes products;
+      for (const std::size_t out : {C, P}) {
+        products.forward += product({.m = rows, .n = out, .k = C, .transpose_b = true}, false);
+        products.backward_input += product({.m = rows, .n = C, .k = out}, false);
+        products.backward_weight += product({.m = out, .n = C, .k = rows, .transpose_a = true}, true);
+      }
+      time_layer(*make_bert(options).layers.back(), targets > 0 ? "bert head of 15%" : "bert head of all", 0,
+                 products.forward, products.backward_input, products.backward_weight, found);
+    }
   }
 
   /// `elements`: read or written once.
@@ -197,13 +223,17 @@ class Bench {
     return buffer;
   }
 
-  runtime::Buffer tokens() {
+  /// `of_sample`: the others are none.
+  runtime::Buffer tokens(int of_sample) {
     runtime::Buffer buffer = device_.allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
     for (std::size_t i = 0; i < N; ++i) {
-      reinterpret_cast<std::int32_t*>(buffer.data())[i] = static_cast<std::int32_t>(i * i * 2654435761u % V);
+      const bool has = i % static_cast<std::size_t>(shape_.positions) < static_cast<std::size_t>(of_sample);
+      reinterpret_cast<std::int32_t*>(buffer.data())[i] =
+          has ? static_cast<std::int32_t>(i * i * 2654435761u % V) : no_target;
     }
     return buffer;
   }
+  runtime::Buffer tokens() { return tokens(shape_.positions); }
 
   double product(const MatmulShape& shape, bool weight_gradient) {
     const auto a = values(shape.m * shape.k, dtype_), b = values(shape.k * shape.n, dtype_);
@@ -250,8 +280,9 @@ class Bench {
     return passes;
   }
 
+  /// `targets_of_sample`: 0: all positions have one.
   void time_layer(Layer& layer, const char* name, double times, double forward, double backward_input,
-                  double backward_weight) {
+                  double backward_weight, int targets_of_sample = 0) {
     const LayerMemory memory = layer.memory(shape_);
     const auto saved = values(memory.saved / 4 + 1, DType::f32),
                deferred = values(memory.deferred / 4 + 1, DType::f32),
@@ -267,7 +298,8 @@ class Bench {
     }
     const auto input = name == std::string("embedding") ? tokens() : values(N * C, dtype_);
     const auto output = values(N * C, dtype_), output_gradient = values(N * C, dtype_, 1e-3f),
-               input_gradient = values(N * C, dtype_), targets = tokens();
+               input_gradient = values(N * C, dtype_),
+               targets = tokens(targets_of_sample > 0 ? targets_of_sample : shape_.positions);
     double loss = 0;
     const LayerCall call{.stream = *stream_,
                          .shape = shape_,
@@ -327,6 +359,7 @@ int main(int argc, char** argv) {
       if (argc < 3 || argv[2] != std::string("operations")) {
         bench.time_layers();
         bench.time_llama_block();
+        bench.time_bert_heads();
       }
       bench.time_operations();
       std::fflush(stdout);

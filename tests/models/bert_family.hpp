@@ -25,7 +25,8 @@ inline std::vector<std::pair<std::string, BertOptions>> bert_family(Precision pr
   const BertOptions plain = small_bert(precision);
   std::vector<std::pair<std::string, BertOptions>> family{{"BERT", plain}};
 
-  // Sizes without gaps between tensors: one product for queries, keys and values.
+  // Sizes without gaps between tensors: one product for queries, keys and values. Logits of as many positions as have a
+  // target in masked_samples(), or one more.
   BertOptions& wide = family.emplace_back("RoBERTa", plain).second;
   wide.hidden = 32;
   wide.heads = 2;
@@ -34,6 +35,7 @@ inline std::vector<std::pair<std::string, BertOptions>> bert_family(Precision pr
   wide.roberta = true;
   wide.padding_token = 1;
   wide.norm_epsilon = 1e-5f;
+  wide.targets = 5;
 
   BertOptions& dropping = family.emplace_back("BERT with dropout", plain).second;
   dropping.dropout = 0.3f;

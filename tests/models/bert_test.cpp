@@ -71,6 +71,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
     options.heads = 5;
     options.inner = 96;
     options.sequence_length = 45;
+    options.targets = 31;  // one more than there are
     BitsOfFirst bits;
     for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
       if (repeats(threads, at_once)) continue;
@@ -92,6 +93,53 @@ TEST_CASE("a BERT's gradients of microbatches add up to those of all samples at 
     };
     check_microbatches(options, 3, part, is_rounding);
   }
+}
+
+TEST_CASE(
+    "a head that computes positions with a target alone has the losses, details and gradients of one of all") {
+  for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
+    CAPTURE(to_string(precision.compute));
+    BertOptions options = small_bert(precision);
+    options.sequence_length = 33;
+    options.vocab_size = 70;
+    ReferenceSamples samples = masked_samples(options, 40, 3);
+    for (std::size_t i = 0; i < samples.targets.size(); ++i)
+      if (i % 6 != 0 || i / 33 == 1) samples.targets[i] = no_target;  // the second sample has none
+    samples.targets[34] = 7;                                          // but for one
+    ModelRun all(device_of(2, true), options, 3);
+    options.targets = 6;
+    ModelRun few(device_of(2, true), options, 3);
+    const double loss = all.forward(samples, 1.0 / 12), unit = half_unit(precision.compute);
+    CHECK(few.forward(samples, 1.0 / 12) == doctest::Approx(loss).epsilon(allowed(1e-7) + unit));
+    all.backward(false);
+    few.backward(false);
+    const auto gradients = few.gradients_by_name();
+    for (const auto& [name, expected] : all.gradients_by_name()) {
+      CAPTURE(name);
+      if (!is_rounding(name)) check_close(gradients.at(name), expected, allowed(2e-6) + 4 * unit);
+    }
+    for (const int position : {0, 1, 32}) {
+      const auto expected = all.details(samples, 1.0 / 12, position),
+                 found = few.details(samples, 1.0 / 12, position);
+      for (std::size_t i = 0; i < expected.losses.size(); ++i)
+        CHECK(found.losses[i] == doctest::Approx(expected.losses[i]).epsilon(allowed(1e-6) + unit));
+      for (std::size_t i = 0; i < expected.logits.size(); ++i)
+        CHECK(found.logits[i] == doctest::Approx(expected.logits[i]).epsilon(allowed(1e-5) + 4 * unit));
+    }
+  }
+}
+
+TEST_CASE("a head has less to keep and to compute the fewer positions have a target, and refuses more") {
+  BertOptions options = small_bert();
+  const Architecture all = make_bert(options);
+  options.targets = 3;
+  const Architecture few = make_bert(options);
+  const MicrobatchShape shape{.samples = 4, .positions = 7};
+  CHECK(3 * few.layers.back()->memory(shape).saved < 2 * all.layers.back()->memory(shape).saved);
+  CHECK(7 * few.layers.back()->flops_per_sample(7) == doctest::Approx(3 * all.layers.back()->flops_per_sample(7)));
+  CHECK(few.layers.back()->flops_per_sample(2) == doctest::Approx(all.layers.back()->flops_per_sample(2)));
+  options.targets = 8;
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)), doctest::Contains("8 targets of 7 positions"), Error);
 }
 
 TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and decay of the checkpoints") {

@@ -147,6 +147,22 @@ class ModelRun {
     return loss_;
   }
 
+  /// Details of a forward pass without training: each element's loss [B, T], and the logits of `position` of the first
+  /// sample.
+  struct Details {
+    std::vector<double> losses;
+    std::vector<float> logits;
+  };
+  [[nodiscard]] Details details(const ReferenceSamples& samples, double loss_factor, int position) {
+    Details found{std::vector<double>(samples.tokens.size()),
+                  std::vector<float>(model_.layers.back()->vocabulary())};
+    details_ = &found;
+    position_ = position;
+    forward(samples, loss_factor, 1, false);
+    details_ = nullptr;
+    return found;
+  }
+
   /// Of the microbatch whose forward was the last.
   void backward(bool accumulate) {
     for (std::size_t i = model_.layers.size(); i-- > 0;) {
@@ -272,7 +288,9 @@ class ModelRun {
             .targets = reinterpret_cast<const std::byte*>(at(std::as_const(samples_.targets))),
             .loss = at(&loss_, 1),
             .loss_factor = loss_factor_,
-            .loss_scale = loss_scale_};
+            .loss_scale = loss_scale_,
+            .details = details_ == nullptr ? ForwardDetails{}
+                                           : ForwardDetails{at(details_->losses), at(details_->logits), position_}};
   }
 
   std::unique_ptr<runtime::Device> device_;
@@ -286,6 +304,8 @@ class ModelRun {
   std::vector<const std::byte*> pointers_;
   std::vector<std::byte*> gradient_pointers_;
   ReferenceSamples samples_;
+  Details* details_ = nullptr;
+  int position_ = 0;
   double loss_ = -1, loss_factor_ = 1;
   float loss_scale_ = 1;
 };

@@ -1,5 +1,6 @@
 #include "models/run_layers.hpp"
 
+#include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "tests/models/every_device.hpp"
 
@@ -85,6 +86,19 @@ TEST_CASE("a GPT's layers run without anything of a run, whole and in tiles") {
     on_one_device([&](runtime::StreamView stream) {
       const MicrobatchShape shape{2, 8, 1};
       run_each_layer(gpt, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1},
+                     stream);
+    });
+  }
+}
+
+TEST_CASE("a BERT's head meets as many targets as it has room for") {
+  BertOptions options{.layers = 1, .hidden = 16, .heads = 2, .inner = 24, .vocab_size = 40, .sequence_length = 8};
+  for (const int targets : {0, 3, 8}) {
+    options.targets = targets;
+    const Architecture bert = make_bert(options);
+    on_one_device([&](runtime::StreamView stream) {
+      const MicrobatchShape shape{2, 8, 1};
+      run_each_layer(bert, options.precision, {8 * sizeof(std::int32_t), 8 * sizeof(std::int32_t)}, {&shape, 1},
                      stream);
     });
   }

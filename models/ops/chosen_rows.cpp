@@ -1,0 +1,39 @@
+#include "models/ops/chosen_rows.hpp"
+
+#include "models/ops/dispatch.hpp"
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <limits>
+
+namespace ranvier::models {
+namespace {
+
+void check(const ChosenRows& shape) {
+  expect(shape.chosen <= shape.positions &&
+             shape.positions <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
+         "{} of {} positions of a sample", shape.chosen, shape.positions);
+}
+
+}  // namespace
+
+void choose_rows(runtime::StreamView stream, const ChosenRows& shape, std::int32_t* places,
+                 std::int32_t* chosen_targets, const std::int32_t* targets) {
+  check(shape);
+  on_device<choose_rows_cpu, choose_rows_cuda>(stream, shape, places, chosen_targets, targets);
+}
+
+void gather_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+                 const std::int32_t* places, std::size_t row_bytes) {
+  check(shape);
+  on_device<gather_rows_cpu, gather_rows_cuda>(stream, shape, to, from, places, row_bytes);
+}
+
+void scatter_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+                  const std::int32_t* places, std::size_t row_bytes) {
+  check(shape);
+  runtime::fill_zero(stream, to, shape.all() * row_bytes);
+  on_device<scatter_rows_cpu, scatter_rows_cuda>(stream, shape, to, from, places, row_bytes);
+}
+
+}  // namespace ranvier::models

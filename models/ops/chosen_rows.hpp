@@ -1,0 +1,46 @@
+// Positions with a target, brought together: logits of those alone cost a language model less where they are few.
+// How many a sample has is known where the targets lie, on the device; room is for as many as there may be at most.
+//
+// Letters: B samples, T positions, F chosen positions of each sample.
+#pragma once
+
+#include "models/ops/backends.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models {
+
+struct ChosenRows {
+  std::size_t samples = 0;    ///< B
+  std::size_t positions = 0;  ///< T, less than 2^31
+  std::size_t chosen = 0;     ///< F, at most T
+
+  [[nodiscard]] std::size_t all() const noexcept { return samples * positions; }
+  [[nodiscard]] std::size_t rows() const noexcept { return samples * chosen; }
+};
+
+/// places[B, F] = of each sample the positions with a target, in order, then the first ones without (no_target), so
+/// that no two are the same; chosen_targets[B, F] = targets[B, T] of those. The stream fails with ErrorCode::data if
+/// more than F positions of a sample have a target.
+void choose_rows(runtime::StreamView stream, const ChosenRows& shape, std::int32_t* places,
+                 std::int32_t* chosen_targets, const std::int32_t* targets);
+
+/// to[B, F] = from[B, T] at these places, in rows of `row_bytes`, an even number.
+void gather_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+                 const std::int32_t* places, std::size_t row_bytes);
+
+/// to[B, T] = from[B, F] at these places, zero elsewhere.
+void scatter_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+                  const std::int32_t* places, std::size_t row_bytes);
+
+// Their kernels. scatter_rows_…(): at the places alone.
+OnCpu<decltype(choose_rows)> choose_rows_cpu;
+OnCuda<decltype(choose_rows)> choose_rows_cuda;
+OnCpu<decltype(gather_rows)> gather_rows_cpu;
+OnCuda<decltype(gather_rows)> gather_rows_cuda;
+OnCpu<decltype(scatter_rows)> scatter_rows_cpu;
+OnCuda<decltype(scatter_rows)> scatter_rows_cuda;
+
+}  // namespace ranvier::models

@@ -1,0 +1,59 @@
+#include "models/ops/bad_token.hpp"
+#include "models/ops/chosen_rows.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <cstring>
+
+namespace ranvier::models {
+namespace {
+
+/// Calls f(row of [B, F], row of [B, T]) for each chosen one, on the pool's threads.
+template <typename F>
+void for_each_row(runtime::ComputePool& pool, const ChosenRows& shape, const std::int32_t* places, const F& f) {
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(shape.rows(), thread, threads);
+    for (std::size_t row = share.begin; row < share.end; ++row)
+      f(row, row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]));
+  });
+}
+
+}  // namespace
+
+void choose_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, std::int32_t* places,
+                     std::int32_t* chosen_targets, const std::int32_t* targets) {
+  pool.run([&](int thread, int threads) {
+    const auto share = runtime::share_of(shape.samples, thread, threads);
+    for (std::size_t b = share.begin; b < share.end; ++b) {
+      const std::int32_t* const of_sample = targets + b * shape.positions;
+      std::size_t next = b * shape.chosen, count = 0;
+      for (const bool with_target : {true, false}) {
+        for (std::size_t t = 0; t < shape.positions; ++t) {
+          if ((of_sample[t] != no_target) != with_target) continue;
+          if (count++ >= shape.chosen) continue;
+          places[next] = static_cast<std::int32_t>(t);
+          chosen_targets[next++] = of_sample[t];
+        }
+        if (with_target && count > shape.chosen) fail_many_targets(count, b, shape.chosen);
+      }
+    }
+  });
+}
+
+void gather_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, void* to, const void* from,
+                     const std::int32_t* places, std::size_t row_bytes) {
+  for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+    std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
+                static_cast<const std::byte*>(from) + place * row_bytes, row_bytes);
+  });
+}
+
+void scatter_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, void* to, const void* from,
+                      const std::int32_t* places, std::size_t row_bytes) {
+  for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
+    std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,
+                static_cast<const std::byte*>(from) + row * row_bytes, row_bytes);
+  });
+}
+
+}  // namespace ranvier::models
