@@ -43,7 +43,7 @@ class BertEmbedding final : public Layer {
            call.shape.positions, units_.back().name, usable_positions());
     embedding_forward(call.stream, embedding_shape(call.shape), dtype_, sum,
                       reinterpret_cast<const std::int32_t*>(input), parameter(call, words_, dtype_),
-                      parameter(call, first_position(), dtype_));
+                      parameter(call, first_position(), dtype_), call.positions);
     // A row for each of N samples of one position.
     embedding_positions_forward(call.stream, {rows(call), 1, table_.channels, table_.tokens}, dtype_, sum,
                                 parameter(call, types_, dtype_));
@@ -79,16 +79,24 @@ class BertEmbedding final : public Layer {
         runtime::fill_zero(call.stream, gradient(call, types_, dtype) + row_bytes,
                            static_cast<std::size_t>(options_.types - 1) * row_bytes);
     }
-    embedding_backward(call.stream, embedding_shape(call.shape), dtype_,
-                       {.tokens_gradient = is_trained(call, words_) ? gradient(call, words_, dtype) : nullptr,
-                        .token_rows = table_.tile_rows,
-                        .positions_gradient = trains_positions ? gradient(call, first_position(), dtype) : nullptr,
-                        .position_rows = usable_positions(),
-                        .gradient_dtype = dtype,
-                        .d_out = d_sum,
-                        .tokens = reinterpret_cast<const std::int32_t*>(input),
-                        .accumulate = call.accumulate,
-                        .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order)});
+    std::byte* const d_positions = trains_positions ? gradient(call, first_position(), dtype) : nullptr;
+    EmbeddingBackward backward{
+        .tokens_gradient = is_trained(call, words_) ? gradient(call, words_, dtype) : nullptr,
+        .token_rows = table_.tile_rows,
+        .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
+        .position_rows = usable_positions(),
+        .gradient_dtype = dtype,
+        .d_out = d_sum,
+        .tokens = reinterpret_cast<const std::int32_t*>(input),
+        .accumulate = call.accumulate,
+        .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order)};
+    embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
+    if (call.positions != nullptr && trains_positions) {  // as so many tokens
+      backward.tokens_gradient = d_positions;
+      backward.token_rows = usable_positions();
+      backward.tokens = call.positions;
+      embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
+    }
     if (trains_types)
       column_sums(call.stream, gradient(call, types_, dtype), dtype, d_sum, dtype_, rows(call), table_.channels,
                   call.accumulate);

@@ -35,6 +35,9 @@ class KeptSamples final : public SampleSource {
   [[nodiscard]] std::int64_t losses_per_sample() const override { return all_->losses_per_sample(); }
   [[nodiscard]] std::int64_t losses(std::int64_t first, std::int64_t count) const override;
   [[nodiscard]] std::size_t document_positions() const override { return all_->document_positions(); }
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
+    return all_->padding(numbers(n, 1).front().begin);
+  }
   void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;

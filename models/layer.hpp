@@ -123,10 +123,12 @@ struct LayerCall {
   std::byte* deferred = nullptr;
   std::byte* workspace = nullptr;
 
-  /// Of each position the first one of its document within the sample, and its place in that: positions of different
-  /// documents do not see each other and count from zero. Both [B, T], or null: a sample is one document.
+  /// Of each position the first one of its document within the sample, its place in that, and the end of the document,
+  /// one behind the last: positions of different documents do not see each other and count from zero. All [B, T], or
+  /// null: a sample is one document.
   const std::int32_t* document_starts = nullptr;
   const std::int32_t* positions = nullptr;
+  const std::int32_t* document_ends = nullptr;
 
   const std::byte* targets = nullptr;  ///< last layer only: what the sample source gives as targets
   double* loss = nullptr;              ///< last layer only: forward stores the sum over the microbatch's

@@ -18,6 +18,15 @@ void SampleSource::read_documents(std::int64_t first, int count, std::byte* to) 
   const std::int32_t* start = starts;
   for (int s = 0; s < count; ++s)
     for (std::int32_t t = 0; t < positions; ++t) *place++ = t - *start++;
+  std::int32_t* const ends = place;
+  for (int s = 0; s < count; ++s) {
+    const auto sample = static_cast<std::ptrdiff_t>(s) * positions;
+    std::int32_t end = positions;
+    for (std::int32_t t = positions; t-- > 0;) {
+      ends[sample + t] = end;
+      if (starts[sample + t] == t) end = t;
+    }
+  }
 }
 
 }  // namespace ranvier::models

@@ -25,7 +25,7 @@ class SampleSource {
   [[nodiscard]] virtual std::size_t input_bytes() const = 0;   ///< of one sample
   [[nodiscard]] virtual std::size_t target_bytes() const = 0;  ///< of one sample
   [[nodiscard]] SampleBytes sample_bytes() const {
-    return {input_bytes(), target_bytes(), 2 * document_positions() * sizeof(std::int32_t)};
+    return {input_bytes(), target_bytes(), document_arrays * document_positions() * sizeof(std::int32_t)};
   }
 
   /// Elements of a sample that may have a loss.
@@ -42,8 +42,13 @@ class SampleSource {
   [[nodiscard]] virtual std::size_t document_positions() const { return 0; }
   /// Writes of each position of these samples the first one of its document within the sample: int32 [count, T].
   virtual void read_document_starts(std::int64_t first, int count, std::int32_t* to) const;
-  /// Writes those, and behind them each position's place in its document: int32 [2, count, T].
+  /// Writes those, behind them each position's place in its document, and then where the document ends, one behind its
+  /// last position: int32 [3, count, T].
   void read_documents(std::int64_t first, int count, std::byte* to) const;
+  static constexpr std::size_t document_arrays = 3;
+
+  /// Positions at the end of sample n that hold nothing. Nothing is read for it.
+  [[nodiscard]] virtual std::int64_t padding([[maybe_unused]] std::int64_t n) const { return 0; }
 
   /// Says that these samples will be read soon, so that the system may fetch meanwhile what they lie in.
   virtual void will_read([[maybe_unused]] std::int64_t first, [[maybe_unused]] int count) const {}

@@ -31,6 +31,7 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
                                  address(call.targets),
                                  address(call.document_starts),
                                  address(call.positions),
+                                 address(call.document_ends),
                                  address(call.loss),
                                  address(call.details.losses),
                                  address(call.details.logits),
@@ -155,6 +156,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
   if (microbatch.documents) {
     call.document_starts = reinterpret_cast<const std::int32_t*>(document_[slot]);
     call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;
+    call.document_ends = call.positions + std::ptrdiff_t{microbatch.samples} * positions;
   }
   if (last() && step.layer + 1 == layers()) {
     call.targets = target_[slot];

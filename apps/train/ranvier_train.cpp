@@ -60,7 +60,7 @@ models::MaskingOptions masking(const apps::TrainOptions& options, const apps::Jo
                                  .seed = options.trainer.seed};
   const models::SpecialTokens special = job.tokenizer ? job.tokenizer->specials() : models::SpecialTokens();
   for (const auto& token : {special.begin_of_text, special.end_of_text, special.unknown, special.separator,
-                            special.padding, special.classifier, special.mask})
+                            special.padding, special.classifier, special.mask, options.data.document_end})
     if (token) masking.special_tokens.push_back(*token);
   const bool bytes = options.data.tokenizer == apps::Tokenizer::bytes;
   auto mask = options.data.mask_token ? options.data.mask_token : special.mask;
@@ -87,9 +87,10 @@ apps::Job make_job(const apps::TrainOptions& options) {
   const int length = options.model.size(models::Size::sequence_length);
   const int vocab_size = options.model.size(models::Size::vocab_size);
   const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
+  const bool joined = options.data.documents == models::Documents::join;
   models::set_targets(model, static_cast<int>(models::tokens_to_find(options.data.mlm_probability, length)));
   apps::Job job{.architecture = models::make_model(model, options.model.tuning()),
-                .sample = {ids, ids, options.data.documents == models::Documents::mask ? 2 * ids : 0},
+                .sample = {ids, ids, joined ? 0 : models::SampleSource::document_arrays * ids},
                 .config = models::model_config_json(model, apps::initial_config(options)),
                 .beside_weights = apps::files_beside_weights(options)};
   if (!options.data.gpt2.empty()) {
@@ -144,8 +145,12 @@ apps::Job make_job(const apps::TrainOptions& options) {
     const std::int32_t mask = masks.mask_token;
     job.tokens_per_sample = length;
     job.source = std::make_unique<models::MaskedSource>(std::move(job.source), masks);
-    job.data += fmt::format("\nof each sample {} of {} tokens are to be found; the mask is token {}",
-                            job.source->losses_per_sample(), length, mask);
+    const std::int64_t found = job.source->losses_per_sample();
+    job.data += options.data.documents == models::Documents::pad
+                    ? fmt::format("\nof each sample's tokens {:.3g}% are to be found, {} at most",
+                                  100 * options.data.mlm_probability, found)
+                    : fmt::format("\nof each sample {} of {} tokens are to be found", found, length);
+    job.data += fmt::format("; the mask is token {}", mask);
     masks.validation = true;
     if (job.validation)
       job.validation = std::make_unique<models::MaskedSource>(std::move(job.validation), std::move(masks));

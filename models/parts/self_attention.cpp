@@ -66,7 +66,7 @@ void SelfAttention::forward(const LayerCall& call, const Arrays& at, std::byte* 
   }
   rotate(call, qkv, Rotation::forward);
   attention_forward(call.stream, shape_of(call.shape), options_.precision.compute, call.saved + at.out,
-                    floats(call.saved + at.logsumexp), qkv, dropout, scratch, {.first_key = call.document_starts});
+                    floats(call.saved + at.logsumexp), qkv, dropout, scratch, bounds_of(call));
 }
 
 void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
@@ -74,7 +74,7 @@ void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std:
   std::byte* const d_qkv = call.deferred + at.d_qkv;
   attention_backward(call.stream, shape_of(call.shape), options_.precision.compute, d_qkv, d_out,
                      call.saved + at.qkv, call.saved + at.out, floats(call.saved + at.logsumexp), dropout, scratch,
-                     {.first_key = call.document_starts});
+                     bounds_of(call));
   rotate(call, d_qkv, Rotation::inverse);
   if (!query_norm_) return;
   const std::byte* const before = call.saved + at.before;
@@ -96,6 +96,11 @@ AttentionShape SelfAttention::shape_of(const MicrobatchShape& shape) const {
   attention.samples = shape.samples;
   attention.positions = shape.positions;
   return attention;
+}
+
+AttentionBounds SelfAttention::bounds_of(const LayerCall& call) const {
+  // Causality ends what a position sees before its document does.
+  return {.first_key = call.document_starts, .end_key = options_.shape.causal ? nullptr : call.document_ends};
 }
 
 void SelfAttention::rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const {

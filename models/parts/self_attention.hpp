@@ -50,6 +50,7 @@ class SelfAttention {
 
  private:
   [[nodiscard]] AttentionShape shape_of(const MicrobatchShape& shape) const;
+  [[nodiscard]] AttentionBounds bounds_of(const LayerCall& call) const;
   void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const;
   /// Bytes of all heads of queries in a row, and of queries and keys.
   [[nodiscard]] std::size_t query_bytes() const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t most_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-constexpr std::int32_t padding = 0;  // a token of every vocabulary
+constexpr std::int32_t padding_token = 0;  // of every vocabulary
 
 }  // namespace
 
@@ -130,6 +130,12 @@ std::int64_t InstructionSource::losses(std::int64_t first, std::int64_t count) c
   return losses;
 }
 
+std::int64_t InstructionSource::padding(std::int64_t n) const {
+  std::int64_t positions = packed_->sequence_length();
+  for (const auto& document : packed_->documents_of(packed_sample(n))) positions -= document.tokens - 1;
+  return positions;
+}
+
 template <typename F, typename Pad>
 void InstructionSource::for_each_document(std::int64_t first, int count, std::int32_t* to, F&& f, Pad&& pad) const {
   const int length = packed_->sequence_length();
@@ -149,7 +155,7 @@ void InstructionSource::read_inputs(std::int64_t first, int count, std::byte* to
       [&](const auto& document, std::int32_t* at, std::int32_t) {
         std::copy_n(packed_->tokens_of(document), document.tokens - 1, at);
       },
-      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, padding); });
+      [](std::int32_t* at, std::int32_t* end, std::int32_t) { std::fill(at, end, padding_token); });
 }
 
 void InstructionSource::read_targets(std::int64_t first, int count, std::byte* to) const {

@@ -82,6 +82,7 @@ class InstructionSource final : public SampleSource {
   [[nodiscard]] std::size_t document_positions() const override {
     return static_cast<std::size_t>(packed_->sequence_length());
   }
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override;
   void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;

@@ -40,6 +40,11 @@ class MixedSource final : public SampleSource {
     return sources_.front().source->document_positions();
   }
 
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
+    const Origin from = origin(n);
+    return sources_[from.source].source->padding(from.sample);
+  }
+
   void read_inputs(std::int64_t first, int count, std::byte* to) const override;
   void read_targets(std::int64_t first, int count, std::byte* to) const override;
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;

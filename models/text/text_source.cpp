@@ -1,6 +1,7 @@
 #include "models/text/text_source.hpp"
 
 #include "models/ops/cross_entropy.hpp"
+#include "models/text/document_source.hpp"
 #include "models/text/instruction_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
@@ -122,10 +123,10 @@ TextData open_mixture(const TextDataOptions& options) {
   return mixed;
 }
 
-TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
-  const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
-                                                                 options.sequence_length, options.vocab_size);
-  const std::int64_t all = packed->samples();
+/// Sources of samples [begin, end) of what they share: those at the end are for validation, as many as the options say.
+template <typename Source, typename Shared>
+void split_samples(TextData& data, const TextDataOptions& options, const std::shared_ptr<const Shared>& shared) {
+  const std::int64_t all = shared->samples();
   const auto kept = static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(all)));
   if (options.validation_split > 0 && (kept < 1 || kept == all))
     fail(
@@ -133,12 +134,17 @@ TextData open_instructions(const TextDataOptions& options, const TextReading& re
         "{}: --validation-split {} of {} samples leaves {} for training and {} for validation: change the split or "
         "give more data",
         options.path.string(), options.validation_split, all, all - kept, kept);
+  if (kept > 0 || options.validates_all)
+    data.validation = std::make_unique<Source>(shared, options.validates_all ? 0 : all - kept, all, std::nullopt);
+  data.training = std::make_unique<Source>(shared, 0, all - kept, options.shuffle_seed);
+}
+
+TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
+  const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
+                                                                 options.sequence_length, options.vocab_size);
   TextData data;
   data.tokens = packed->tokens();
-  if (kept > 0 || options.validates_all)
-    data.validation =
-        std::make_unique<InstructionSource>(packed, options.validates_all ? 0 : all - kept, all, std::nullopt);
-  data.training = std::make_unique<InstructionSource>(packed, 0, all - kept, options.shuffle_seed);
+  split_samples<InstructionSource>(data, options, packed);
   data.origins.push_back({.path = options.path.string(),
                           .files = std::ssize(packed->files()),
                           .documents = packed->documents(),
@@ -166,9 +172,8 @@ TextData open_text_data(const TextDataOptions& options) {
          "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
          options.path.string());
   tokens->check_vocabulary(options.vocab_size);
-  if (options.documents == Documents::mask)
-    tokens->find_documents(options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text(),
-                           options.vocab_size);
+  const auto document_end = options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text();
+  if (options.documents != Documents::join) tokens->find_documents(document_end, options.vocab_size);
 
   TextSourceOptions source{.range = {0, tokens->tokens()},
                            .sequence_length = options.sequence_length,
@@ -178,7 +183,19 @@ TextData open_text_data(const TextDataOptions& options) {
   TextData data;
   data.tokens = tokens->tokens();
   data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);
-  if (options.validates_all) {
+  std::vector<std::string> remarks = tokens->remarks();
+  if (options.documents == Documents::pad) {
+    const SpecialTokens special = tokenizer ? tokenizer->specials() : SpecialTokens();
+    const auto cut = std::make_shared<const CutDocuments>(
+        tokens, DocumentSampleOptions{.sequence_length = options.sequence_length,
+                                      .vocab_size = options.vocab_size,
+                                      .begin = special.classifier ? special.classifier : special.begin_of_text,
+                                      .end = special.separator ? special.separator : special.end_of_text,
+                                      .padding = special.padding.value_or(0),
+                                      .document_end = document_end});
+    split_samples<DocumentSource>(data, options, cut);
+    remarks.push_back(cut->remark());
+  } else if (options.validates_all) {
     source.shuffle_seed.reset();
     data.validation = std::make_unique<TextSource>(tokens, source);
     source.shuffle_seed = options.shuffle_seed;
@@ -199,14 +216,14 @@ TextData open_text_data(const TextDataOptions& options) {
     source.range = {0, cut};
     source.shuffle_seed = options.shuffle_seed;
   }
-  data.training = std::make_unique<TextSource>(tokens, source);
+  if (!data.training) data.training = std::make_unique<TextSource>(tokens, source);
   data.origins.push_back({.path = options.path.string(),
                           .files = std::ssize(tokens->files()),
                           .documents = tokens->documents(),
                           .tokens = data.tokens,
                           .samples = data.training->samples(),
                           .left_out = tokens->left_out(),
-                          .remarks = tokens->remarks()});
+                          .remarks = std::move(remarks)});
   for (const TokenFile& file : tokens->files())
     for (auto& path : file.paths()) data.files.push_back(std::move(path));
   return data;

@@ -34,6 +34,7 @@ struct TokenRange {
 enum class Documents {
   join,  ///< one text
   mask,  ///< positions do not see those of others, and count from zero in each
+  pad,   ///< each has samples of its own (document_source.hpp)
 };
 
 struct TextSourceOptions {
@@ -41,7 +42,7 @@ struct TextSourceOptions {
   int sequence_length = 1;  ///< T
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< none: file order
-  Documents documents = Documents::join;      ///< mask: after TokenSequence::find_documents()
+  Documents documents = Documents::join;      ///< join or mask; mask: after TokenSequence::find_documents()
 };
 
 class TextSource final : public SampleSource {

@@ -14,7 +14,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 
 namespace ranvier::models {
 
@@ -32,8 +35,8 @@ namespace ranvier::models {
 /// What tokenizer_config.json and special_tokens_map.json in a folder call the special tokens: eos_token: "</s>", …
 [[nodiscard]] std::map<std::string, std::string> special_token_names(const std::filesystem::path& folder);
 
-/// Those, and where they do not say what ends a text, the token of a usual name, looked up by `find`, which answers
-/// none for what is no token.
+/// Those, and where they do not say what ends a text, or what masks, begins, ends and fills up one, the tokens of usual
+/// names, looked up by `find`, which answers none for what is no token.
 template <typename Find>
 [[nodiscard]] SpecialTokens special_tokens(const std::map<std::string, std::string>& names, Find&& find) {
   const auto named = [&](const char* key) -> std::optional<std::int32_t> {
@@ -44,6 +47,18 @@ template <typename Find>
                       named("pad_token"), named("cls_token"), named("mask_token")};
   for (const char* usual : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"})
     if (!found.end_of_text) found.end_of_text = find(usual);
+  // BERT's and RoBERTa's: who has the mask has the others.
+  using Token = std::optional<std::int32_t>;
+  for (const auto& [mask, begin, end, padding] :
+       {std::tuple{"[MASK]", "[CLS]", "[SEP]", "[PAD]"}, {"<mask>", "<s>", "</s>", "<pad>"}}) {
+    const Token usual = find(mask);
+    if (!usual || found.mask.value_or(*usual) != *usual) continue;
+    for (const auto& [token, name] : {std::pair<Token*, const char*>{&found.mask, mask},
+                                      {&found.classifier, begin},
+                                      {&found.separator, end},
+                                      {&found.padding, padding}})
+      if (!*token) *token = find(name);
+  }
   return found;
 }
 

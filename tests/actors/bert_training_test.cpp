@@ -28,10 +28,10 @@ models::BertOptions small_bert(bool roberta) {
 }
 
 tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std::uint64_t seed,
-                       tests::Devices devices = tests::Devices::inline_) {
+                       tests::Devices devices = tests::Devices::inline_, bool documents = false) {
   const auto bert = small_bert(roberta);
   const models::MaskedSource masked(
-      std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1),
+      std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
       {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
   return run_simulated(models::make_bert(bert), masked, options, seed, {}, devices);
 }
@@ -58,6 +58,26 @@ TEST_CASE("a BERT trains the same bits on every grid, whole or shared out, where
                        .activations = TierKind::host,
                        .bucket_elements = 256};
       check_same_bits(reference, train(roberta, options, 3, tests::Devices::delayed));
+    }
+  }
+}
+
+TEST_CASE(
+    "documents that a BERT's positions keep to train the same bits on every grid, and other ones than one text") {
+  for (const bool roberta : {false, true}) {
+    CAPTURE(roberta);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.eval_every = 1;
+    options.eval_samples = 5;
+    const auto reference = train(roberta, options, 1, tests::Devices::inline_, true);
+    CHECK(reference.steps.back().loss != train(roberta, options, 1).steps.back().loss);
+    for (const auto policy : {actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe}) {
+      CAPTURE(static_cast<int>(policy));
+      options.policy = policy;
+      options.grid.g_inter = 3;
+      options.recompute = 1;
+      check_same_bits(reference, train(roberta, options, 2, tests::Devices::delayed, true));
     }
   }
 }

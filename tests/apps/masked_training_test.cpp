@@ -72,3 +72,39 @@ TEST_CASE_FIXTURE(Masked, "without a token for masks a BERT says which flag name
   CHECK(named.status == 0);
   CHECK(has(named, "the mask is token 5"));
 }
+
+TEST_CASE_FIXTURE(Masked, "documents of a BERT are kept apart or padded, and train the same bits on every grid") {
+  std::string lines;
+  for (int i = 0; i < 90; ++i)
+    lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(1 + i % 20), 'a' + i % 7) + "\"}\n";
+  const std::string data = folder.write("lines.jsonl", lines).string();
+  std::vector<std::string> kinds;
+  for (const char* documents : {"join", "mask", "pad"}) {
+    CAPTURE(documents);
+    const auto train = [&](int ranks, const Flags& more) {
+      const std::string metrics = file("metrics.jsonl");
+      std::filesystem::remove(metrics);
+      Flags flags{"--documents",        documents, "--metrics",    metrics, "--save", file("weights.safetensors"),
+                  "--validation-split", "0.2",     "--eval-every", "1"};
+      flags.insert(flags.end(), more.begin(), more.end());
+      const Outcome outcome = start(ranks, flags, data);
+      INFO(outcome.output);
+      REQUIRE(outcome.status == 0);
+      CHECK(has(outcome,
+                "% of all positions are padding; cut into several samples, for --sequence-length 16: 20 of 90 "
+                "documents") == (documents[0] == 'p'));
+      CHECK(has(outcome, "of each sample's tokens 15% are to be found, 2 at most") == (documents[0] == 'p'));
+      auto result = metric(metrics, "loss");
+      result.push_back(metric(metrics, "validation_loss").back());
+      result.push_back(read_file(file("weights.safetensors")));
+      return result;
+    };
+    const auto reference = train(1, {});
+    kinds.push_back(reference.back());
+    if (documents[0] == 'j') continue;
+    CHECK((train(3, {"--g-inter", "3", "--recompute", "1", "--policy", "1f1b"}) == reference));
+    CHECK((train(1, {"--offload", "infinity-cpu", "--recompute", "2", "--policy", "gpipe"}) == reference));
+  }
+  CHECK(kinds[0] != kinds[1]);
+  CHECK(kinds[1] != kinds[2]);
+}

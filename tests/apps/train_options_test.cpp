@@ -140,7 +140,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
           "--mask-token 900 is not one of the 500");
   refused({"--model", "bert", "--sample-every", "3"}, "--model bert fills masks and writes no text");
   refused({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
-  refused({"--model", "bert", "--documents", "mask"}, "--documents mask: --model bert sees what follows");
+  CHECK(parse({"--model", "bert", "--data", "a", "--documents", "mask"}).data.documents == models::Documents::mask);
   refused({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
   refused({"--model", "bert", "--tile", "2"}, "--tile is 2: BERT and RoBERTa have their matrices whole");
   refused({"--model", "bert", "--kv-heads", "2"}, "as --model bert has no such size");
@@ -434,6 +434,10 @@ TEST_CASE("documents are joined or masked, and always masked where they are answ
   const auto answers = parse({"--data", "a.jsonl", "--prompt-field", "q", "--json-field", "a"}).data;
   CHECK(answers.documents == models::Documents::mask);
   CHECK(answers.prompt_field == "q");
+  CHECK(parse({"--data", "a.txt", "--documents", "pad", "--model", "bert"}).data.documents ==
+        models::Documents::pad);
+  refused({"--documents", "pad"}, "--documents pad: --model gpt says the next token");
+  refused({"--documents", "pad", "--prompt-field", "q"}, "--documents pad with --prompt-field q");
   refused({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
   refused({"--tokenizer", "none", "--prompt-field", "q"}, "--tokenizer none cannot read the text");
   refused({"--prompt-field", "text"}, "--prompt-field text and --json-field text");

@@ -66,6 +66,7 @@ TEST_CASE("answers are packed whole, have losses as their ends do, and see their
   CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 0, 4, 4, 4, 7, 0, 0, 2, 2, 2, 2, 2, 2});
   CHECK(read(source, &SampleSource::read_targets, 2, 1) == Tokens{end, none, none, none, none, none, none, none});
   CHECK(starts(source, 2, 1) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});  // padding sees itself alone
+  for (const auto& [sample, padding] : {std::pair{0, 1}, {1, 0}, {2, 7}}) CHECK(source.padding(sample) == padding);
   CHECK(source.losses(0, 1) == 6);
   CHECK(source.losses(0, 4) == 6 + 6 + 1 + 6);
   CHECK(source.losses_per_sample() == 8);

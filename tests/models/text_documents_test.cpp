@@ -60,10 +60,10 @@ TEST_CASE("positions know the first one of their document, and nothing is predic
   const auto data = open_text_data(options);  // a b . c . d e f g .
   const SampleSource& source = *data.training;
   CHECK(data.origins[0].documents == 3);
-  CHECK(source.sample_bytes().documents == 32);
+  CHECK(source.sample_bytes().documents == 48);
   CHECK(targets(source, 0, 2) == Tokens{'b', '\n', no_target, '\n', no_target, 'e', 'f', 'g'});
   CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1});
-  CHECK(documents(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1, 0, 1, 2, 0, 0, 0, 1, 2});
+  CHECK(documents(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1, 0, 1, 2, 0, 0, 0, 1, 2, 3, 3, 3, 4, 1, 4, 4, 4});
   CHECK(source.losses(0, 1) == 3);
   CHECK(source.losses(0, 2) == 6);
   // Where the data go on at their start, another document begins.

@@ -219,6 +219,17 @@ TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT doe
   CHECK(tokenizer.end_of_text() == 2);
   CHECK(tokenizer.decode(tokenizer.encode("unable, don't")) == "unable, don ' t");
 
+  folder.write("tokenizer_config.json", R"({"do_lower_case": true})");  // as older checkpoints have it
+  parts.pieces.emplace_back("[MASK]");
+  parts.pieces.emplace_back("[CLS]");
+  const SpecialTokens usual = read(parts).specials();
+  CHECK(usual.mask == 14);
+  CHECK(usual.classifier == 15);
+  CHECK(usual.separator == 2);
+  CHECK(usual.padding == 0);
+  CHECK(!usual.begin_of_text);
+  parts.pieces.resize(14);
+
   std::string lines;
   for (const std::string& piece : parts.pieces) lines += piece + "\n";
   const Tokenizer older = read_tokenizer(folder.write("vocab.txt", lines));

@@ -131,12 +131,14 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
              "loss of its own; samples are packed of whole documents, as with --documents mask",
              text(data.prompt_field), "none"});
   table.add({"documents", "NAME",
-             "that lie in one sample: join, one text; mask, positions see their own document alone and count from "
-             "zero in it, and nothing is predicted across its end",
-             choice<Documents>(data.documents, {{"join", Documents::join}, {"mask", Documents::mask}}),
+             "and samples: join, samples are cut wherever their ends fall, of one text; mask, and positions see "
+             "their own document alone and count from zero in it, and nothing is predicted across its end; pad, of "
+             "BERT and RoBERTa, each document has samples of its own, filled up with padding",
+             choice<Documents>(data.documents,
+                               {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
              "join, or mask with --prompt-field"});
   table.add({"document-end", "TOKEN",
-             "what documents end with in token files without an index, for --documents mask",
+             "what documents end with in token files without an index, for --documents mask and pad",
              document_end(data.document_end), "the --tokenizer's end of text"});
   table.add(
       {"mlm-probability", "SHARE",
@@ -192,9 +194,12 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
       fail(ErrorCode::usage,
            "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
            data.prompt_field);
+    if (data.documents == Documents::pad)
+      fail(ErrorCode::usage, "--documents pad with --prompt-field {}, whose samples are packed: leave it out",
+           data.prompt_field);
     data.documents = Documents::mask;
   }
-  if (data.document_end && data.documents != Documents::mask)
+  if (data.document_end && data.documents == Documents::join)
     fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
          *data.document_end);
   if (data.document_end && !data.data.empty() && !tokens)
@@ -233,10 +238,17 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
          data.eval_samples);
 }
 
-/// What only a model that says the next token can do.
+/// What only a model that says the next token can do, or only one that fills masks.
 void check_purpose(const TrainOptions& options) {
   const ModelOptions& model = options.model;
-  if (!models::fills_masks(model.sizes)) return;
+  if (!models::fills_masks(model.sizes)) {
+    if (options.data.documents == Documents::pad)
+      fail(ErrorCode::usage,
+           "--documents pad: --model {} says the next token, for which documents are packed without padding: give "
+           "--documents mask",
+           model.name);
+    return;
+  }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
     fail(ErrorCode::usage, "--sample-every {}: --model {} fills masks and writes no text: leave it out", every,
          model.name);
@@ -248,11 +260,6 @@ void check_purpose(const TrainOptions& options) {
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
     fail(ErrorCode::usage, "--prompt-field {}: --model {} fills masks and answers no prompts: leave it out",
          prompts, model.name);
-  if (options.data.documents == Documents::mask)
-    fail(ErrorCode::usage,
-         "--documents mask: --model {} sees what follows as well, for which documents cannot be kept apart: leave "
-         "it out",
-         model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)
     fail(ErrorCode::usage,

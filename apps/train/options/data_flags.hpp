@@ -14,7 +14,8 @@ void declare_data(runtime::OptionTable& table, DataOptions& data, actors::Traine
 /// contradict each other or the data.
 void resolve_data(TrainOptions& options, const runtime::OptionTable& table);
 
-/// Once the model is known. Throws ErrorCode::usage for what only a model that says the next token can do.
+/// Once the model is known. Throws ErrorCode::usage for what only a model that says the next token can do, or only one
+/// that fills masks.
 void check_purpose(const TrainOptions& options);
 
 }  // namespace ranvier::apps

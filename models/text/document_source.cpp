@@ -1,0 +1,104 @@
+#include "models/text/document_source.hpp"
+
+#include "models/ops/cross_entropy.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace ranvier::models {
+
+CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options)
+    : tokens_(std::move(tokens)), options_(options), around_((options.begin ? 1 : 0) + (options.end ? 1 : 0)) {
+  const std::int32_t room = options_.sequence_length - around_;
+  if (room < 1)
+    fail(ErrorCode::usage,
+         "--sequence-length {} has no room for a token beside the {} that begin and end a sample: raise it",
+         options_.sequence_length, around_);
+  const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
+  std::int64_t filled = 0, cut = 0, empty = 0;
+  for (std::size_t d = 0; d < begins.size(); ++d) {
+    std::int64_t first = begins[d], end = d + 1 < begins.size() ? begins[d + 1] : tokens_->tokens();
+    if (options_.document_end && first < end) {
+      std::int32_t last = 0;
+      tokens_->read(end - 1, 1, options_.vocab_size, &last);
+      if (last == *options_.document_end) --end;
+    }
+    empty += first == end ? 1 : 0;
+    cut += end - first > room ? 1 : 0;
+    for (; first < end; first += room) {
+      pieces_.push_back({first, static_cast<std::int32_t>(std::min<std::int64_t>(room, end - first))});
+      filled += pieces_.back().tokens + around_;
+    }
+  }
+  if (pieces_.empty())
+    fail(ErrorCode::data, "{}: its documents have no tokens: give files with text", tokens_->path().string());
+  const double positions = static_cast<double>(samples()) * options_.sequence_length;
+  remark_ = fmt::format("{}: {:.1f}% of all positions are padding", tokens_->path().string(),
+                        100 * (1 - static_cast<double>(filled) / positions));
+  if (cut > 0)
+    remark_ += fmt::format("; cut into several samples, for --sequence-length {}: {} of {} documents",
+                           options_.sequence_length, cut, begins.size());
+  if (empty > 0) remark_ += fmt::format("; left out, for they are empty: {} of {} documents", empty, begins.size());
+}
+
+void CutDocuments::read(std::int64_t sample, std::int32_t* to) const {
+  const Piece& piece = pieces_[static_cast<std::size_t>(sample)];
+  std::int32_t* const end = to + options_.sequence_length;
+  if (options_.begin) *to++ = *options_.begin;
+  tokens_->read(piece.first, piece.tokens, options_.vocab_size, to);
+  to += piece.tokens;
+  if (options_.end) *to++ = *options_.end;
+  std::fill(to, end, options_.padding);
+}
+
+void CutDocuments::will_read(std::int64_t sample) const {
+  const Piece& piece = pieces_[static_cast<std::size_t>(sample)];
+  tokens_->will_read(piece.first, piece.tokens);
+}
+
+DocumentSource::DocumentSource(std::shared_ptr<const CutDocuments> documents, std::int64_t begin, std::int64_t end,
+                               std::optional<std::uint64_t> shuffle_seed)
+    : documents_(std::move(documents)), begin_(begin), samples_(end - begin) {
+  expect(begin >= 0 && begin < end && end <= documents_->samples(), "samples {} to {} of {}", begin, end,
+         documents_->samples());
+  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
+}
+
+std::int64_t DocumentSource::losses(std::int64_t first, std::int64_t count) const {
+  std::int64_t losses = 0;
+  for (std::int64_t n = first; n < first + count; ++n) losses += documents_->filled(piece(n));
+  return losses;
+}
+
+void DocumentSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
+    documents_->read(piece(n), reinterpret_cast<std::int32_t*>(to));
+}
+
+void DocumentSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  read_inputs(first, count, to);
+  auto* targets = reinterpret_cast<std::int32_t*>(to);
+  const std::ptrdiff_t length = documents_->sequence_length();
+  for (std::int64_t n = first; n < first + count; ++n, targets += length)
+    std::fill(targets + documents_->filled(piece(n)), targets + length, no_target);
+}
+
+void DocumentSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  const std::ptrdiff_t length = documents_->sequence_length();
+  for (std::int64_t n = first; n < first + count; ++n, to += length) {
+    const std::int64_t filled = documents_->filled(piece(n));
+    std::fill(to, to + filled, 0);
+    std::iota(to + filled, to + length, static_cast<std::int32_t>(filled));
+  }
+}
+
+void DocumentSource::will_read(std::int64_t first, int count) const {
+  for (std::int64_t n = first; n < first + count; ++n) documents_->will_read(piece(n));
+}
+
+}  // namespace ranvier::models

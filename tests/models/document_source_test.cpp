@@ -1,0 +1,172 @@
+// Samples of one document each, with what begins and ends them, and padding.
+#include "models/text/document_source.hpp"
+
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/masked_source.hpp"
+#include "models/text/text_source.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+Tokens inputs(const SampleSource& source, std::int64_t first, int count = 1) {
+  Tokens out(static_cast<std::size_t>(count) * source.input_bytes() / sizeof(std::int32_t));
+  source.read_inputs(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+Tokens targets(const SampleSource& source, std::int64_t first, int count = 1) {
+  Tokens out(static_cast<std::size_t>(count) * source.target_bytes() / sizeof(std::int32_t));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(out.data()));
+  return out;
+}
+Tokens starts(const SampleSource& source, std::int64_t first, int count = 1) {
+  Tokens out(static_cast<std::size_t>(count) * source.document_positions());
+  source.read_document_starts(first, count, out.data());
+  return out;
+}
+
+std::string shorts(const std::vector<std::uint16_t>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::uint16_t)};
+}
+
+struct Fixture {
+  TemporaryFolder folder;
+  /// [PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4, a 5, b 6, c 7, d 8, e 9.
+  std::filesystem::path vocabulary =
+      folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\n");
+
+  [[nodiscard]] TextDataOptions options(const std::string& lines, int length) const {
+    return {.path = folder.write("lines.jsonl", lines),
+            .tokenizer = vocabulary,
+            .sequence_length = length,
+            .vocab_size = 10,
+            .documents = Documents::pad};
+  }
+};
+
+constexpr const char* lines =
+    "{\"text\": \"a b\"}\n{\"text\": \"\"}\n{\"text\": \"c\"}\n{\"text\": \"a b c d e a b\"}\n{\"text\": \"d e "
+    "a\"}\n";
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a sample is one document between what begins and ends it, then padding; long ones are cut") {
+  const auto data = open_text_data(options(lines, 5));
+  const SampleSource& source = *data.training;
+  CHECK(source.samples() == 6);
+  CHECK(inputs(source, 0, 6) == Tokens{2, 5, 6, 3, 0,  //
+                                       2, 7, 3, 0, 0,  //
+                                       2, 5, 6, 7, 3,  //
+                                       2, 8, 9, 5, 3,  //
+                                       2, 6, 3, 0, 0,  //
+                                       2, 8, 9, 5, 3});
+  CHECK(targets(source, 0, 2) == Tokens{2, 5, 6, 3, no_target, 2, 7, 3, no_target, no_target});
+  CHECK(starts(source, 0, 3) == Tokens{0, 0, 0, 0, 4, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0});
+  Tokens documents(3 * 5);
+  source.read_documents(1, 1, reinterpret_cast<std::byte*>(documents.data()));
+  CHECK(documents == Tokens{0, 0, 0, 3, 4, 0, 1, 2, 0, 0, 3, 3, 3, 4, 5});
+  CHECK(source.losses(0, 6) == 25);
+  CHECK(source.padding(1) == 2);
+  CHECK(source.padding(2) == 0);
+  CHECK(inputs(source, 7) == inputs(source, 1));  // another epoch
+  REQUIRE(data.origins.size() == 1);
+  CHECK(data.origins[0].samples == 6);
+  REQUIRE(data.origins[0].remarks.size() == 1);
+  CHECK(data.origins[0].remarks[0].ends_with(
+      "lines.jsonl: 16.7% of all positions are padding; cut into several samples, for --sequence-length 5: 1 of 4 "
+      "documents"));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "the last samples are kept for validation, and the others come in another order each epoch") {
+  auto split = options(lines, 5);
+  split.validation_split = 0.34;
+  split.shuffle_seed = 3;
+  const auto data = open_text_data(split);
+  CHECK(data.training->samples() == 4);
+  CHECK(inputs(*data.validation, 0, 2) == Tokens{2, 6, 3, 0, 0, 2, 8, 9, 5, 3});
+  const auto epoch = [&](std::int64_t number) {
+    std::vector<Tokens> samples;
+    for (std::int64_t n = 4 * number; n < 4 * number + 4; ++n) samples.push_back(inputs(*data.training, n));
+    return samples;
+  };
+  auto first = epoch(0), second = epoch(1), third = epoch(2);
+  CHECK((first != second || second != third));
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  CHECK(first == second);
+  split.validation_split = 0.1;
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(split)); }), "--validation-split 0.1 of 6 samples"));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "token files without a tokenizer have samples of documents alone, whose ends stay behind") {
+  TextDataOptions plain{.path = folder.write("tokens.bin", shorts({1, 2, 9, 9, 3, 4, 5, 9, 6})),
+                        .format = TokenFormat::uint16,
+                        .sequence_length = 3,
+                        .vocab_size = 10,
+                        .documents = Documents::pad,
+                        .document_end = 9};
+  {
+    const auto data = open_text_data(plain);
+    CHECK(inputs(*data.training, 0, 3) == Tokens{1, 2, 0, 3, 4, 5, 6, 0, 0});
+    CHECK(data.origins[0].remarks[0].ends_with("padding; left out, for they are empty: 1 of 4 documents"));
+  }
+  plain.tokenizer = vocabulary;
+  const auto data = open_text_data(plain);
+  CHECK(inputs(*data.training, 0, 3) == Tokens{2, 1, 3, 2, 2, 3, 2, 3, 3});
+  plain.sequence_length = 2;
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }),
+             "--sequence-length 2 has no room for a token beside the 2 that begin and end a sample"));
+  plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
+  plain.sequence_length = 3;
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "its documents have no tokens"));
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "of padded samples a share of their own tokens is masked, and no padding, in mixtures too") {
+  auto mixed = options(lines, 8);
+  const std::string path = mixed.path.string();
+  mixed.mixture = {{path, 1}, {path, 1}};
+  for (const bool mixes : {true, false}) {
+    if (!mixes) mixed.mixture.clear();
+    auto data = open_text_data(mixed);
+    const MaskedSource masked(std::move(data.training),
+                              {.probability = 0.4, .mask_token = 4, .tokens = 10, .seed = 3});
+    CHECK(masked.losses_per_sample() == 3);
+    CHECK(masked.document_positions() == 8);
+    std::int64_t all = 0;
+    for (std::int64_t n = 0; n < 40; ++n) {
+      const Tokens found = targets(masked, n);
+      const auto filled = static_cast<std::ptrdiff_t>(8 - masked.padding(n));
+      const auto count = std::count_if(found.begin(), found.end(), [](std::int32_t t) { return t != no_target; });
+      CHECK(count == (filled == 3 ? 1 : filled < 7 ? 2 : 3));
+      CHECK(masked.losses(n, 1) == count);
+      CHECK(std::count(found.begin() + filled, found.end(), no_target) == 8 - filled);
+      const Tokens read = inputs(masked, n);
+      CHECK(std::count(read.begin() + filled, read.end(), 0) == 8 - filled);
+      CHECK(starts(masked, n)[7] == (filled == 8 ? 0 : 7));
+      all += count;
+    }
+    CHECK(masked.losses(0, 40) == all);
+  }
+}
