@@ -5,6 +5,7 @@
 #include "models/parts/linear.hpp"
 #include "models/parts/mlp.hpp"
 #include "models/parts/self_attention.hpp"
+#include "models/parts/tiles.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/format.h>
@@ -25,13 +26,15 @@ SelfAttentionOptions attention_options(const BertOptions& options) {
           .precision = options.precision};
 }
 
-/// Products of C channels, side by side.
-LinearOptions linear_options(const BertOptions& options, std::initializer_list<std::string> names) {
+/// Products of C channels, side by side. `tiles`: what units of tiles are named by.
+LinearOptions linear_options(const BertOptions& options, std::initializer_list<std::string> names,
+                             const std::string& tiles, UnitBuilder& builder) {
   LinearOptions linear{.tensors = {},
                        .in = static_cast<std::size_t>(options.hidden),
                        .bias = true,
                        .initializer = bert_initializer(options),
-                       .precision = options.precision};
+                       .precision = options.precision,
+                       .cut = {builder.add_tiles(tiles, static_cast<std::size_t>(options.tile))}};
   for (const std::string& name : names) linear.tensors.push_back({name, linear.in});
   return linear;
 }
@@ -62,6 +65,8 @@ class BertBlock final : public Layer {
 
   bool repeats(bool training) const noexcept override { return !training || dropout_ == 0; }
 
+  LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
     return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
@@ -70,56 +75,88 @@ class BertBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const middle = call.workspace + at.narrow;
-    qkv_.forward(call, saved + at.attention.qkv, input);
-    attention_.forward(call, at.attention, call.workspace + at.scratch, rule(call, BertDropoutPlace::attention));
-    if (drops(call)) {
-      out_.forward(call, saved + at.sum_1, saved + at.attention.out);
-      add_dropped(call, saved + at.sum_1, BertDropoutPlace::attention_branch, input);
-    } else {
-      out_.forward_add(call, saved + at.sum_1, saved + at.attention.out, input);
-    }
-    norm_1_.forward(call, at.norm_1, middle, saved + at.sum_1);
-    if (drops(call)) {
-      mlp_.forward(call, at.mlp, saved + at.sum_2, middle);
-      add_dropped(call, saved + at.sum_2, BertDropoutPlace::mlp_branch, middle);
-    } else {
-      mlp_.forward(call, at.mlp, saved + at.sum_2, middle, middle);
-    }
-    norm_2_.forward(call, at.norm_2, output, saved + at.sum_2);
+    // What is dropped of a branch is dropped before it joins the sum.
+    const bool drops = call.training && dropout_ > 0;
+    PartWalk walk(call);
+    walk.each(qkv_.tiles(),
+              [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
+    walk.once([&] {
+      attention_.forward(call, at.attention, call.workspace + at.scratch, rule(call, BertDropoutPlace::attention));
+    });
+    walk.each(out_.tiles(), [&](std::size_t tile) {
+      if (drops) return out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
+      out_.forward_add(call, saved + at.sum_1, saved + at.attention.out, input, at.out, tile);
+    });
+    walk.once([&] {
+      if (drops) add_dropped(call, saved + at.sum_1, BertDropoutPlace::attention_branch, input);
+      norm_1_.forward(call, at.norm_1, middle, saved + at.sum_1);
+    });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.forward(call, at.mlp, saved + at.sum_2, middle, drops ? nullptr : middle, tile);
+    });
+    walk.once([&] {
+      if (drops) add_dropped(call, saved + at.sum_2, BertDropoutPlace::mlp_branch, middle);
+      norm_2_.forward(call, at.norm_2, output, saved + at.sum_2);
+    });
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    norm_1_.keep(call, at.norm_1);
-    norm_2_.keep(call, at.norm_2);
     // Where nothing is dropped, the gradient of a sum is that of its branch as well.
     std::byte* const d_sum_2 = dropout_ > 0 ? work + at.d_sum : kept + at.d_mlp;
-    norm_2_.backward(call, at.norm_2, d_sum_2, output_gradient, saved + at.sum_2, nullptr, work + at.scratch);
-    branch_gradient(call, kept + at.d_mlp, d_sum_2, BertDropoutPlace::mlp_branch);
-    mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp);
-    runtime::add(call.stream, work + at.narrow, d_sum_2, dtype_, rows(call) * channels_);
-
     std::byte* const d_sum_1 = dropout_ > 0 ? work + at.d_sum : kept + at.d_out;
-    norm_1_.backward(call, at.norm_1, d_sum_1, work + at.narrow, saved + at.sum_1, nullptr, work + at.scratch);
-    branch_gradient(call, kept + at.d_out, d_sum_1, BertDropoutPlace::attention_branch);
-    out_.backward_input(call, work + at.narrow, kept + at.d_out);
-    attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
-                        rule(call, BertDropoutPlace::attention));
-    qkv_.backward_input(call, input_gradient, kept + at.attention.d_qkv);
-    runtime::add(call.stream, input_gradient, d_sum_1, dtype_, rows(call) * channels_);
+    PartWalk walk(call);
+    walk.once([&] {
+      norm_1_.keep(call, at.norm_1);
+      norm_2_.keep(call, at.norm_2);
+      norm_2_.backward(call, at.norm_2, d_sum_2, output_gradient, saved + at.sum_2, nullptr, work + at.scratch);
+      branch_gradient(call, kept + at.d_mlp, d_sum_2, BertDropoutPlace::mlp_branch);
+    });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile);
+    });
+    walk.once([&] {
+      runtime::add(call.stream, work + at.narrow, d_sum_2, dtype_, rows(call) * channels_);
+      norm_1_.backward(call, at.norm_1, d_sum_1, work + at.narrow, saved + at.sum_1, nullptr, work + at.scratch);
+      branch_gradient(call, kept + at.d_out, d_sum_1, BertDropoutPlace::attention_branch);
+    });
+    walk.each(out_.tiles(), [&](std::size_t tile) {
+      out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
+    });
+    walk.once([&] {
+      attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
+                          rule(call, BertDropoutPlace::attention));
+    });
+    walk.each(qkv_.tiles(), [&](std::size_t tile) {
+      qkv_.backward_input(call, input_gradient, kept + at.attention.d_qkv, at.qkv, tile);
+    });
+    walk.once([&] { runtime::add(call.stream, input_gradient, d_sum_1, dtype_, rows(call) * channels_); });
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    norm_2_.store_gradients(call, at.norm_2);
-    norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1);
-    mlp_.backward_weight(call, at.mlp, work + at.narrow, kept + at.d_mlp);
-    norm_1_.store_gradients(call, at.norm_1);
-    out_.backward_weight(call, saved + at.attention.out, kept + at.d_out, work + at.scratch);
-    qkv_.backward_weight(call, input, kept + at.attention.d_qkv, work + at.scratch);
+    PartWalk walk(call);
+    walk.each_trained(
+        mlp_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1); },
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
+    walk.each_trained(
+        out_.tiles(), [] {},
+        [&](std::size_t tile) {
+          out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, at.out, tile);
+        });
+    walk.each_trained(
+        qkv_.tiles(), [] {},
+        [&](std::size_t tile) { qkv_.backward_matrix(call, input, kept + at.attention.d_qkv, at.qkv, tile); });
+    walk.rest([&] {
+      norm_2_.store_gradients(call, at.norm_2);
+      mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
+      norm_1_.store_gradients(call, at.norm_1);
+      out_.backward_bias(call, kept + at.d_out, work + at.scratch);
+      qkv_.backward_bias(call, kept + at.attention.d_qkv, work + at.scratch);
+    });
   }
 
  private:
@@ -132,10 +169,14 @@ class BertBlock final : public Layer {
         channels_(static_cast<std::size_t>(options.hidden)),
         unit_(builder.add_unit(name)),
         qkv_(builder, unit_,
-             linear_options(options, {name + ".attention.self.query", name + ".attention.self.key",
-                                      name + ".attention.self.value"})),
+             linear_options(
+                 options,
+                 {name + ".attention.self.query", name + ".attention.self.key", name + ".attention.self.value"},
+                 name + ".attention.self.qkv", builder)),
         attention_(builder, unit_, name + ".attention.self", attention_options(options)),
-        out_(builder, unit_, linear_options(options, {name + ".attention.output.dense"})),
+        out_(
+            builder, unit_,
+            linear_options(options, {name + ".attention.output.dense"}, name + ".attention.output.dense", builder)),
         norm_1_(builder, unit_, name + ".attention.output.LayerNorm", bert_norm(options)),
         mlp_(builder, unit_,
              {.up = name + ".intermediate.dense",
@@ -143,7 +184,8 @@ class BertBlock final : public Layer {
               .channels = channels_,
               .inner = static_cast<std::size_t>(options.inner),
               .initializer = bert_initializer(options),
-              .precision = options.precision}),
+              .precision = options.precision,
+              .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}),
         norm_2_(builder, unit_, name + ".output.LayerNorm", bert_norm(options)),
         units_(std::move(builder).units()) {}
 
@@ -154,20 +196,24 @@ class BertBlock final : public Layer {
       norm_1 = block.norm_1_.plan(saved, deferred, N);
       norm_2 = block.norm_2_.plan(saved, deferred, N);
       attention = block.attention_.plan(saved, deferred, shape);
+      scratch = workspace.add(
+          1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
+                       block.qkv_.scratch_bytes(N), block.out_.scratch_bytes(N), block.mlp_.scratch_bytes(N)}));
+      qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
+      out = block.out_.plan(saved, deferred, workspace, N, scratch);
       sum_1 = saved.add(N * C, element);
-      mlp = block.mlp_.plan(saved, deferred, workspace, N);
+      mlp = block.mlp_.plan(saved, deferred, workspace, N, scratch);
       sum_2 = saved.add(N * C, element);
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(N * C, element);
       narrow = workspace.add(N * C, element);
       d_sum = workspace.add(block.dropout_ > 0 ? N * C : 0, element);
-      scratch = workspace.add(1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
-                                           block.qkv_.scratch_bytes(), block.out_.scratch_bytes()}));
     }
 
     MemoryLayout saved, deferred, workspace;
     Norm::Arrays norm_1, norm_2;
     SelfAttention::Arrays attention;
+    Linear::Arrays qkv, out;
     Mlp::Arrays mlp;
     std::size_t sum_1, sum_2;  ///< saved [N, C]: what the norms are of
     std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
@@ -180,8 +226,6 @@ class BertBlock final : public Layer {
     expect_planned_threads(call, name_);
     return {*this, call.shape};
   }
-
-  bool drops(const LayerCall& call) const { return call.training && dropout_ > 0; }
 
   Dropout rule(const LayerCall& call, BertDropoutPlace place) const {
     return make_dropout(call.training ? dropout_ : 0.0f, call.key.seed, call.key.step,

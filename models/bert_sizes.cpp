@@ -32,9 +32,9 @@ std::optional<std::string> size_problem(const BertOptions& options, const BertSi
                        names.hidden, options.hidden, divisor_near(options.heads, options.hidden));
   if (!(options.dropout >= 0 && options.dropout < 1))
     return fmt::format("{} is {}: it must be at least 0 and less than 1", names.dropout, options.dropout);
-  if (options.tile != 1)
-    return fmt::format("{} is {}: BERT and RoBERTa have their matrices whole, choose 1", names.tile, options.tile);
-  return std::nullopt;
+  return tile_problem(names.tile, options.tile,
+                      {{fmt::format("{} {}", names.hidden, options.hidden), options.hidden},
+                       {fmt::format("{} {}", names.inner, options.inner), options.inner}});
 }
 
 std::string_view bert_family(const BertOptions& options) noexcept { return options.roberta ? "roberta" : "bert"; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace ranvier::models {
@@ -30,6 +31,18 @@ int divisor_near(int wanted, int whole) {
   int divisor = std::min(wanted, whole);
   while (whole % divisor != 0) --divisor;
   return divisor;
+}
+
+std::optional<std::string> tile_problem(std::string_view tile_name, int tile,
+                                        std::initializer_list<TiledSize> sizes) {
+  std::int64_t all = 0;
+  for (const TiledSize& size : sizes) all = std::gcd(all, size.channels);
+  for (const TiledSize& size : sizes) {
+    if (size.channels % tile != 0)
+      return fmt::format("{} {} does not divide {}: choose a divisor such as {}", tile_name, tile, size.name,
+                         divisor_near(tile, static_cast<int>(all)));
+  }
+  return std::nullopt;
 }
 
 }  // namespace ranvier::models

@@ -2,6 +2,7 @@
 
 #include "models/llama_layers.hpp"
 #include "models/llama_sizes.hpp"
+#include "models/lora.hpp"
 #include "models/parts/language_head.hpp"
 #include "models/parts/token_embedding.hpp"
 #include "runtime/error.hpp"
@@ -22,6 +23,7 @@ TokenTable token_table(const LlamaOptions& options, const char* unit) {
   return TokenTable({.name = unit,
                      .tokens = static_cast<std::size_t>(options.vocab_size),
                      .channels = static_cast<std::size_t>(options.hidden),
+                     .tiles = static_cast<std::size_t>(options.tile),
                      .initializer = llama_initializer(options)});
 }
 
@@ -29,6 +31,10 @@ TokenTable token_table(const LlamaOptions& options, const char* unit) {
 
 Architecture make_llama(const LlamaOptions& options, const Tuning& tuning) {
   check(options);
+  if (tuning.lora && options.tile > 1)
+    fail(ErrorCode::usage,
+         "--lora-rank {} with --tile {}: adapters need the matrices beside them whole, choose --tile 1",
+         tuning.lora->rank, options.tile);
   const TokenTable words = token_table(options, "model.embed_tokens");
   Architecture llama;
   llama.name =

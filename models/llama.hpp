@@ -5,6 +5,11 @@
 //
 // Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units:
 // "model.embed_tokens", "model.layers.0" …, "model.norm", and "lm_head" unless embedding and head are tied.
+//
+// With tiles (as of GPT-2, gpt.hpp) all matrices are in units of their own: "model.embed_tokens.0" … and "lm_head.0" …
+// (rows), "model.layers.0" (norms and biases), "model.layers.0.self_attn.qkv_proj.0" … (rows of the three matrices, one
+// after another), "model.layers.0.self_attn.o_proj.0" … (rows), "model.layers.0.mlp.0" … (rows of gate_proj and up_proj
+// and the columns of down_proj that go with them). There are no adapters then.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -34,7 +39,7 @@ struct LlamaOptions {
   bool qk_norm = false;             ///< RMSNorm of each head's queries and keys, before rotation (Qwen3)
   bool tied = false;                ///< head and embedding share their table
   float initializer_range = 0.02f;  ///< standard deviation of initial matrices
-  int tile = 1;                     ///< as GptOptions::tile
+  int tile = 1;                     ///< as GptOptions::tile; divides inner and (H + 2K)·D as well
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
@@ -43,7 +48,7 @@ struct LlamaOptions {
   [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
 };
 
-/// Throws ErrorCode::usage for sizes that make no model.
+/// Throws ErrorCode::usage for sizes that make no model, and for adapters beside tiles.
 [[nodiscard]] Architecture make_llama(const LlamaOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

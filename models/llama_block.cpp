@@ -4,6 +4,7 @@
 #include "models/parts/layer_call.hpp"
 #include "models/parts/linear.hpp"
 #include "models/parts/self_attention.hpp"
+#include "models/parts/tiles.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ SelfAttentionOptions attention_options(const LlamaOptions& options) {
           .precision = options.precision};
 }
 
-LinearOptions qkv_options(const LlamaOptions& options, const std::string& name) {
+LinearOptions qkv_options(const LlamaOptions& options, const std::string& name, UnitBuilder& builder) {
   const auto D = static_cast<std::size_t>(options.stored_head_size());
   const std::size_t queries = static_cast<std::size_t>(options.heads) * D;
   const std::size_t keys = static_cast<std::size_t>(options.stored_key_heads()) * D;
@@ -36,15 +37,17 @@ LinearOptions qkv_options(const LlamaOptions& options, const std::string& name) 
           .in = static_cast<std::size_t>(options.hidden),
           .bias = options.qkv_bias,
           .initializer = llama_initializer(options),
-          .precision = options.precision};
+          .precision = options.precision,
+          .cut = {builder.add_tiles(name + ".qkv_proj", static_cast<std::size_t>(options.tile))}};
 }
 
-LinearOptions out_options(const LlamaOptions& options, const std::string& name) {
+LinearOptions out_options(const LlamaOptions& options, const std::string& name, UnitBuilder& builder) {
   return {.tensors = {{name + ".o_proj", static_cast<std::size_t>(options.hidden)}},
           .in = static_cast<std::size_t>(options.heads) * static_cast<std::size_t>(options.stored_head_size()),
           .bias = options.out_bias,
           .initializer = llama_initializer(options),
-          .precision = options.precision};
+          .precision = options.precision,
+          .cut = {builder.add_tiles(name + ".o_proj", static_cast<std::size_t>(options.tile))}};
 }
 
 /// Pre-norm: x + out(attention(qkv(norm(x)))), then x + mlp(norm(x)).
@@ -74,6 +77,8 @@ class LlamaBlock final : public Layer {
     return !training || (!qkv_.drops() && !out_.drops() && !mlp_.drops());
   }
 
+  LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
     return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
@@ -82,42 +87,74 @@ class LlamaBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const work = call.workspace;
-    norm_1_.forward(call, at.norm_1, work + at.narrow, input);
-    qkv_.forward(call, saved + at.attention.qkv, work + at.narrow, at.qkv);
-    attention_.forward(call, at.attention, work + at.scratch);
-    out_.forward(call, output, saved + at.attention.out, at.out);
-    norm_2_.forward(call, at.norm_2, work + at.narrow, input, output, saved + at.middle);
-    mlp_.forward(call, at.mlp, output, work + at.narrow, saved + at.middle);
+    PartWalk walk(call);
+    walk.once([&] { norm_1_.forward(call, at.norm_1, work + at.narrow, input); });
+    walk.each(qkv_.tiles(), [&](std::size_t tile) {
+      qkv_.forward(call, saved + at.attention.qkv, work + at.narrow, at.qkv, tile);
+    });
+    walk.once([&] { attention_.forward(call, at.attention, work + at.scratch); });
+    walk.each(out_.tiles(),
+              [&](std::size_t tile) { out_.forward(call, output, saved + at.attention.out, at.out, tile); });
+    walk.once([&] { norm_2_.forward(call, at.norm_2, work + at.narrow, input, output, saved + at.middle); });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.forward(call, at.mlp, output, work + at.narrow, saved + at.middle, tile);
+    });
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    norm_1_.keep(call, at.norm_1);
-    norm_2_.keep(call, at.norm_2);
-    runtime::copy(call.stream, kept + at.d_output, output_gradient, rows(call) * channels_ * size_of(dtype_));
-    mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_output);
-    norm_2_.backward(call, at.norm_2, kept + at.d_middle, work + at.narrow, saved + at.middle, output_gradient,
-                     work + at.scratch);
-    out_.backward_input(call, work + at.narrow, kept + at.d_middle, at.out);
-    attention_.backward(call, at.attention, work + at.narrow, work + at.scratch);
-    qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv);
-    norm_1_.backward(call, at.norm_1, input_gradient, work + at.narrow, input, kept + at.d_middle,
-                     work + at.scratch);
+    PartWalk walk(call);
+    walk.once([&] {
+      norm_1_.keep(call, at.norm_1);
+      norm_2_.keep(call, at.norm_2);
+      runtime::copy(call.stream, kept + at.d_output, output_gradient, rows(call) * channels_ * size_of(dtype_));
+    });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_output, tile);
+    });
+    walk.once([&] {
+      norm_2_.backward(call, at.norm_2, kept + at.d_middle, work + at.narrow, saved + at.middle, output_gradient,
+                       work + at.scratch);
+    });
+    walk.each(out_.tiles(), [&](std::size_t tile) {
+      out_.backward_input(call, work + at.narrow, kept + at.d_middle, at.out, tile);
+    });
+    walk.once([&] { attention_.backward(call, at.attention, work + at.narrow, work + at.scratch); });
+    walk.each(qkv_.tiles(), [&](std::size_t tile) {
+      qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);
+    });
+    walk.once([&] {
+      norm_1_.backward(call, at.norm_1, input_gradient, work + at.narrow, input, kept + at.d_middle,
+                       work + at.scratch);
+    });
   }
 
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle);
-    mlp_.backward_weight(call, at.mlp, work + at.narrow, kept + at.d_output);
-    norm_2_.store_gradients(call, at.norm_2);
-    out_.backward_weight(call, saved + at.attention.out, kept + at.d_middle, work + at.scratch, at.out);
-    attention_.store_gradients(call, at.attention);
-    norm_1_.again(call, at.norm_1, work + at.narrow, input);
-    qkv_.backward_weight(call, work + at.narrow, kept + at.attention.d_qkv, work + at.scratch, at.qkv);
-    norm_1_.store_gradients(call, at.norm_1);
+    PartWalk walk(call);
+    walk.each_trained(
+        mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle); },
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_output, tile); });
+    walk.each_trained(
+        out_.tiles(), [] {},
+        [&](std::size_t tile) {
+          out_.backward_matrix(call, saved + at.attention.out, kept + at.d_middle, at.out, tile);
+        });
+    walk.each_trained(
+        qkv_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, input); },
+        [&](std::size_t tile) {
+          qkv_.backward_matrix(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);
+        });
+    walk.rest([&] {
+      norm_2_.store_gradients(call, at.norm_2);
+      out_.backward_bias(call, kept + at.d_middle, work + at.scratch);
+      attention_.store_gradients(call, at.attention);
+      qkv_.backward_bias(call, kept + at.attention.d_qkv, work + at.scratch);
+      norm_1_.store_gradients(call, at.norm_1);
+    });
   }
 
  private:
@@ -128,15 +165,16 @@ class LlamaBlock final : public Layer {
         channels_(static_cast<std::size_t>(options.hidden)),
         unit_(builder.add_unit(name)),
         norm_1_(builder, unit_, name + ".input_layernorm", llama_norm(options)),
-        qkv_(builder, unit_, qkv_options(options, name + ".self_attn")),
+        qkv_(builder, unit_, qkv_options(options, name + ".self_attn", builder)),
         attention_(builder, unit_, name + ".self_attn", attention_options(options)),
-        out_(builder, unit_, out_options(options, name + ".self_attn")),
+        out_(builder, unit_, out_options(options, name + ".self_attn", builder)),
         norm_2_(builder, unit_, name + ".post_attention_layernorm", llama_norm(options)),
         mlp_(builder, unit_, name + ".mlp",
              {.channels = channels_,
               .inner = static_cast<std::size_t>(options.inner),
               .initializer = llama_initializer(options),
-              .precision = options.precision}),
+              .precision = options.precision,
+              .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}),
         units_(std::move(builder).units()) {}
 
   /// Where a call's arrays lie. Letters: N = B·T rows, C channels, H·D channels of all heads.
@@ -146,15 +184,16 @@ class LlamaBlock final : public Layer {
       norm_1 = block.norm_1_.plan(saved, deferred, N);
       norm_2 = block.norm_2_.plan(saved, deferred, N);
       attention = block.attention_.plan(saved, deferred, shape);
-      qkv = block.qkv_.plan(saved, deferred, workspace, N);
-      out = block.out_.plan(saved, deferred, workspace, N);
+      scratch = workspace.add(
+          1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
+                       block.qkv_.scratch_bytes(N), block.out_.scratch_bytes(N), block.mlp_.scratch_bytes(N)}));
+      qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
+      out = block.out_.plan(saved, deferred, workspace, N, scratch);
       middle = saved.add(N * C, element);
-      mlp = block.mlp_.plan(saved, deferred, workspace, N);
+      mlp = block.mlp_.plan(saved, deferred, workspace, N, scratch);
       d_middle = deferred.add(N * C, element);
       d_output = deferred.add(N * C, element);
       narrow = workspace.add(N * std::max(C, block.out_.in()), element);
-      scratch = workspace.add(1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
-                                           block.qkv_.scratch_bytes(), block.out_.scratch_bytes()}));
     }
 
     MemoryLayout saved, deferred, workspace;

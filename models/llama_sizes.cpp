@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <utility>
 
 namespace ranvier::models {
@@ -44,9 +45,12 @@ std::optional<std::string> size_problem(const LlamaOptions& options, const Llama
     return fmt::format("{} {} does not divide {} {}: choose a divisor such as {}", names.key_heads,
                        options.key_heads, names.heads, options.heads,
                        divisor_near(options.key_heads, options.heads));
-  if (options.tile != 1)
-    return fmt::format("{} is {}: the LLaMA family has its matrices whole, choose 1", names.tile, options.tile);
-  return std::nullopt;
+  const std::int64_t qkv = (std::int64_t{options.heads} + 2 * std::int64_t{options.stored_key_heads()}) *
+                           std::int64_t{options.stored_head_size()};
+  return tile_problem(names.tile, options.tile,
+                      {{fmt::format("{} {}", names.hidden, options.hidden), options.hidden},
+                       {fmt::format("{} {}", names.inner, options.inner), options.inner},
+                       {fmt::format("the {} channels of queries, keys and values", qkv), qkv}});
 }
 
 std::string_view llama_family(const LlamaOptions& options) noexcept {

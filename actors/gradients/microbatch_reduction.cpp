@@ -15,12 +15,17 @@ using runtime::Trace;
 
 namespace {
 
-/// Where a unit's parameters lie; units of one layout leave the same gaps, which nobody writes.
+/// Where a unit's parameters lie, without a border between those that follow each other; units of one layout leave the
+/// same gaps, which nobody writes.
 std::vector<std::size_t> layout_of(const UnitState& unit) {
   std::vector<std::size_t> layout{unit.elements};
   for (std::size_t p = 0; p < unit.spec->parameters.size(); ++p) {
-    layout.push_back(unit.spec->offset(p));
-    layout.push_back(unit.spec->parameters[p].elements());
+    const std::size_t offset = unit.spec->offset(p), elements = unit.spec->parameters[p].elements();
+    if (p > 0 && layout[layout.size() - 2] + layout.back() == offset) {
+      layout.back() += elements;
+    } else {
+      layout.insert(layout.end(), {offset, elements});
+    }
   }
   return layout;
 }

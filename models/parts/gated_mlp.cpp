@@ -2,6 +2,8 @@
 
 #include "models/ops/swiglu.hpp"
 
+#include <algorithm>
+
 namespace ranvier::models {
 
 GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& name, const GatedMlpOptions& options)
@@ -11,41 +13,57 @@ GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& na
                {.tensors = {{name + ".gate_proj", options.inner}, {name + ".up_proj", options.inner}},
                 .in = options.channels,
                 .initializer = options.initializer,
-                .precision = options.precision}),
+                .precision = options.precision,
+                .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}}),
       down_(builder, unit,
             {.tensors = {{name + ".down_proj", options.channels}},
              .in = options.inner,
              .initializer = options.initializer,
-             .precision = options.precision}) {}
+             .precision = options.precision,
+             .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
+      tiles_(joined(gate_up_.tiles(), down_.tiles())) {}
 
 GatedMlp::Arrays GatedMlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                                std::size_t rows) const {
-  const std::size_t element = size_of(dtype_);
-  return {.gate_up = saved.add(rows * 2 * inner_, element),
-          .inner = deferred.add(rows * inner_, element),
-          .workspace = workspace.add(rows * inner_, element),
-          .gate_up_adapters = gate_up_.plan(saved, deferred, workspace, rows),
-          .down_adapters = down_.plan(saved, deferred, workspace, rows)};
+                                std::size_t rows, std::size_t scratch) const {
+  const std::size_t S = tiles_.size(), element = size_of(dtype_);
+  MemoryLayout wide, tile;
+  wide.add(rows * 2 * inner_ / S, element);
+  tile.add(rows * inner_ / S, element);
+  return {.gate_up = saved.add(S, wide.bytes()),
+          .inner = deferred.add(S, tile.bytes()),
+          .workspace = workspace.add(1, tile.bytes()),
+          .wide_bytes = wide.bytes(),
+          .tile_bytes = tile.bytes(),
+          .gate_up_product = gate_up_.plan(saved, deferred, workspace, rows, scratch),
+          .down_product = down_.plan(saved, deferred, workspace, rows, scratch)};
+}
+
+std::size_t GatedMlp::scratch_bytes(std::size_t rows) const {
+  return std::max(gate_up_.scratch_bytes(rows), down_.scratch_bytes(rows));
 }
 
 void GatedMlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
-                       const std::byte* addend) const {
-  gate_up_.forward(call, call.saved + at.gate_up, x, at.gate_up_adapters);
-  swiglu_forward(call.stream, dtype_, call.workspace + at.workspace, call.saved + at.gate_up, rows(call), inner_);
-  down_.forward_add(call, y, call.workspace + at.workspace, addend, at.down_adapters);
+                       const std::byte* addend, std::size_t tile) const {
+  std::byte* const gate_up = call.saved + at.gate_up + tile * at.wide_bytes;
+  std::byte* const inner = call.workspace + at.workspace;
+  gate_up_.forward(call, gate_up, x, at.gate_up_product, tile);
+  swiglu_forward(call.stream, dtype_, inner, gate_up, rows(call), inner_ / tiles_.size());
+  down_.forward_add(call, y, inner, addend, at.down_product, tile);
 }
 
-void GatedMlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy) const {
-  std::byte *const inner = call.deferred + at.inner, *const gate_up = call.saved + at.gate_up;
-  down_.backward_input(call, inner, dy, at.down_adapters);
-  swiglu_backward(call.stream, dtype_, inner, gate_up, rows(call), inner_);
-  gate_up_.backward_input(call, dx, gate_up, at.gate_up_adapters);
+void GatedMlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
+                              std::size_t tile) const {
+  std::byte* const inner = call.deferred + at.inner + tile * at.tile_bytes;
+  std::byte* const gate_up = call.saved + at.gate_up + tile * at.wide_bytes;
+  down_.backward_input(call, inner, dy, at.down_product, tile);
+  swiglu_backward(call.stream, dtype_, inner, gate_up, rows(call), inner_ / tiles_.size());
+  gate_up_.backward_input(call, dx, gate_up, at.gate_up_product, tile);
 }
 
-void GatedMlp::backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x,
-                               const std::byte* dy) const {
-  down_.backward_weight(call, call.deferred + at.inner, dy, nullptr, at.down_adapters);
-  gate_up_.backward_weight(call, x, call.saved + at.gate_up, nullptr, at.gate_up_adapters);
+void GatedMlp::backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
+                               std::size_t tile) const {
+  down_.backward_matrix(call, call.deferred + at.inner + tile * at.tile_bytes, dy, at.down_product, tile);
+  gate_up_.backward_matrix(call, x, call.saved + at.gate_up + tile * at.wide_bytes, at.gate_up_product, tile);
 }
 
 }  // namespace ranvier::models

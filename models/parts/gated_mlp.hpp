@@ -1,12 +1,15 @@
-// The MLP with SwiGLU: down(silu(gate(x)) · up(x)).
+// The MLP with SwiGLU: down(silu(gate(x)) · up(x)). A tile of it is columns of what `gate` and `up` give, and what
+// `down` makes of them.
 //
-// Letters: N rows, C channels, F channels inside.
+// Letters: N rows, C channels, F channels inside, S tiles.
 #pragma once
 
 #include "models/memory_layout.hpp"
 #include "models/parts/linear.hpp"
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace ranvier::models {
 
@@ -15,15 +18,18 @@ struct GatedMlpOptions {
   std::size_t inner = 0;     ///< F
   Initializer initializer;   ///< of the three matrices
   Precision precision;
+  std::vector<std::size_t> tiles;  ///< as LinearOptions::Cut::groups; S divides F
 };
 
 class GatedMlp {
  public:
   struct Arrays {
-    std::size_t gate_up;    ///< saved [N, 2F]; backward_input replaces it by its gradient
-    std::size_t inner;      ///< deferred [N, F]: what goes into `down`
-    std::size_t workspace;  ///< workspace [N, F]
-    Linear::Arrays gate_up_adapters, down_adapters;
+    std::size_t gate_up;     ///< saved [S, N, 2F/S]; backward_input replaces it by its gradient
+    std::size_t inner;       ///< deferred [S, N, F/S]: what goes into `down`
+    std::size_t workspace;   ///< workspace [N, F/S]
+    std::size_t wide_bytes;  ///< of an [N, 2F/S]
+    std::size_t tile_bytes;  ///< of an [N, F/S]
+    Linear::Arrays gate_up_product, down_product;
   };
 
   /// Declares `name`.gate_proj, `name`.up_proj and `name`.down_proj, without biases.
@@ -32,21 +38,30 @@ class GatedMlp {
   /// As Linear's.
   [[nodiscard]] bool drops() const { return gate_up_.drops() || down_.drops(); }
 
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                            std::size_t rows) const;
+  [[nodiscard]] const Tiles& tiles() const { return tiles_; }
+
+  /// `scratch`: as Linear's.
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
+                            std::size_t scratch) const;
+  [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
+
+  // As with Linear, each call does one tile, and y and dx are there after the last of them.
 
   /// y[N, C] = mlp(x[N, C]) + addend
-  void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
-               const std::byte* addend) const;
+  void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
+               std::size_t tile) const;
   /// dx from dy.
-  void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy) const;
+  void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
+                      std::size_t tile) const;
   /// x and dy as the others got them.
-  void backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const;
+  void backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
+                       std::size_t tile) const;
 
  private:
   std::size_t inner_;
   runtime::DType dtype_;
   Linear gate_up_, down_;
+  Tiles tiles_;
 };
 
 }  // namespace ranvier::models

@@ -12,26 +12,66 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 namespace ranvier::models {
 
 Linear::Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options)
-    : in_(options.in), layout_(options.layout), precision_(options.precision) {
-  const bool out_in = layout_ == LinearOptions::Layout::out_in;
-  expect(out_in || options.tensors.size() == 1, "{} matrices side by side that are stored [in, out]",
-         options.tensors.size());
-  for (const auto& [name, channels] : options.tensors) {
-    std::vector<std::size_t> shape = out_in ? std::vector{channels, in_} : std::vector{in_, channels};
-    append(weights_,
-           {out_, channels, builder.add(unit, {name + ".weight", std::move(shape), options.initializer, true})},
-           in_);
-    out_ += channels;
-  }
+    : in_(options.in), layout_(options.layout), along_(options.cut.along), precision_(options.precision) {
+  expect(layout_ == LinearOptions::Layout::out_in || options.tensors.size() == 1,
+         "{} matrices side by side that are stored [in, out]", options.tensors.size());
+  for (const LinearOptions::Tensor& tensor : options.tensors) out_ += tensor.channels;
+  tiles_.resize(std::max<std::size_t>(options.cut.groups.size(), 1));
+  tile_in_ = sums_outputs() ? in_ / tiles_.size() : in_;
+  row_ = tiles_.size() > 1 && along_ == LinearOptions::Cut::Along::outputs_apart ? out_ / tiles_.size() : out_;
+  add_weights(builder, unit, options);
   if (options.bias) add_biases(builder, unit, options);
   add_adapters(builder, unit, options);
 }
 
+void Linear::add_weights(UnitBuilder& builder, std::size_t unit, const LinearOptions& options) {
+  const std::size_t tiles = tiles_.size();
+  expect((sums_outputs() ? in_ : out_) % tiles == 0, "{} tiles of [{}, {}]", tiles, out_, in_);
+  for (std::size_t t = 0; t < tiles; ++t) {
+    std::size_t first = 0, column = 0;  // the tensor's first output, and the next column of the tile's y
+    for (const auto& [name, channels] : options.tensors) {
+      const auto [begin, end] = outputs_of(t, first, channels);
+      if (begin < end) {
+        ParameterSpec weight{name + ".weight", {end - begin, tile_in_}, options.initializer, true};
+        Tile tile{{channels, in_}, begin, sums_outputs() ? t * tile_in_ : 0};
+        if (layout_ == LinearOptions::Layout::in_out) {
+          std::swap(weight.shape[0], weight.shape[1]);
+          std::swap(tile.tensor_shape[0], tile.tensor_shape[1]);
+          std::swap(tile.first_row, tile.first_column);
+        }
+        if (tiles > 1) weight.tile = std::move(tile);
+        tiles_[t].trained = tiles_[t].trained || builder.tuning().trains(weight.name);
+        const ParameterPlace place = builder.add(tiles > 1 ? options.cut.groups[t] : unit, std::move(weight));
+        append(weights_, {first + begin, end - begin, place, t, row_ < out_ ? column : first + begin}, tile_in_);
+        auto& units = tiles_[t].units;
+        if (std::find(units.begin(), units.end(), place.unit) == units.end()) units.push_back(place.unit);
+      }
+      column += end - begin;
+      first += channels;
+    }
+  }
+}
+
+std::pair<std::size_t, std::size_t> Linear::outputs_of(std::size_t tile, std::size_t first,
+                                                       std::size_t channels) const {
+  const std::size_t tiles = tiles_.size();
+  if (sums_outputs()) return {0, channels};
+  if (row_ < out_) {
+    expect(channels % tiles == 0, "{} tiles of {} outputs", tiles, channels);
+    return {tile * channels / tiles, (tile + 1) * channels / tiles};
+  }
+  const auto within = [&](std::size_t output) { return std::clamp(output, first, first + channels) - first; };
+  return {within(tile * out_ / tiles), within((tile + 1) * out_ / tiles)};
+}
+
 void Linear::add_biases(UnitBuilder& builder, std::size_t unit, const LinearOptions& options) {
+  expect(row_ == out_ || options.tensors.size() == 1, "biases of {} tensors whose outputs are apart",
+         options.tensors.size());
   std::size_t first = 0;
   for (const auto& [name, channels] : options.tensors) {
     append(biases_, {first, channels, builder.add(unit, {name + ".bias", {channels}, {Initializer::Kind::zeros}})},
@@ -46,8 +86,11 @@ void Linear::add_biases(UnitBuilder& builder, std::size_t unit, const LinearOpti
       const std::size_t begin = std::max(bias.first, weight.first);
       const std::size_t end = std::min(bias.first + bias.channels, weight.first + weight.channels);
       if (begin >= end) continue;
-      apart.push_back(
-          {begin, end - begin, {weight.place.unit, weight.place.offset + (begin - weight.first) * in_}});
+      apart.push_back({begin,
+                       end - begin,
+                       {weight.place.unit, weight.place.offset + (begin - weight.first) * tile_in_},
+                       weight.tile,
+                       weight.column + (begin - weight.first)});
     }
   }
   weights_ = std::move(apart);
@@ -65,6 +108,8 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   for (const auto& [name, channels] : options.tensors) {
     if (lora->adapts(name)) {
       const auto site = static_cast<std::uint32_t>(runtime::xxh3(std::as_bytes(std::span(name))));
+      expect(tiles_.size() == 1, "an adapter beside {} tiles of {}", tiles_.size(), name);
+      tiles_[0].trained = true;
       adapters_.push_back({first, channels, builder.add(unit, {lora_a(name), {rank_, in_}, uniform, true}),
                            builder.add(unit, {lora_b(name), {channels, rank_}, {Initializer::Kind::zeros}, true}),
                            site});
@@ -73,12 +118,12 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   }
 }
 
-Linear::Arrays Linear::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                            std::size_t rows) const {
-  if (adapters_.empty()) return {};
+Linear::Arrays Linear::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
+                            std::size_t scratch) const {
+  Arrays at{.scratch = scratch};
+  if (adapters_.empty()) return at;
   const std::size_t element = size_of(precision_.compute);
   constexpr std::size_t alignment = 64;
-  Arrays at;
   at.bytes = (rows * rank_ * element + alignment - 1) / alignment * alignment;
   at.inner = saved.add(adapters_.size(), at.bytes);
   at.d_inner = deferred.add(adapters_.size(), at.bytes);
@@ -172,34 +217,47 @@ const std::byte* Linear::bias_of(const LayerCall& call, const Run& weight) const
   return nullptr;
 }
 
-std::size_t Linear::scratch_bytes() const { return biases_.size() > 1 ? out_ * sizeof(float) : 0; }
+/// For the biases' gradients, or for a sum over tiles.
+std::size_t Linear::scratch_bytes(std::size_t rows) const {
+  const std::size_t sums = tiles_.size() == 1 || precision_.compute == runtime::DType::f32 ? 0
+                           : sums_outputs()                                                ? rows * out_
+                                                                                           : rows * in_;
+  return std::max(sums, biases_.size() > 1 ? out_ : 0) * sizeof(float);
+}
 
-void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at) const {
+void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at,
+                     std::size_t tile) const {
   expect(adapters_.empty() || at.bytes > 0, "the layer has planned nothing for its adapters");
   const runtime::DType dtype = precision_.compute;
+  const Sum sum = sum_of(call, y, sums_outputs(), at);
   for (const Run& run : weights_) {
+    if (run.tile != tile) continue;
+    const bool adds = sums_outputs() && tile > 0;
     matmul(call.stream,
            {.m = rows(call),
             .n = run.channels,
-            .k = in_,
+            .k = tile_in_,
             .transpose_b = layout_ == LinearOptions::Layout::out_in,
-            .c_stride = weights_.size() > 1 ? out_ : 0},
-           {.c = y + run.first * size_of(dtype),
-            .c_dtype = dtype,
+            .c_stride = stride_of(run)},
+           {.c = sum.to + run.column * size_of(sum.dtype),
+            .c_dtype = sum.dtype,
             .a = x,
             .b = parameter(call, run.place, dtype),
             .dtype = dtype,
-            .bias = bias_of(call, run)});
+            .bias = adds ? nullptr : bias_of(call, run),
+            .accumulate = adds});
   }
+  if (is_last(tile)) round(call, y, sum, rows(call) * out_);
   adapt(call, y, x, at);
 }
 
 void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
-                         const Arrays& at) const {
+                         const Arrays& at, std::size_t tile) const {
   const runtime::DType dtype = precision_.compute;
   if (weights_.size() > 1 || has_adapters()) {
-    forward(call, y, x, at);
-    return runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
+    forward(call, y, x, at, tile);
+    if (is_last(tile)) runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
+    return;
   }
   matmul_add(call.stream,
              {.m = rows(call), .n = out_, .k = in_, .transpose_b = layout_ == LinearOptions::Layout::out_in},
@@ -212,27 +270,60 @@ void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x
              addend);
 }
 
-void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at) const {
+void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,
+                            std::size_t tile) const {
   const runtime::DType dtype = precision_.compute;
+  const Sum sum = sum_of(call, dx, sums_inputs(), at);
+  bool adds = sums_inputs() && tile > 0;
   for (const Run& run : weights_) {
+    if (run.tile != tile) continue;
     matmul(call.stream,
            {.m = rows(call),
-            .n = in_,
+            .n = tile_in_,
             .k = run.channels,
             .transpose_b = layout_ == LinearOptions::Layout::in_out,
-            .a_stride = weights_.size() > 1 ? out_ : 0},
-           {.c = dx,
-            .c_dtype = dtype,
-            .a = dy + run.first * size_of(dtype),
+            .a_stride = stride_of(run)},
+           {.c = sum.to,
+            .c_dtype = sum.dtype,
+            .a = dy + run.column * size_of(dtype),
             .b = parameter(call, run.place, dtype),
             .dtype = dtype,
-            .accumulate = &run != &weights_.front()});
+            .accumulate = std::exchange(adds, true)});
   }
+  if (is_last(tile)) round(call, dx, sum, rows(call) * in_);
   adapt_backward(call, dx, dy, at);
+}
+
+Linear::Sum Linear::sum_of(const LayerCall& call, std::byte* result, bool sums, const Arrays& at) const {
+  if (!sums || precision_.compute == runtime::DType::f32) return {result, precision_.compute};
+  return {call.workspace + at.scratch, runtime::DType::f32};
+}
+
+void Linear::round(const LayerCall& call, std::byte* result, const Sum& sum, std::size_t elements) const {
+  if (sum.to != result) runtime::cast(call.stream, result, precision_.compute, sum.to, sum.dtype, elements);
 }
 
 void Linear::backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                              const Arrays& at) const {
+  expect(tiles_.size() == 1, "gradients of {} tiles at once", tiles_.size());
+  const runtime::DType gradient_dtype = precision_.gradient;
+  if (layout_ == LinearOptions::Layout::out_in || !is_trained(call, weights_[0].place) || biases_.empty() ||
+      !is_trained(call, biases_[0].place)) {
+    backward_matrix(call, x, dy, at);
+    return backward_bias(call, dy, scratch);
+  }
+  matmul_column_sums(call.stream, {.m = in_, .n = out_, .k = rows(call), .transpose_a = true},
+                     {.c = gradient(call, weights_[0].place, gradient_dtype),
+                      .c_dtype = gradient_dtype,
+                      .a = x,
+                      .b = dy,
+                      .dtype = precision_.compute,
+                      .accumulate = call.accumulate},
+                     {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
+}
+
+void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at,
+                             std::size_t tile) const {
   const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
   const std::size_t N = rows(call);
   std::size_t inner = 0;
@@ -254,37 +345,37 @@ void Linear::backward_weight(const LayerCall& call, const std::byte* x, const st
             .accumulate = call.accumulate});
     inner += at.bytes;
   }
-  const bool has_bias =
-      std::any_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); });
-  if (layout_ == LinearOptions::Layout::in_out && is_trained(call, weights_[0].place)) {
-    const MatmulShape shape{.m = in_, .n = out_, .k = N, .transpose_a = true};
-    const MatmulArrays arrays{.c = gradient(call, weights_[0].place, gradient_dtype),
-                              .c_dtype = gradient_dtype,
-                              .a = x,
-                              .b = dy,
-                              .dtype = dtype,
-                              .accumulate = call.accumulate};
-    if (!has_bias) return matmul(call.stream, shape, arrays);
-    return matmul_column_sums(call.stream, shape, arrays,
-                              {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
-  }
   for (const Run& run : weights_) {
-    if (!is_trained(call, run.place)) continue;
+    if (run.tile != tile || !is_trained(call, run.place)) continue;
+    const std::byte* const d_run = dy + run.column * size_of(dtype);
+    const std::size_t stride = stride_of(run);
+    const bool out_in = layout_ == LinearOptions::Layout::out_in;
     matmul(call.stream,
-           {.m = run.channels, .n = in_, .k = N, .transpose_a = true, .a_stride = weights_.size() > 1 ? out_ : 0},
+           {.m = out_in ? run.channels : tile_in_,
+            .n = out_in ? tile_in_ : run.channels,
+            .k = N,
+            .transpose_a = true,
+            .a_stride = out_in ? stride : 0,
+            .b_stride = out_in ? 0 : stride},
            {.c = gradient(call, run.place, gradient_dtype),
             .c_dtype = gradient_dtype,
-            .a = dy + run.first * size_of(dtype),
-            .b = x,
+            .a = out_in ? d_run : x,
+            .b = out_in ? x : d_run,
             .dtype = dtype,
             .accumulate = call.accumulate});
   }
-  if (!has_bias) return;
+}
+
+void Linear::backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile) const {
+  const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
+  if (std::none_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); }))
+    return;
   if (biases_.size() == 1) {
-    return column_sums(call.stream, gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, dy, dtype, N,
-                       out_, call.accumulate);
+    const ParameterPlace place{biases_[0].place.unit, biases_[0].place.offset + (row_ < out_ ? tile * row_ : 0)};
+    return column_sums(call.stream, gradient(call, place, gradient_dtype), gradient_dtype, dy, dtype, rows(call),
+                       row_, call.accumulate);
   }
-  column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype, N, out_, false);
+  column_sums(call.stream, scratch, runtime::DType::f32, dy, dtype, rows(call), out_, false);
   for (const Run& run : biases_) {
     if (!is_trained(call, run.place)) continue;
     store_gradient(call.stream, gradient(call, run.place, gradient_dtype), gradient_dtype,

@@ -1,18 +1,22 @@
 // Products of rows with one matrix, or with several side by side (queries, keys and values; gate and up), which are one
 // product where their parameters follow each other without gaps.
 //
+// Weights may be cut into tiles, of which a call computes with one (tiles.hpp). Biases stay whole.
+//
 // Where a run tunes adapters (models/lora.hpp), each tensor that is one of their targets has one.
 //
-// Letters: N rows, I channels in, O channels out, of all tensors together, R the rank of adapters.
+// Letters: N rows, I channels in, O channels out, of all tensors together, R the rank of adapters, S tiles.
 #pragma once
 
 #include "models/memory_layout.hpp"
 #include "models/parts/layer_call.hpp"
+#include "models/parts/tiles.hpp"
 #include "models/parts/unit_builder.hpp"
 
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::models {
@@ -28,16 +32,31 @@ struct LinearOptions {
     in_out,  ///< GPT-2's; of one tensor only
   };
 
+  /// Where weights are cut, into equal shares.
+  struct Cut {
+    enum class Along {
+      outputs,        ///< a tile gives O/S columns of y
+      outputs_apart,  ///< a tile gives a y[N, O/S] of its own, with as large a share of every tensor
+      inputs,         ///< a tile takes an x[N, I/S] of its own; y is the sum of what tiles give
+    };
+    std::vector<std::size_t> groups;  ///< of the builder, one for each tile; none: weights are whole
+    Along along = Along::outputs;
+  };
+
   std::vector<Tensor> tensors;  ///< outputs in this order
   std::size_t in = 0;           ///< I
   Layout layout = Layout::out_in;
-  bool bias = false;
+  bool bias = false;        ///< not of several tensors whose outputs are apart
   Initializer initializer;  ///< of weights; biases begin with zeros
   Precision precision;
+  Cut cut;
 };
 
-/// Where the arrays of a call's adapters lie, if there are some.
+/// Where the arrays of a call lie.
 struct LinearArrays {
+  std::size_t scratch = 0;  ///< workspace: Linear::scratch_bytes()
+
+  // Of adapters, if there are some.
   std::size_t inner = 0;    ///< saved, of each [N, R]: alpha / R · A(dropout(x))
   std::size_t d_inner = 0;  ///< deferred, of each [N, R]: the gradient of A(dropout(x))
   std::size_t dropped = 0;  ///< workspace [N, I], with dropout
@@ -48,7 +67,7 @@ class Linear {
  public:
   using Arrays = LinearArrays;
 
-  /// Declares the weights, then the biases, then the adapters.
+  /// Declares the weights, then the biases, then the adapters, which weights in tiles may not have.
   Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
 
   [[nodiscard]] std::size_t in() const { return in_; }
@@ -57,33 +76,54 @@ class Linear {
   [[nodiscard]] bool has_adapters() const { return !adapters_.empty(); }
   /// Whether calls in training drop values of their own.
   [[nodiscard]] bool drops() const { return has_adapters() && dropout_ > 0; }
-  /// For the calls below, which layers without adapters make without it.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                            std::size_t rows) const;
+  [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
-  /// Of backward_weight()'s scratch.
-  [[nodiscard]] std::size_t scratch_bytes() const;
+  /// For the calls below, which layers without adapters and tiles make without it. `scratch`: where in the workspace
+  /// scratch_bytes() lie that nothing else writes while tiles of a call follow each other.
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
+                            std::size_t scratch = 0) const;
+  [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
+
+  // Of tiles, each call does one, in order. What they give together, y or dx, is there after the last of them.
 
   /// y[N, O] = x[N, I] · weightᵀ + bias
-  void forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at = {}) const;
+  void forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at = {},
+               std::size_t tile = 0) const;
   /// The same plus addend[N, O], which is not y.
   void forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
-                   const Arrays& at = {}) const;
+                   const Arrays& at = {}, std::size_t tile = 0) const;
 
   /// dx[N, I] = dy[N, O] · weight
-  void backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at = {}) const;
+  void backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at = {},
+                      std::size_t tile = 0) const;
 
-  /// The parameters' gradients.
+  /// The parameters' gradients, of weights that are whole.
   void backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                        const Arrays& at = {}) const;
+  /// Those of the weights, and of adapters.
+  void backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at = {},
+                       std::size_t tile = 0) const;
+  /// Those of the biases: of all, or with outputs apart of the tile's.
+  void backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile = 0) const;
 
  private:
   /// Some of the outputs, whose parameters follow each other.
   struct Run {
-    std::size_t first = 0;
+    std::size_t first = 0;  ///< of the outputs
     std::size_t channels = 0;
     ParameterPlace place;
+    std::size_t tile = 0;
+    std::size_t column = 0;  ///< of y, as the tile sees it
   };
+
+  /// Where what tiles give is added up: in float, to be rounded once.
+  struct Sum {
+    std::byte* to = nullptr;
+    runtime::DType dtype = runtime::DType::f32;
+  };
+  /// `result` itself, unless tiles make a `sum` of it in half precision.
+  [[nodiscard]] Sum sum_of(const LayerCall& call, std::byte* result, bool sums, const Arrays& at) const;
+  void round(const LayerCall& call, std::byte* result, const Sum& sum, std::size_t elements) const;
 
   struct Adapter {
     std::size_t first = 0;  ///< of the outputs
@@ -92,6 +132,10 @@ class Linear {
     std::uint32_t dropout_site = 0;
   };
 
+  void add_weights(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
+  /// Which outputs of a tensor are a tile's, where the tensor's begin with `first` of all.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> outputs_of(std::size_t tile, std::size_t first,
+                                                               std::size_t channels) const;
   void add_biases(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
   void add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
   void adapt(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at) const;
@@ -107,9 +151,21 @@ class Linear {
   static void append(std::vector<Run>& runs, const Run& next, std::size_t elements);
   [[nodiscard]] const std::byte* bias_of(const LayerCall& call, const Run& weight) const;
 
+  [[nodiscard]] bool sums_outputs() const {
+    return tiles_.size() > 1 && along_ == LinearOptions::Cut::Along::inputs;
+  }
+  [[nodiscard]] bool sums_inputs() const { return tiles_.size() > 1 && !sums_outputs(); }
+  [[nodiscard]] bool is_last(std::size_t tile) const { return tile + 1 == tiles_.size(); }
+  /// Elements from a row of y to the next, where the run is some columns of it.
+  [[nodiscard]] std::size_t stride_of(const Run& run) const { return run.channels < row_ ? row_ : 0; }
+
   std::size_t in_, out_ = 0;
+  std::size_t tile_in_ = 0;  ///< columns of x, as a tile sees it
+  std::size_t row_ = 0;      ///< columns of y, likewise
   LinearOptions::Layout layout_;
+  LinearOptions::Cut::Along along_;
   Precision precision_;
+  Tiles tiles_;
   std::vector<Run> weights_;
   std::vector<Run> biases_;  ///< empty: there are none
   std::vector<Adapter> adapters_;

@@ -1,5 +1,7 @@
 #include "models/parts/mlp.hpp"
 
+#include <algorithm>
+
 namespace ranvier::models {
 
 Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
@@ -11,41 +13,62 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
            .in = options.channels,
            .bias = true,
            .initializer = options.initializer,
-           .precision = options.precision}),
+           .precision = options.precision,
+           .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}}),
       down_(builder, unit,
             {.tensors = {{options.down, options.channels}},
              .in = options.inner,
              .bias = true,
              .initializer = options.initializer,
-             .precision = options.precision}) {}
+             .precision = options.precision,
+             .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
+      tiles_(joined(up_.tiles(), down_.tiles())) {}
 
-Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                      std::size_t rows) const {
-  const std::size_t element = size_of(dtype_);
-  return {.inner = saved.add(rows * inner_, element),
-          .d_inner = deferred.add(rows * inner_, element),
-          .workspace = workspace.add(rows * inner_, element)};
+Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
+                      std::size_t scratch) const {
+  MemoryLayout tile;
+  tile.add(rows * inner_ / tiles_.size(), size_of(dtype_));
+  return {.inner = saved.add(tiles_.size(), tile.bytes()),
+          .d_inner = deferred.add(tiles_.size(), tile.bytes()),
+          .workspace = workspace.add(1, tile.bytes()),
+          .tile_bytes = tile.bytes(),
+          .up = up_.plan(saved, deferred, workspace, rows, scratch),
+          .down = down_.plan(saved, deferred, workspace, rows, scratch)};
+}
+
+std::size_t Mlp::scratch_bytes(std::size_t rows) const {
+  return std::max(up_.scratch_bytes(rows), down_.scratch_bytes(rows));
 }
 
 void Mlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
-                  const std::byte* addend) const {
-  std::byte *const inner = call.saved + at.inner, *const active = call.workspace + at.workspace;
-  up_.forward(call, inner, x);
-  gelu_forward(call.stream, dtype_, active, inner, rows(call) * inner_, gelu_);
-  if (addend == nullptr) return down_.forward(call, y, active);
-  down_.forward_add(call, y, active, addend);
+                  const std::byte* addend, std::size_t tile) const {
+  std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
+  std::byte* const active = call.workspace + at.workspace;
+  up_.forward(call, inner, x, at.up, tile);
+  gelu_forward(call.stream, dtype_, active, inner, rows(call) * inner_ / tiles_.size(), gelu_);
+  if (addend == nullptr) return down_.forward(call, y, active, at.down, tile);
+  down_.forward_add(call, y, active, addend, at.down, tile);
 }
 
-void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy) const {
-  std::byte* const d_inner = call.deferred + at.d_inner;
-  down_.backward_input(call, d_inner, dy);
-  gelu_backward(call.stream, dtype_, d_inner, call.saved + at.inner, rows(call) * inner_, gelu_);
-  up_.backward_input(call, dx, d_inner);
+void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
+                         std::size_t tile) const {
+  std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
+  std::byte* const d_inner = call.deferred + at.d_inner + tile * at.tile_bytes;
+  down_.backward_input(call, d_inner, dy, at.down, tile);
+  gelu_backward(call.stream, dtype_, d_inner, inner, rows(call) * inner_ / tiles_.size(), gelu_);
+  up_.backward_input(call, dx, d_inner, at.up, tile);
 }
 
-void Mlp::backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const {
-  down_.backward_weight(call, call.saved + at.inner, dy, nullptr);
-  up_.backward_weight(call, x, call.deferred + at.d_inner, nullptr);
+void Mlp::backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
+                          std::size_t tile) const {
+  down_.backward_matrix(call, call.saved + at.inner + tile * at.tile_bytes, dy, at.down, tile);
+  up_.backward_matrix(call, x, call.deferred + at.d_inner + tile * at.tile_bytes, at.up, tile);
+}
+
+void Mlp::backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const {
+  down_.backward_bias(call, dy, nullptr);
+  for (std::size_t tile = 0; tile < tiles_.size(); ++tile)
+    up_.backward_bias(call, call.deferred + at.d_inner + tile * at.tile_bytes, nullptr, tile);
 }
 
 }  // namespace ranvier::models

@@ -1,13 +1,16 @@
-// The MLP with GELU: down(gelu(up(x))), with biases.
+// The MLP with GELU: down(gelu(up(x))), with biases. A tile of it is columns of what `up` gives, and what `down` makes
+// of them.
 //
-// Letters: N rows, C channels, F channels inside.
+// Letters: N rows, C channels, F channels inside, S tiles.
 #pragma once
 
 #include "models/memory_layout.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/parts/linear.hpp"
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace ranvier::models {
 
@@ -18,34 +21,47 @@ struct MlpOptions {
   GeluForm gelu = GeluForm::erf;
   Initializer initializer;  ///< of both matrices
   Precision precision;
+  std::vector<std::size_t> tiles;  ///< as LinearOptions::Cut::groups; S divides F
 };
 
 class Mlp {
  public:
   struct Arrays {
-    std::size_t inner;      ///< saved [N, F]: before GELU; backward_input replaces it by what goes into `down`
-    std::size_t d_inner;    ///< deferred [N, F]
-    std::size_t workspace;  ///< workspace [N, F]
+    std::size_t inner;      ///< saved [S, N, F/S]: before GELU; backward_input replaces it by what goes into `down`
+    std::size_t d_inner;    ///< deferred [S, N, F/S]
+    std::size_t workspace;  ///< workspace [N, F/S]
+    std::size_t tile_bytes;  ///< of an [N, F/S]
+    Linear::Arrays up, down;
   };
 
   Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options);
 
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
-                            std::size_t rows) const;
+  [[nodiscard]] const Tiles& tiles() const { return tiles_; }
+
+  /// `scratch`: as Linear's.
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
+                            std::size_t scratch) const;
+  [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
+
+  // As with Linear, each call but the last does one tile, and y and dx are there after the last of them.
 
   /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
-  void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
-               const std::byte* addend = nullptr) const;
+  void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
+               std::size_t tile) const;
   /// dx from dy.
-  void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy) const;
-  /// x and dy as the others got them.
-  void backward_weight(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const;
+  void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
+                      std::size_t tile) const;
+  /// Of the matrices. x and dy as the others got them.
+  void backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
+                       std::size_t tile) const;
+  void backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const;
 
  private:
   std::size_t inner_;
   GeluForm gelu_;
   runtime::DType dtype_;
   Linear up_, down_;
+  Tiles tiles_;
 };
 
 }  // namespace ranvier::models

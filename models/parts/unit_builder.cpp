@@ -1,5 +1,7 @@
 #include "models/parts/unit_builder.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace ranvier::models {
@@ -7,6 +9,12 @@ namespace ranvier::models {
 std::size_t UnitBuilder::add_unit(std::string name) {
   groups_.push_back({std::move(name), {}});
   return groups_.size() - 1;
+}
+
+std::vector<std::size_t> UnitBuilder::add_tiles(const std::string& name, std::size_t tiles) {
+  std::vector<std::size_t> groups;
+  for (std::size_t t = 0; tiles > 1 && t < tiles; ++t) groups.push_back(add_unit(fmt::format("{}.{}", name, t)));
+  return groups;
 }
 
 std::size_t UnitBuilder::add_unit(UnitSpec unit) {

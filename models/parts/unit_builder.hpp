@@ -35,6 +35,8 @@ class UnitBuilder {
   /// A group of parameters that become a unit of this name, or two; its number, for add(). Units come in the order of
   /// their first parameters.
   std::size_t add_unit(std::string name);
+  /// Such a group for each of several tiles, "name.0" …; none where there is one.
+  std::vector<std::size_t> add_tiles(const std::string& name, std::size_t tiles);
   /// A unit that is complete and trained or frozen as a whole; its number among the units.
   std::size_t add_unit(UnitSpec unit);
 

@@ -14,7 +14,7 @@ using actors::TierKind;
 
 namespace {
 
-models::BertOptions small_bert(bool roberta) {
+models::BertOptions small_bert(bool roberta, int tile) {
   return {.layers = 3,
           .hidden = 16,
           .heads = 2,
@@ -24,12 +24,13 @@ models::BertOptions small_bert(bool roberta) {
           .roberta = roberta,
           .padding_token = roberta ? 1 : 0,
           .dropout = roberta ? 0.0f : 0.1f,
+          .tile = tile,
           .targets = roberta ? 0 : 2};
 }
 
 tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std::uint64_t seed,
-                       tests::Devices devices = tests::Devices::inline_, bool documents = false) {
-  const auto bert = small_bert(roberta);
+                       tests::Devices devices = tests::Devices::inline_, bool documents = false, int tile = 1) {
+  const auto bert = small_bert(roberta, tile);
   const models::MaskedSource masked(
       std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
       {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
@@ -79,5 +80,27 @@ TEST_CASE(
       options.recompute = 1;
       check_same_bits(reference, train(roberta, options, 2, tests::Devices::delayed, true));
     }
+  }
+}
+
+TEST_CASE("a BERT in tiles trains the same bits on every grid, wherever its states live, and the whole's losses") {
+  for (const auto& [roberta, name] : {std::pair{false, "zero3"}, {true, "ddp"}}) {
+    CAPTURE(roberta);
+    CAPTURE(name);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(name);
+    const auto reference = train(roberta, options, 1, tests::Devices::inline_, false, 4),
+               whole = train(roberta, options, 1);
+    for (std::size_t step = 0; step < whole.steps.size(); ++step)
+      CHECK(reference.steps[step].loss == doctest::Approx(whole.steps[step].loss).epsilon(1e-6));
+    options.grid.g_inter = 3;
+    options.recompute = 1;
+    check_same_bits(reference, train(roberta, options, 2, tests::Devices::inline_, false, 4));
+    options.tiers = {.parameters = TierKind::host,
+                     .optimizer = TierKind::host,
+                     .activations = TierKind::host,
+                     .bucket_elements = 256};
+    check_same_bits(reference, train(roberta, options, 3, tests::Devices::delayed, false, 4));
   }
 }

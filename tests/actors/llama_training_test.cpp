@@ -28,9 +28,16 @@ models::LlamaOptions small_llama(bool tied) {
   return options;
 }
 
-tests::JobResult train(bool tied, const actors::TrainerOptions& options, std::uint64_t seed,
+/// With enough words for several tiles of the tables.
+models::LlamaOptions tiled_llama(bool tied, int tile) {
+  models::LlamaOptions options = small_llama(tied);
+  options.vocab_size = 150;
+  options.tile = tile;
+  return options;
+}
+
+tests::JobResult train(const models::LlamaOptions& llama, const actors::TrainerOptions& options, std::uint64_t seed,
                        tests::Devices devices = tests::Devices::inline_) {
-  const auto llama = small_llama(tied);
   return run_simulated(models::make_llama(llama), tests::RandomTokens(llama.sequence_length, llama.vocab_size),
                        options, seed, {}, devices);
 }
@@ -44,19 +51,47 @@ TEST_CASE("a LLaMA trains the same bits on every grid, whole or shared out, wher
     auto options = tests::small_run();
     options.grid = {1, 2};
     options.sharding = collectives::parse_sharding(name);
-    const auto reference = train(tied, options, 1);
+    const auto reference = train(small_llama(tied), options, 1);
     for (const int g_inter : {1, 3}) {
       CAPTURE(g_inter);
       options.grid.g_inter = g_inter;
       options.recompute = g_inter == 3 ? 1 : 0;
       options.tiers = {};
-      check_same_bits(reference, train(tied, options, 2));
+      check_same_bits(reference, train(small_llama(tied), options, 2));
       options.recompute = 2;
       options.tiers = {.parameters = TierKind::host,
                        .optimizer = TierKind::host,
                        .activations = TierKind::host,
                        .bucket_elements = 256};
-      check_same_bits(reference, train(tied, options, 3, tests::Devices::delayed));
+      check_same_bits(reference, train(small_llama(tied), options, 3, tests::Devices::delayed));
+    }
+  }
+}
+
+TEST_CASE("a LLaMA in tiles trains the same bits on every grid, wherever its states live, and the whole's losses") {
+  tests::Share share(1, 2);
+  for (const auto& [tied, name] : {std::pair{false, "zero3"}, {true, "zero3"}, {true, "ddp"}}) {
+    CAPTURE(tied);
+    CAPTURE(name);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(name);
+    const auto reference = train(tiled_llama(tied, 4), options, 1), whole = train(tiled_llama(tied, 1), options, 1);
+    for (std::size_t step = 0; step < whole.steps.size(); ++step)
+      CHECK(reference.steps[step].loss == doctest::Approx(whole.steps[step].loss).epsilon(1e-6));
+    for (const int g_inter : {1, 3}) {
+      if (!share.takes()) continue;
+      CAPTURE(g_inter);
+      options.grid.g_inter = g_inter;
+      options.recompute = g_inter == 3 ? 1 : 0;
+      options.tiers = {};
+      check_same_bits(reference, train(tiled_llama(tied, 4), options, 2));
+      options.recompute = 2;
+      options.tiers = {.parameters = TierKind::host,
+                       .optimizer = TierKind::host,
+                       .activations = TierKind::host,
+                       .bucket_elements = 256};
+      check_same_bits(reference, train(tiled_llama(tied, 4), options, 3, tests::Devices::delayed));
     }
   }
 }

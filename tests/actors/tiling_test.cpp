@@ -1,5 +1,7 @@
 // Whole jobs of a GPT in tiles: on one grid or another, whole or shared out, they train the same bits, and what the
 // model trains that has its matrices whole, but for the order of sums.
+#include "models/bert.hpp"
+#include "models/llama.hpp"
 #include "models/tensor_runs.hpp"
 #include "tests/actors/same_bits.hpp"
 
@@ -205,13 +207,10 @@ TEST_CASE("half precision trains in tiles as it does whole, within its rounding"
 
 TEST_CASE("places for gathered parameters and for a microbatch's gradients shrink with the tiles") {
   const tests::RandomTokens tokens(64, 6144);
-  const auto bytes_of = [&](int tiles, const std::string& what) {
-    const models::GptOptions gpt{
-        .layers = 8, .hidden = 256, .heads = 4, .vocab_size = 6144, .sequence_length = 64, .tile = tiles};
+  const auto bytes_of = [&](const models::Architecture& architecture, const std::string& what) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding("zero3");
     options.prefetch = 0;  // ahead of a part there are others of its kind, ahead of a layer there need not be
-    const auto architecture = models::make_gpt(gpt);
     const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
     std::size_t bytes = 0;
     for (const runtime::MemoryItem& item : plan.memory.items()) {
@@ -219,13 +218,44 @@ TEST_CASE("places for gathered parameters and for a microbatch's gradients shrin
     }
     return bytes;
   };
-  for (const std::string what : {"gathered units", "a microbatch's gradients"}) {
-    const std::size_t whole = bytes_of(1, what);
-    for (const int tiles : {2, 4, 8, 16}) {
-      CAPTURE(what);
-      CAPTURE(tiles);
-      // The position table and the norms and biases of a few blocks stay whole.
-      CHECK(bytes_of(tiles, what) <= whole / static_cast<std::size_t>(tiles) + (1 << 18));
+  const auto gpt = [](int tiles) {
+    return models::make_gpt(
+        {.layers = 8, .hidden = 256, .heads = 4, .vocab_size = 6144, .sequence_length = 64, .tile = tiles});
+  };
+  const auto llama = [](int tiles) {
+    models::LlamaOptions options;
+    options.layers = 8;
+    options.hidden = 256;
+    options.heads = 4;
+    options.key_heads = 2;
+    options.inner = 768;
+    options.vocab_size = 6144;
+    options.sequence_length = 64;
+    options.tile = tiles;
+    return models::make_llama(options);
+  };
+  // Embedding and head stay whole.
+  const auto bert = [](int tiles) {
+    return models::make_bert({.layers = 8,
+                              .hidden = 256,
+                              .heads = 4,
+                              .inner = 1024,
+                              .vocab_size = 64,
+                              .sequence_length = 64,
+                              .tile = tiles});
+  };
+  const auto check = [&](const auto& make, std::size_t stays) {
+    for (const std::string what : {"gathered units", "a microbatch's gradients"}) {
+      const std::size_t whole = bytes_of(make(1), what);
+      for (const int tiles : {2, 4, 8, 16}) {
+        CAPTURE(what);
+        CAPTURE(tiles);
+        CHECK(bytes_of(make(tiles), what) <= whole / static_cast<std::size_t>(tiles) + stays);
+      }
     }
-  }
+  };
+  // The position table and the norms and biases of a few blocks stay whole.
+  check(gpt, 1 << 18);
+  check(llama, 1 << 18);
+  check(bert, 5 << 18);
 }

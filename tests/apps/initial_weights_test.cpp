@@ -261,7 +261,8 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--dropout", "0.1"}, {"--dropout 0.1", "drops nothing"});
   refuses({"--heads", "2"}, {"--heads 2", "config.json says 4"});
   refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
-  refuses({"--tile", "2"}, {"--tile is 2"});
+  CHECK(taken({"--tile", "2"}).model.size(models::Size::tile) == 2);
+  refuses({"--tile", "3"}, {"--tile 3 does not divide --ffn-size 40", "such as 2"});
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -142,7 +142,8 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   refused({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
   CHECK(parse({"--model", "bert", "--data", "a", "--documents", "mask"}).data.documents == models::Documents::mask);
   refused({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
-  refused({"--model", "bert", "--tile", "2"}, "--tile is 2: BERT and RoBERTa have their matrices whole");
+  refused({"--model", "bert", "--ffn-size", "100", "--tile", "8"},
+          "--tile 8 does not divide --ffn-size 100: choose a divisor such as 4");
   refused({"--model", "bert", "--kv-heads", "2"}, "as --model bert has no such size");
   refused({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
 }

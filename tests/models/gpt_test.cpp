@@ -64,30 +64,8 @@ TEST_CASE("tiles compute what the whole computes, but for the order of sums") {
     for (const float dropout : {0.0f, 0.2f}) {
       CAPTURE(tile);
       CAPTURE(dropout);
-      ModelRun whole(device_of(2, true), tiled_options(1, dropout), 3);
-      ModelRun tiled(device_of(2, true), tiled_options(tile, dropout), 3);
-      for (const int first : {40, 43}) {
-        const auto samples = made_up_samples(tiled_options(1), first, 3);
-        CHECK(tiled.forward(samples, 0.01) == doctest::Approx(whole.forward(samples, 0.01)).epsilon(1e-6));
-        whole.backward(first != 40);
-        tiled.backward(first != 40);
-      }
-      for (const std::size_t layer : {0, 1, 2}) {
-        const TypedArray expected = whole.output(layer), output = tiled.output(layer);
-        std::vector<double> error, values;
-        for (std::size_t i = 0; i < output.size(); ++i) {
-          error.push_back(output[i] - expected[i]);
-          values.push_back(expected[i]);
-        }
-        CHECK(norm(error) <= allowed(1e-6) * norm(values));
-      }
-      const auto gradients = tiled.gradients_by_name();
-      for (const auto& [name, expected] : whole.gradients_by_name()) {
-        CAPTURE(name);
-        std::vector<double> error;
-        for (std::size_t i = 0; i < expected.size(); ++i) error.push_back(gradients.at(name)[i] - expected[i]);
-        CHECK(norm(error) <= allowed(2e-6) * norm(expected) + 1e-9);
-      }
+      check_tiles(tiled_options(tile, dropout),
+                  {made_up_samples(tiled_options(1), 40, 3), made_up_samples(tiled_options(1), 43, 3)});
     }
   }
 }

@@ -9,11 +9,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
+
+namespace {
+
+/// With enough words for several tiles of the tables.
+LlamaOptions in_tiles(LlamaOptions options, int tile) {
+  options.tile = tile;
+  options.vocab_size = 150;
+  return options;
+}
+
+}  // namespace
 
 TEST_CASE("losses, activations and gradients of LLaMA and its kin are those of the reference in double precision") {
   for (const auto& [name, options] : family()) {
@@ -28,7 +42,26 @@ TEST_CASE("losses, activations and gradients of LLaMA and its kin are those of t
   }
 }
 
-TEST_CASE("a LLaMA in half precision follows fp32 within its rounding, with fp32 and with half gradients") {
+TEST_CASE("a LLaMA in tiles is that of the reference in double precision, and what it is whole but for rounding") {
+  int tile = 4;
+  for (const auto& [name, plain] : family()) {
+    CAPTURE(name);
+    CAPTURE(tile);
+    const LlamaOptions options = in_tiles(plain, std::exchange(tile, 6 - tile));
+    ModelRun run(device_of(2, true), options, 3);
+    check_reference<ReferenceLlama>(run, options, made_up_samples(options, 40, 3),
+                                    {.stride = test::sanitized     ? 607u
+                                               : tests::long_run() ? 1u
+                                                                   : 31u,
+                                     .loss_error = allowed(1e-6),
+                                     .scaled = true});
+    check_tiles(options, {made_up_samples(options, 40, 3), made_up_samples(options, 43, 3)});
+  }
+}
+
+TEST_CASE(
+    "a LLaMA in half precision follows fp32 within its rounding, with fp32 and half gradients, tiled or not") {
+  tests::Share share(2, 6);
   for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
                                     Precision{DType::f16, DType::f16}}) {
     CAPTURE(to_string(precision.compute));
@@ -40,13 +73,17 @@ TEST_CASE("a LLaMA in half precision follows fp32 within its rounding, with fp32
       const auto& [name, options] = kin[member];
       CAPTURE(name);
       check_follows_fp32(options, exact_kin[member].second, made_up_samples(options, 40, 3), {error / 10, error});
+      if (!share.takes()) continue;
+      check_follows_fp32(in_tiles(options, 4), in_tiles(exact_kin[member].second, 1),
+                         made_up_samples(options, 40, 3), {error / 10, error});
     }
   }
 }
 
 TEST_CASE("neither the number of threads nor the kind of device changes a bit of a LLaMA") {
-  for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
+  for (const auto& [precision, tile] : {std::pair{Precision{}, 1}, {Precision{DType::bf16, DType::f32}, 4}}) {
     LlamaOptions options = small_llama(precision);
+    options.tile = tile;
     options.hidden = 80;
     options.heads = 5;
     options.inner = 96;
@@ -64,7 +101,12 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
 TEST_CASE("a LLaMA's gradients of microbatches add up to those of all samples at once") {
   LlamaOptions options = small_llama();
   options.qkv_bias = options.out_bias = options.qk_norm = true;
-  check_microbatches(options, 3, [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
+  for (const int tile : {1, 4}) {
+    CAPTURE(tile);
+    options.tile = tile;
+    check_microbatches(options, 3,
+                       [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
+  }
 }
 
 TEST_CASE("a LLaMA's units and tensors have the names, shapes and decay of the checkpoints") {
@@ -115,4 +157,47 @@ TEST_CASE("a LLaMA's units and tensors have the names, shapes and decay of the c
   options.heads = 6;
   options.head_size = 514;
   CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("head_size"), Error);
+}
+
+TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and biases in one that stays") {
+  LlamaOptions options = small_llama();
+  options.qkv_bias = true;
+  options.tile = 2;
+  const Architecture llama = make_llama(options);
+  const Layer& block = *llama.layers[1];
+  std::map<std::string, std::map<std::string, std::vector<std::size_t>>> units;  // shapes by unit and tensor
+  for (const UnitSpec& unit : block.units())
+    for (const ParameterSpec& parameter : unit.parameters) units[unit.name][parameter.name] = parameter.shape;
+  const std::string name = "model.layers.0";
+  CHECK(units.size() == 7);
+  CHECK(units.at(name).size() == 5);
+  for (const auto& [tensor, shape] : units.at(name)) CHECK(shape.size() == 1);
+  using Shapes = std::map<std::string, std::vector<std::size_t>>;
+  // 18 of the 36 rows of queries, keys and values, 12 each.
+  CHECK(units.at(name + ".self_attn.qkv_proj.0") ==
+        Shapes{{name + ".self_attn.q_proj.weight", {12, 12}}, {name + ".self_attn.k_proj.weight", {6, 12}}});
+  CHECK(units.at(name + ".self_attn.o_proj.1") == Shapes{{name + ".self_attn.o_proj.weight", {6, 12}}});
+  CHECK(units.at(name + ".mlp.1") == Shapes{{name + ".mlp.gate_proj.weight", {10, 12}},
+                                            {name + ".mlp.up_proj.weight", {10, 12}},
+                                            {name + ".mlp.down_proj.weight", {12, 10}}});
+  // A tile at a time, and what stays with each of them.
+  const LayerParts parts = block.parts();
+  CHECK(parts.forward.size() == 6);
+  CHECK(parts.backward_input.size() == 6);
+  CHECK(parts.backward_weight.size() == 7);
+  for (const auto& part : parts.forward) CHECK(part.size() == 2);
+  for (const auto& part : parts.backward_weight) CHECK(part.size() == 1);
+
+  for (const auto& [tile, words] : {std::pair{3, "tile 3 does not divide inner 20: choose a divisor such as 2"},
+                                    {5, "tile 5 does not divide hidden 12: choose a divisor such as 4"}}) {
+    options.tile = tile;
+    CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), words, Error);
+  }
+  options.tile = 4;
+  options.heads = 3;
+  options.key_heads = 1;
+  options.head_size = 2;
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(make_llama(options)),
+      "tile 4 does not divide the 10 channels of queries, keys and values: choose a divisor such as 2", Error);
 }

@@ -166,6 +166,12 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
       [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
   CHECK(ranvier::tests::says(other, "a.json: llama"));
   CHECK(ranvier::tests::says(other, "has no product 'c_attn' that takes adapters"));
+  LlamaOptions tiled = options;
+  tiled.tile = 2;
+  const auto beside_tiles =
+      ranvier::tests::error_of([&] { static_cast<void>(make_model(tiled, lora({.targets = {"q_proj"}}))); });
+  CHECK(beside_tiles.code() == ErrorCode::usage);
+  CHECK(ranvier::tests::says(beside_tiles, "--lora-rank 8 with --tile 2"));
 }
 
 TEST_CASE(

@@ -78,6 +78,39 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
 /// Tensors whose gradients are rounding alone; null: there are none.
 using Skips = std::function<bool(const std::string& tensor)>;
 
+/// A model in tiles, microbatch after microbatch, computes what it computes whole, but for the order of sums.
+template <typename Options>
+void check_tiles(const Options& tiled_options, const std::vector<ReferenceSamples>& microbatches,
+                 const Skips& skips = {}) {
+  Options whole_options = tiled_options;
+  whole_options.tile = 1;
+  ModelRun whole(device_of(2, true), whole_options, 3), tiled(device_of(2, true), tiled_options, 3);
+  bool accumulate = false;
+  for (const ReferenceSamples& samples : microbatches) {
+    CHECK(tiled.forward(samples, 0.01) == doctest::Approx(whole.forward(samples, 0.01)).epsilon(1e-6));
+    whole.backward(accumulate);
+    tiled.backward(accumulate);
+    accumulate = true;
+  }
+  for (std::size_t layer = 0; layer <= static_cast<std::size_t>(tiled_options.layers); ++layer) {
+    const TypedArray expected = whole.output(layer), output = tiled.output(layer);
+    std::vector<double> error, values;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      error.push_back(output[i] - expected[i]);
+      values.push_back(expected[i]);
+    }
+    CHECK(norm(error) <= allowed(1e-6) * norm(values));
+  }
+  const auto gradients = tiled.gradients_by_name();
+  for (const auto& [name, expected] : whole.gradients_by_name()) {
+    CAPTURE(name);
+    if (skips && skips(name)) continue;
+    std::vector<double> error;
+    for (std::size_t i = 0; i < expected.size(); ++i) error.push_back(gradients.at(name)[i] - expected[i]);
+    CHECK(norm(error) <= allowed(2e-6) * norm(expected) + 1e-9);
+  }
+}
+
 /// How far a model in half precision may be from the same one in fp32, relative.
 struct HalfError {
   double loss = 0;

@@ -70,7 +70,7 @@ class ModelRun {
   ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples)
       : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples) {}
   ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples)
-      : ModelRun(std::move(device), make_bert(options), make_bert(options), samples) {}
+      : ModelRun(std::move(device), make_bert(options), make_bert(whole(options)), samples) {}
 
   /// `whole`: the same model without tiles, by which parameters are drawn.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples)

@@ -140,7 +140,7 @@ TEST_CASE("what nothing is left of to train, and a block of which only a part is
 }
 
 TEST_CASE("what is trained of a model has the gradients that it has where all is trained") {
-  tests::Share share(1, 5);
+  tests::Share share(1, 5), tiled_share(3, 2);
   const auto llama = [](const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); };
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
@@ -154,6 +154,10 @@ TEST_CASE("what is trained of a model has the gradients that it has where all is
       CAPTURE(train);
       CAPTURE(freeze);
       check_gradients(options, tuning, llama);
+      if (!tiled_share.takes()) continue;
+      LlamaOptions tiled = options;
+      tiled.tile = 4;
+      check_gradients(tiled, tuning, llama);
     }
   }
   const auto bert = [](const BertOptions& options, const Tuning& tuning) { return make_bert(options, tuning); };
@@ -165,7 +169,12 @@ TEST_CASE("what is trained of a model has the gradients that it has where all is
                                         {"", "embeddings|dense.weight"}}) {
       CAPTURE(train);
       CAPTURE(freeze);
-      if (share.takes()) check_gradients(options, make_tuning(train, freeze), bert);
+      if (!share.takes()) continue;
+      check_gradients(options, make_tuning(train, freeze), bert);
+      if (!tiled_share.takes()) continue;
+      BertOptions tiled = options;
+      tiled.tile = 2;
+      check_gradients(tiled, make_tuning(train, freeze), bert);
     }
   }
   const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };

@@ -291,7 +291,8 @@ OptionTable declare(Asked& asked) {
              true});
 
   declare_tiers(table, trainer.tiers, offload);
-  table.add({"tile", "N", "tiles of each large matrix, gathered and released one after another; divides --hidden",
+  table.add({"tile", "N",
+             "tiles of each large matrix, gathered and released one after another; divides --hidden and --ffn-size",
              size(model_options, models::Size::tile)});
 
   declare_checkpoints(table, checkpoint);
