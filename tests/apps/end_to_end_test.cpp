@@ -1,5 +1,5 @@
 // Whole runs: the grid and the schedule leave the result alone, weights travel between grids, files are complete.
-#include "models/weights/safetensors.hpp"
+#include "tests/apps/same_tensors.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
@@ -50,23 +50,6 @@ struct Fixture : SmallText {
     CHECK((result.weights == expected.weights));
   }
 };
-
-/// Of two files, or folders of them.
-void check_same_tensors(const std::string& one, const std::string& other) {
-  using namespace ranvier::models;
-  const Safetensors a(find_weights(one, "--save")), b(find_weights(other, "--save"));
-  REQUIRE(a.tensors().size() == b.tensors().size());
-  for (const auto& tensor : a.tensors()) {
-    CAPTURE(tensor.name);
-    const auto* const same = b.find(tensor.name);
-    REQUIRE(same != nullptr);
-    REQUIRE(same->shape == tensor.shape);
-    std::vector<float> left(tensor.elements()), right(tensor.elements());
-    a.read(tensor, 0, left.size(), left.data());
-    b.read(*same, 0, right.size(), right.data());
-    CHECK((left == right));
-  }
-}
 
 Flags join(Flags first, const Flags& second) {
   first.insert(first.end(), second.begin(), second.end());
