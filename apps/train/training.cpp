@@ -110,7 +110,8 @@ void Training::make_reporter() {
 }
 
 void Training::save_weights_of_steps() {
-  weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states, weights_of_steps(run_, run_.id, resumption_.place().init_from));
+  weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states,
+                            weights_of_steps(run_, run_.id, resumption_.place().init_from));
   const auto tell = [this](const actors::CheckpointResult& result) {
     const std::string folder = weights_folder(run_.options.run.save, result.step).string();
     if (!result.failure.empty()) {

@@ -1,5 +1,5 @@
-// The time that a transformer's matrix products alone take: what would remain of a training step if everything else took
-// none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
+// The time that a transformer's matrix products alone take: what would remain of a training step if everything else
+// took none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
 // that caches hold what they would hold there. Each is cut into the tiles that the library multiplies fastest, and
 // every operand lies ready in the layout that those tiles want: nothing is copied, converted or added in between.
 //

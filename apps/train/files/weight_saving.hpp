@@ -16,10 +16,11 @@
 
 namespace ranvier::apps {
 
-/// What a save of this job writes: tensors in files, and small files beside them. `base`: the weights that adapters were
-/// trained beside.
+/// What a save of this job writes: tensors in files, and small files beside them. `base`: the weights that adapters
+/// were trained beside.
 [[nodiscard]] models::WeightLayout saved_layout(const TrainOptions& options, const Job& job);
-[[nodiscard]] models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base);
+[[nodiscard]] models::FilesBeside saved_beside(const TrainOptions& options, const Job& job,
+                                               const std::string& base);
 /// What all of them take, but for some bytes.
 [[nodiscard]] std::uint64_t saved_bytes(const TrainOptions& options, const Job& job);
 
