@@ -74,8 +74,10 @@ void BucketStep::clear_record(const Operands& operands) {
 void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done) {
   std::vector<StretchStep> stretches = this->stretches(operands);
   clear_record(operands);
-  if (host_) return host_->step(operands.slot, std::move(stretches), adamw, std::move(done));
   const UnitState& unit = states_->all()[operands.bucket.unit];
+  runtime::AdamWOptions options = adamw;
+  options.average = double{unit.spec->averaged};
+  if (host_) return host_->step(operands.slot, std::move(stretches), options, std::move(done));
   const models::Precision& precision = states_->precision();
   trace_->begin(stream_, SpanKind::optimizer, static_cast<int>(unit.global_index));
   for (StretchStep& stretch : stretches) {
@@ -94,7 +96,7 @@ void BucketStep::step(const Operands& operands, const runtime::AdamWOptions& ada
                     .moments = states.moment_runs,
                     .gradient = stretch.gradient_runs,
                     .working = stretch.layers_runs},
-                   std::move(stretch.segments), adamw);
+                   std::move(stretch.segments), options);
   }
   trace_->end(stream_, SpanKind::optimizer, Trace::Lane::compute, static_cast<int>(unit.global_index));
   loop_->after_work(stream_, {"optimizer", "the step of", unit.spec->name}, std::move(done));

@@ -137,6 +137,7 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
 }
 
 /// A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
+/// Averages have no gradients.
 void plan_squares(std::size_t units, RankPlan& plan) {
   const auto& layout = plan.column->layout;
   const collectives::Scope reduced = plan.flow.reduced;
@@ -147,10 +148,11 @@ void plan_squares(std::size_t units, RankPlan& plan) {
   for (int row = 0; row < plan.position.row; ++row)
     first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
   for (std::size_t u = 0; u < plan.states->all().size(); ++u) {
+    const UnitState& unit = plan.states->all()[u];
     const auto& partner = plan.gradients.tied.options.partners[u];
-    const bool counts = plan.states->all()[u].trained() && first_copy && (!partner || plan.rank < *partner);
-    plan.square_places.push_back(counts ? std::optional(plan.states->all()[u].global_index * pieces + piece)
-                                        : std::nullopt);
+    const bool counts =
+        unit.trained() && unit.spec->averaged == 0 && first_copy && (!partner || plan.rank < *partner);
+    plan.square_places.push_back(counts ? std::optional(unit.global_index * pieces + piece) : std::nullopt);
   }
 }
 

@@ -6,8 +6,8 @@
 
 namespace ranvier::models {
 
-std::size_t UnitBuilder::add_unit(std::string name) {
-  groups_.push_back({std::move(name), {}});
+std::size_t UnitBuilder::add_unit(std::string name, float averaged) {
+  groups_.push_back({std::move(name), {}, averaged});
   return groups_.size() - 1;
 }
 
@@ -27,7 +27,8 @@ ParameterPlace UnitBuilder::add(std::size_t group, ParameterSpec parameter) {
   std::optional<std::size_t>& number = groups_.at(group).units[trained ? 1 : 0];
   if (!number) {
     number = units_.size();
-    units_.push_back({.name = {}, .parameters = {}, .trained = trained});
+    units_.push_back(
+        {.name = {}, .parameters = {}, .trained = trained, .averaged = trained ? groups_[group].averaged : 0});
   }
   UnitSpec& unit = units_[*number];
   const std::size_t offset = unit.elements();
@@ -36,7 +37,7 @@ ParameterPlace UnitBuilder::add(std::size_t group, ParameterSpec parameter) {
 }
 
 std::vector<UnitSpec> UnitBuilder::units() && {
-  for (const auto& [name, units] : groups_) {
+  for (const auto& [name, units, averaged] : groups_) {
     const auto& [frozen, trained] = units;
     if (trained) units_[*trained].name = name;
     if (frozen) units_[*frozen].name = trained ? name + ".frozen" : name;

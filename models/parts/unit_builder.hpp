@@ -33,8 +33,8 @@ class UnitBuilder {
   [[nodiscard]] const Tuning& tuning() const noexcept { return tuning_; }
 
   /// A group of parameters that become a unit of this name, or two; its number, for add(). Units come in the order of
-  /// their first parameters.
-  std::size_t add_unit(std::string name);
+  /// their first parameters. `averaged`: UnitSpec::averaged of what is trained.
+  std::size_t add_unit(std::string name, float averaged = 0);
   /// Such a group for each of several tiles, "name.0" …; none where there is one.
   std::vector<std::size_t> add_tiles(const std::string& name, std::size_t tiles);
   /// A unit that is complete and trained or frozen as a whole; its number among the units.
@@ -48,6 +48,7 @@ class UnitBuilder {
   struct Group {
     std::string name;
     std::array<std::optional<std::size_t>, 2> units;  ///< frozen, trained
+    float averaged = 0;
   };
 
   Tuning tuning_;

@@ -64,7 +64,7 @@ void step(const AdamWArrays& arrays, const Stretch& stretch, const cpu::AdamWCon
   float* weights = arrays.weights + stretch.weights;
   float* m = arrays.m + stretch.moments;
   float* v = arrays.v + stretch.moments;
-  const float kept = stretch.decays ? constants.kept : 1.0f;
+  const float kept = constants.kept_of(stretch.decays);
   for (std::size_t at = 0; at < stretch.elements; at += chunk_elements) {
     const std::size_t n = std::min(chunk_elements, stretch.elements - at);
     alignas(64) std::array<float, std::is_same_v<Gradient, float> ? 1 : chunk_elements> converted;

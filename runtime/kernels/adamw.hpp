@@ -6,6 +6,9 @@
 //   w = w - (lr / bias1) · m / (√v / √bias2 + ε)
 //
 // Operations come in PyTorch's order, on floats, with constants computed in double and rounded once.
+//
+// The same kernels step moving averages: w = w · (1 - average) + average · gradient. What they leave in m and v means
+// nothing.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -26,6 +29,7 @@ struct AdamWOptions {
   double weight_decay = 0.1;
   std::int64_t step = 1;      ///< counts the steps that took effect, from 1: bias1 = 1 - β1^step
   double gradient_scale = 1;  ///< clipping factor over loss scale
+  double average = 0;         ///< not 0: a moving average with this weight of what is new, and nothing of the above
 };
 
 /// A run of elements that weight decay touches or not.

@@ -18,6 +18,9 @@ struct AdamWConstants {
   float root_scale;  ///< 1 / √bias2
   float epsilon;
   float kept;  ///< 1 - lr · decay, of elements that decay
+  float kept_otherwise = 1;
+
+  [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : kept_otherwise; }
 };
 
 /// One step on n elements; the arrays do not overlap. `kept` is what weight decay leaves of a weight.

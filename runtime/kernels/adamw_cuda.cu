@@ -124,7 +124,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
       const auto index = static_cast<std::size_t>(taken.count++);
       taken.begin[index] = segment.begin;
       taken.end[index] = segment.end;
-      taken.kept[index] = segment.decays ? constants.kept : 1.0f;
+      taken.kept[index] = constants.kept_of(segment.decays);
     }
     if (taken.count == 0) continue;
     // A flat array only from the first of these segments to the last one.

@@ -115,6 +115,30 @@ TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
   CHECK(state.weights[1] == 1.0f);
 }
 
+TEST_CASE("moving averages take over a part of what is new, whatever the optimizer's other options are") {
+  CAPTURE(test::random_seed());
+  std::mt19937_64 random(test::random_seed());
+  constexpr std::size_t n = 3001;
+  const std::vector<DecaySegment> segments = {{0, 1000, true}, {1000, 2500, false}, {2501, n, true}};
+  const auto device = tests::make_device({.threads = 2});
+  const auto stream = device->make_stream("test", StreamWidth::whole);
+  State state(n);
+  state.weights = normal_values(n, random, 1.0f);
+  const float left_out = state.weights[2500];
+  std::vector<double> expected(state.weights.begin(), state.weights.end());
+  for (int i = 1; i <= 5; ++i) {
+    const auto news = normal_values(n, random, 100.0f);
+    step(*stream, state, news, segments,
+         {.learning_rate = 0.5, .weight_decay = 0.5, .step = i, .gradient_scale = 0.01, .average = 0.1});
+    for (std::size_t k = 0; k < n; ++k) expected[k] = 0.9 * expected[k] + 0.1 * double{news[k]};
+  }
+  double worst = 0;
+  for (std::size_t k = 0; k < n; ++k)
+    if (k != 2500) worst = std::max(worst, std::abs(state.weights[k] - expected[k]));
+  CHECK(worst < 1e-4);  // of values around 30
+  CHECK(state.weights[2500] == left_out);
+}
+
 TEST_CASE("any number of threads and any split into segments gives the same bits") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
