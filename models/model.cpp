@@ -29,6 +29,9 @@ constexpr std::array size_names = {
     std::pair{sequence_length, std::string_view("sequence-length")},
     std::pair{window, std::string_view("window")},
     std::pair{tile, std::string_view("tile")},
+    std::pair{width, std::string_view("width")},
+    std::pair{image_size, std::string_view("image-size")},
+    std::pair{classes, std::string_view("classes")},
 };
 
 /// What every family has.
@@ -75,6 +78,21 @@ int* size_in(BertOptions& bert, Size which) noexcept {
 
 constexpr LlamaOptions own_llama{
     .layers = 6, .hidden = 384, .heads = 6, .inner = 1024, .vocab_size = 256, .sequence_length = 256};
+
+int* size_in(ResnetOptions& resnet, Size which) noexcept {
+  switch (which) {
+    case hidden:
+      return &resnet.channels;
+    case width:
+      return &resnet.width;
+    case image_size:
+      return &resnet.image_size;
+    case classes:
+      return &resnet.classes;
+    default:
+      return nullptr;
+  }
+}
 
 struct NamedLlama {
   std::string_view name;
@@ -195,6 +213,7 @@ int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hi
 Architecture make_family(const GptOptions& gpt, const Tuning& tuning) { return make_gpt(gpt, tuning); }
 Architecture make_family(const LlamaOptions& llama, const Tuning& tuning) { return make_llama(llama, tuning); }
 Architecture make_family(const BertOptions& bert, const Tuning& tuning) { return make_bert(bert, tuning); }
+Architecture make_family(const ResnetOptions& resnet, const Tuning& tuning) { return make_resnet(resnet, tuning); }
 
 }  // namespace
 
@@ -208,6 +227,16 @@ int value_of(const ModelSizes& sizes, Size which) noexcept {
   ModelSizes copy = sizes;
   const int* const field = find_size(copy, which);
   return field == nullptr ? 0 : *field;
+}
+
+std::array<int, ResnetOptions::rows>* find_blocks(ModelSizes& sizes) noexcept {
+  auto* const resnet = std::get_if<ResnetOptions>(&sizes);
+  return resnet == nullptr ? nullptr : &resnet->blocks;
+}
+
+int layers_of(const ModelSizes& sizes) noexcept {
+  const auto* const resnet = std::get_if<ResnetOptions>(&sizes);
+  return resnet == nullptr ? value_of(sizes, layers) : resnet->layers();
 }
 
 float* find_dropout(ModelSizes& sizes) noexcept {
@@ -229,8 +258,10 @@ void set_precision(ModelSizes& sizes, const Precision& precision) noexcept {
 void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backward) noexcept {
   std::visit(
       [&](auto& family) {
-        family.attention = kernels;
-        family.fast_attention_backward = fast_backward;
+        if constexpr (requires { family.attention; }) {
+          family.attention = kernels;
+          family.fast_attention_backward = fast_backward;
+        }
       },
       sizes);
 }
@@ -239,37 +270,41 @@ void set_targets(ModelSizes& sizes, int targets) noexcept {
   if (auto* const bert = std::get_if<BertOptions>(&sizes)) bert->targets = targets;
 }
 
-AttentionShape attention_shape(const ModelSizes& sizes) noexcept {
+std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept {
   if (const auto* const llama = std::get_if<LlamaOptions>(&sizes))
-    return {.positions = llama->sequence_length,
-            .heads = llama->heads,
-            .channels = llama->stored_head_size(),
-            .kernels = llama->attention,
-            .fast_backward = llama->fast_attention_backward,
-            .key_heads = llama->key_heads,
-            .window = llama->window};
+    return AttentionShape{.positions = llama->sequence_length,
+                          .heads = llama->heads,
+                          .channels = llama->stored_head_size(),
+                          .kernels = llama->attention,
+                          .fast_backward = llama->fast_attention_backward,
+                          .key_heads = llama->key_heads,
+                          .window = llama->window};
   if (const auto* const bert = std::get_if<BertOptions>(&sizes))
-    return {.positions = bert->sequence_length,
-            .heads = bert->heads,
-            .channels = bert->hidden / bert->heads,
-            .kernels = bert->attention,
-            .fast_backward = bert->fast_attention_backward,
-            .causal = false};
-  const auto& gpt = std::get<GptOptions>(sizes);
-  return {.positions = gpt.sequence_length,
-          .heads = gpt.heads,
-          .channels = gpt.hidden / gpt.heads,
-          .kernels = gpt.attention,
-          .fast_backward = gpt.fast_attention_backward};
+    return AttentionShape{.positions = bert->sequence_length,
+                          .heads = bert->heads,
+                          .channels = bert->hidden / bert->heads,
+                          .kernels = bert->attention,
+                          .fast_backward = bert->fast_attention_backward,
+                          .causal = false};
+  if (const auto* const gpt = std::get_if<GptOptions>(&sizes))
+    return AttentionShape{.positions = gpt->sequence_length,
+                          .heads = gpt->heads,
+                          .channels = gpt->hidden / gpt->heads,
+                          .kernels = gpt->attention,
+                          .fast_backward = gpt->fast_attention_backward};
+  return std::nullopt;
 }
 
 std::string_view family_name(const ModelSizes& sizes) noexcept {
   if (const auto* const bert = std::get_if<BertOptions>(&sizes)) return bert_family(*bert);
+  if (reads_images(sizes)) return "wide-resnet";
   const auto* const llama = std::get_if<LlamaOptions>(&sizes);
   return llama == nullptr ? "gpt2" : llama_family(*llama);
 }
 
 bool fills_masks(const ModelSizes& sizes) noexcept { return std::holds_alternative<BertOptions>(sizes); }
+
+bool reads_images(const ModelSizes& sizes) noexcept { return std::holds_alternative<ResnetOptions>(sizes); }
 
 bool learns_positions(const ModelSizes& sizes) noexcept { return !std::holds_alternative<LlamaOptions>(sizes); }
 
@@ -277,6 +312,7 @@ std::string computation_of(const ModelSizes& sizes) {
   if (const auto* const bert = std::get_if<BertOptions>(&sizes))
     return fmt::format("{}, norm's epsilon {}, token types {}, positions from {} on", bert_family(*bert),
                        bert->norm_epsilon, bert->types, bert->first_position());
+  if (reads_images(sizes)) return "wide-resnet";
   const auto* const llama = std::get_if<LlamaOptions>(&sizes);
   if (llama == nullptr) return "gpt2";
   const RopeScaling rope = llama->rope_scaling.value_or(RopeScaling());
@@ -295,6 +331,7 @@ std::vector<NamedModel> named_models() {
   for (const std::string_view name : gpt_preset_names()) names.push_back({name, true});
   for (const NamedLlama& llama : named_llamas) names.push_back({llama.name, llama.is_preset});
   for (const NamedBert& bert : named_berts()) names.push_back({bert.name, bert.is_preset});
+  for (const NamedResnet& resnet : named_resnets()) names.push_back({resnet.name, resnet.is_preset});
   return names;
 }
 
@@ -305,6 +342,8 @@ std::optional<ModelSizes> named_model(std::string_view name) {
     if (llama.name == name) return llama.sizes;
   for (const NamedBert& bert : named_berts())
     if (bert.name == name) return bert.sizes;
+  for (const NamedResnet& resnet : named_resnets())
+    if (resnet.name == name) return resnet.sizes;
   return std::nullopt;
 }
 
@@ -315,12 +354,16 @@ bool is_preset(std::string_view name) {
 }
 
 void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given) {
+  if (reads_images(sizes)) return;
   if (!heads_given) {
     const auto* const asked = std::get_if<LlamaOptions>(&sizes);
     const int heads_of_size =
         asked != nullptr && asked->head_size > 0 ? std::max(1, asked->hidden / asked->head_size) : 0;
     std::visit(
-        [&](auto& family) { family.heads = heads_of_size > 0 ? heads_of_size : default_heads(family.hidden); },
+        [&](auto& family) {
+          if constexpr (requires { family.heads; })
+            family.heads = heads_of_size > 0 ? heads_of_size : default_heads(family.hidden);
+        },
         sizes);
     if (auto* const llama = std::get_if<LlamaOptions>(&sizes); llama != nullptr && llama->key_heads > 0)
       llama->key_heads = divisor_near(llama->key_heads, llama->heads);
@@ -357,6 +400,12 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
                                 .sequence_length = "--sequence-length",
                                 .tile = "--tile",
                                 .dropout = "--dropout"});
+  if (const auto* const resnet = std::get_if<ResnetOptions>(&sizes))
+    return size_problem(*resnet, {.blocks = "--blocks",
+                                  .channels = "--hidden",
+                                  .width = "--width",
+                                  .image_size = "--image-size",
+                                  .classes = "--classes"});
   return size_problem(std::get<LlamaOptions>(sizes), {.layers = "--layers",
                                                       .hidden = "--hidden",
                                                       .heads = "--heads",

@@ -5,8 +5,10 @@
 #include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
+#include "models/resnet.hpp"
 #include "models/tuning.hpp"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,10 +20,24 @@
 namespace ranvier::models {
 
 /// Sizes of a model, and with them its family.
-using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions>;
+using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions, ResnetOptions>;
 
 /// What people may choose about a model, one by one.
-enum class Size { layers, hidden, heads, kv_heads, head_size, ffn_size, vocab_size, sequence_length, window, tile };
+enum class Size {
+  layers,
+  hidden,
+  heads,
+  kv_heads,
+  head_size,
+  ffn_size,
+  vocab_size,
+  sequence_length,
+  window,
+  tile,
+  width,
+  image_size,
+  classes
+};
 
 /// All of them by the words that flags have for them: "layers", "kv-heads".
 [[nodiscard]] std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept;
@@ -30,6 +46,10 @@ enum class Size { layers, hidden, heads, kv_heads, head_size, ffn_size, vocab_si
 [[nodiscard]] int* find_size(ModelSizes& sizes, Size which) noexcept;
 /// Its value; 0 where the family has none.
 [[nodiscard]] int value_of(const ModelSizes& sizes, Size which) noexcept;
+/// Blocks of each row of a residual network; null where the family has no such rows.
+[[nodiscard]] std::array<int, ResnetOptions::rows>* find_blocks(ModelSizes& sizes) noexcept;
+/// Blocks of a transformer, or all layers of a residual network: a pipeline has at most so many stages.
+[[nodiscard]] int layers_of(const ModelSizes& sizes) noexcept;
 
 /// Share of values dropped in training; null where the family drops none.
 [[nodiscard]] float* find_dropout(ModelSizes& sizes) noexcept;
@@ -40,14 +60,16 @@ void set_precision(ModelSizes& sizes, const Precision& precision) noexcept;
 void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backward) noexcept;
 /// So many positions of a sample have a target at most; nothing where every position has one (fills_masks()).
 void set_targets(ModelSizes& sizes, int targets) noexcept;
-/// Of one sample, for whoever asks which kernels suit it.
-[[nodiscard]] AttentionShape attention_shape(const ModelSizes& sizes) noexcept;
+/// Of one sample, for whoever asks which kernels suit it; none of a family without attention.
+[[nodiscard]] std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept;
 
-/// As messages name it: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta".
+/// As messages name it: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta", "wide-resnet".
 [[nodiscard]] std::string_view family_name(const ModelSizes& sizes) noexcept;
 
 /// Whether it learns to find tokens that are masked, from both sides, and not the next one: it writes no text.
 [[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
+/// Whether samples are images with a class, and not tokens.
+[[nodiscard]] bool reads_images(const ModelSizes& sizes) noexcept;
 /// Whether positions have parameters, so that a model has as many as it was made with.
 [[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
 
@@ -55,7 +77,7 @@ void set_targets(ModelSizes& sizes, int targets) noexcept;
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);
 
 /// Models by name: those of a family with sizes of one's own to begin with ("gpt", "llama", "mistral", "qwen2",
-/// "qwen3", "bert", "roberta"), and presets ("gpt2-small", "llama2-7b", "bert-base").
+/// "qwen3", "bert", "roberta", "wide-resnet"), and presets ("gpt2-small", "llama2-7b", "bert-base").
 struct NamedModel {
   std::string_view name;
   bool is_preset = false;

@@ -150,8 +150,9 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
     std::string line = fmt::format("{}  {}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), loss,
                                    result.gradient_norm, result.learning_rate);
     if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
-    line += fmt::format("  {:>8.1f} ms  {:>6} tok/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
-                        format_count(tokens_per_second), mfu * 100, runtime::format_bytes(memory_bytes_),
+    line += fmt::format("  {:>8.1f} ms  {:>6} {}/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
+                        format_count(tokens_per_second), counts_tokens() ? "tok" : options_.item + "s", mfu * 100,
+                        runtime::format_bytes(memory_bytes_),
                         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
     if (const auto& raised = ceiling_.raised()) {
@@ -179,7 +180,8 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
   std::string line, more;
   if (result.loss) {
     const double loss = *result.loss;
-    line += fmt::format("  validation loss {:.5f}  perplexity {:.5g} a token", loss, std::exp(loss));
+    line += fmt::format("  validation loss {:.5f}", loss);
+    if (counts_tokens()) line += fmt::format("  perplexity {:.5g} a token", std::exp(loss));
     more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}",
                         number(loss), number(std::exp(loss)), result.samples);
     if (options_.bytes_per_token > 0) {
@@ -187,8 +189,8 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
       line += fmt::format(", {:.5g} a byte", per_byte);
       more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
     }
-    line += fmt::format("  over {} samples, {} tokens", result.samples,
-                        format_count(static_cast<double>(result.losses)));
+    line += fmt::format("  over {} samples, {} {}s", result.samples,
+                        format_count(static_cast<double>(result.losses)), options_.item);
   }
   if (result.accuracy) {
     line += fmt::format("  HellaSwag {:.2f}%", 100 * *result.accuracy);

@@ -25,7 +25,8 @@ namespace ranvier::actors {
 class Reporter {
  public:
   struct Options {
-    std::int64_t steps = 1;  ///< 0: an evaluation is all there is
+    std::int64_t steps = 1;      ///< 0: an evaluation is all there is
+    std::string item = "token";  ///< what is counted below
     double tokens_per_step = 0;
     double flops_per_step = 0;  ///< of the model, over all ranks
     bool shows_loss_scale = false;
@@ -65,6 +66,7 @@ class Reporter {
   void bad_step(const BadStep& bad);
   void hold(std::int64_t step);
   void write_held(const std::string& more = "");
+  [[nodiscard]] bool counts_tokens() const { return options_.item == "token"; }
   [[nodiscard]] std::string step_text(std::int64_t step) const;
   void draw_bar(std::int64_t step);
   void clear_bar();

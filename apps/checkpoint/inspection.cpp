@@ -128,10 +128,14 @@ std::string show_checkpoint(const fs::path& given) {
   if (const auto model = saved_model(manifest, path)) {
     const models::WeightLayout layout(model->units);
     const auto size = [&](models::Size which) { return models::value_of(model->config.sizes, which); };
-    line("model",
-         fmt::format("{} {} × {}, {} heads, {} tokens, {} parameters", models::family_name(model->config.sizes),
-                     size(models::Size::layers), size(models::Size::hidden), size(models::Size::heads),
-                     size(models::Size::vocab_size), layout.elements()));
+    const std::string sizes =
+        models::reads_images(model->config.sizes)
+            ? fmt::format("{}, {} classes", models::make_model(model->config.sizes).name,
+                          size(models::Size::classes))
+            : fmt::format("{} {} × {}, {} heads, {} tokens", models::family_name(model->config.sizes),
+                          size(models::Size::layers), size(models::Size::hidden), size(models::Size::heads),
+                          size(models::Size::vocab_size));
+    line("model", fmt::format("{}, {} parameters", sizes, layout.elements()));
   }
   text += fmt::format("\n{}\ntraining\n", states_table(manifest));
   for (const auto& [name, value] : manifest.training) {

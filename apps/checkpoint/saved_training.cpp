@@ -86,14 +86,14 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   SavedModel model{
       .config = models::parse_model_config(config, checkpoint / "config.json"), .tuning = {}, .units = {}};
   models::ModelSizes sizes = model.config.sizes;
-  if (const std::string tile = option_of_run(manifest, "tile"); !tile.empty()) {
-    int& tiles = *models::find_size(sizes, models::Size::tile);
-    const auto [end, error] = std::from_chars(tile.data(), tile.data() + tile.size(), tiles);
+  int* const tiles = models::find_size(sizes, models::Size::tile);
+  if (const std::string tile = option_of_run(manifest, "tile"); tiles != nullptr && !tile.empty()) {
+    const auto [end, error] = std::from_chars(tile.data(), tile.data() + tile.size(), *tiles);
     const bool is_number = error == std::errc{} && end == tile.data() + tile.size();
     if (const auto problem = is_number ? models::size_problem(sizes) : std::optional<std::string>("no number"))
       fail(ErrorCode::data, "{}: --tile of its run is '{}': {}", checkpoint.string(), tile, *problem);
   }
-  const int layers = models::value_of(sizes, models::Size::layers);
+  const int layers = models::layers_of(sizes);
   // Sizes are somebody's words so far, and a model takes memory for each of its layers.
   if (static_cast<std::size_t>(layers) > manifest.arrays.size())
     fail(ErrorCode::data, "{}: its config.json has {} layers, and it has {} arrays", checkpoint.string(), layers,

@@ -80,6 +80,10 @@ Model load(const GenerateOptions& options) {
          "--weights {} are of a {}, which fills masks from both sides and writes no text: give those of a GPT-2, a "
          "LLaMA or its kin",
          options.weights, models::family_name(sizes));
+  if (models::reads_images(sizes))
+    fail(ErrorCode::usage,
+         "--weights {} are of a {}, which reads images: give those of a GPT-2, a LLaMA or its kin", options.weights,
+         models::family_name(sizes));
   models::set_precision(sizes, {options.precision, options.precision});
   // Where positions cost no parameters a model is for more of them than its cache has room for here.
   if (!models::learns_positions(sizes)) {

@@ -19,10 +19,10 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());
   const double seconds = training.seconds();
-  fmt::print("{} {:.0f} steps, {} tokens in {}: {} tokens/s, {:.1f} ms a step (median)\n",
+  fmt::print("{} {:.0f} steps, {} {}s in {}: {} {}s/s, {:.1f} ms a step (median)\n",
              training.rank().trainer().stopped_early() ? "stopped after" : "trained", steps,
-             actors::format_count(tokens), actors::format_duration(seconds), actors::format_count(tokens / seconds),
-             1e3 * reporter.median_step_seconds());
+             actors::format_count(tokens), run.job.item, actors::format_duration(seconds),
+             actors::format_count(tokens / seconds), run.job.item, 1e3 * reporter.median_step_seconds());
   if (const std::string raises = actors::describe_raises(reporter.ceiling()); !raises.empty())
     fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);

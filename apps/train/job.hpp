@@ -20,7 +20,8 @@ struct Job {
   models::SampleBytes sample;
   std::unique_ptr<models::SampleSource> source;        ///< may be null for a dry run
   std::unique_ptr<models::SampleSource> validation;    ///< null: nothing is evaluated
-  std::int64_t tokens_per_sample = 0;                  ///< 0: as many as have a loss
+  std::string item = "token";                          ///< what a sample has some of, for people
+  std::int64_t tokens_per_sample = 0;                  ///< items; 0: as many as have a loss
   double bytes_per_token = 0;                          ///< of the text that is evaluated; 0: unknown
   std::shared_ptr<const models::Tokenizer> tokenizer;  ///< of samples of text; null: there is none
   std::shared_ptr<const models::ChoiceFile> choices;   ///< --hellaswag's; null: none

@@ -1,8 +1,9 @@
-// ranvier-train: trains a transformer on a file of text or tokens.
+// ranvier-train: trains a transformer on a file of text or tokens, or a residual network on images.
 #include "apps/train/files/data_report.hpp"
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/attention_choice.hpp"
 #include "apps/train/launch.hpp"
+#include "models/images/image_data.hpp"
 #include "models/model.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/masked_source.hpp"
@@ -80,10 +81,40 @@ models::MaskingOptions masking(const apps::TrainOptions& options, const apps::Jo
   return masking;
 }
 
+apps::Job make_image_job(const apps::TrainOptions& options, const models::ModelSizes& model) {
+  const int size = options.model.size(models::Size::image_size);
+  const auto pixels = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+  apps::Job job{.architecture = models::make_model(model, options.model.tuning()),
+                .sample = {3 * pixels, sizeof(std::int32_t)},
+                .item = "image",
+                .config = models::model_config_json(model, apps::initial_config(options)),
+                .beside_weights = apps::files_beside_weights(options)};
+  const std::string& path = options.data.data;
+  if (path.empty()) {
+    if (options.run.request == apps::Request::dry_run) return job;
+    fail(ErrorCode::usage, "--data is missing: give CIFAR-10's binary files, one or a folder of them, or {}",
+         models::synthetic_images);
+  }
+  models::ImageDataOptions images{.path = path,
+                                  .image_size = size,
+                                  .classes = options.model.size(models::Size::classes),
+                                  .validation_split = options.data.validation_split,
+                                  .validates_all = options.data.eval_only && options.data.validation_split == 0};
+  if (options.data.shuffle) images.shuffle_seed = options.trainer.seed;
+  models::ImageData data = models::open_image_data(images);
+  job.data = fmt::format("data: {} images of {} × {}", data.images, size, size);
+  if (data.validation) job.data += fmt::format(", of which {} are kept for validation", data.validation->samples());
+  job.files = std::move(data.files);
+  job.source = std::move(data.training);
+  job.validation = std::move(data.validation);
+  return job;
+}
+
 apps::Job make_job(const apps::TrainOptions& options) {
   models::ModelSizes model = options.model.sizes;
   models::set_precision(model, options.trainer.precision);
   models::set_attention(model, apps::attention_kernels(options), options.device.fast_attention_backward);
+  if (models::reads_images(model)) return make_image_job(options, model);
   const int length = options.model.size(models::Size::sequence_length);
   const int vocab_size = options.model.size(models::Size::vocab_size);
   const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);

@@ -150,10 +150,11 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   const double all = architecture.flops_per_sample();
   const std::size_t parameters = architecture.parameters(), trained = architecture.trained_parameters();
   const auto count = [](std::size_t number) { return actors::format_count(static_cast<double>(number)); };
-  text += fmt::format("\n\n{}: {} parameters{} in {} layers, {} model FLOP per token\n", architecture.name,
+  text += fmt::format("\n\n{}: {} parameters{} in {} layers, {} model FLOP per {}\n", architecture.name,
                       count(parameters),
                       trained < parameters ? fmt::format(", of which {} are trained,", count(trained)) : "",
-                      architecture.layers.size(), actors::format_count(all / architecture.positions));
+                      architecture.layers.size(), actors::format_count(all / architecture.positions),
+                      models::reads_images(options.model.sizes) ? "image" : "token");
   const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
   text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage",

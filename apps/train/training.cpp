@@ -100,6 +100,7 @@ void Training::make_reporter() {
   const double batch = plan_.trainer.batch_size;
   reporter_.emplace(
       actors::Reporter::Options{.steps = plan_.trainer.steps,
+                                .item = run_.job.item,
                                 .tokens_per_step = batch * static_cast<double>(run_.job.tokens_of_sample()),
                                 .flops_per_step = batch * run_.job.architecture.flops_per_sample(),
                                 .shows_loss_scale = plan_.trainer.loss_scale.dynamic,

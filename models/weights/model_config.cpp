@@ -4,6 +4,7 @@
 #include "models/weights/config_file.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
+#include "models/weights/resnet_config.hpp"
 #include "runtime/error.hpp"
 #include "runtime/memory_map.hpp"
 
@@ -33,14 +34,16 @@ ModelConfig parse_model_config(std::string_view text, const std::filesystem::pat
     BertConfig bert = read_bert_config(config);
     return {.sizes = bert.sizes, .dropout = std::move(bert.dropout), .text = config.text()};
   }
+  if (is_resnet_type(type)) return {.sizes = read_resnet_config(config), .dropout = {}, .text = config.text()};
   if (!type.empty() && type != "gpt2")
-    config.refuse("model_type", "the layers of gpt2, llama, mistral, qwen2, qwen3, bert or roberta");
+    config.refuse("model_type", "the layers of gpt2, llama, mistral, qwen2, qwen3, bert, roberta or wide_resnet");
   return from_gpt(parse_gpt_config(text, path));
 }
 
 std::string model_config_json(const ModelSizes& sizes, const std::string& like) {
   if (const auto* const gpt = std::get_if<GptOptions>(&sizes)) return gpt_config_json(*gpt, like);
   if (const auto* const bert = std::get_if<BertOptions>(&sizes)) return bert_config_json(*bert, like);
+  if (const auto* const resnet = std::get_if<ResnetOptions>(&sizes)) return resnet_config_json(*resnet, like);
   return llama_config_json(std::get<LlamaOptions>(sizes), like);
 }
 
@@ -52,9 +55,12 @@ std::optional<StoredModel> stored_model(const Safetensors& weights, std::optiona
     return stored;
   }
   auto config = read_model_config(weights.path().parent_path());
-  if (!config) return std::nullopt;
+  if (!config) {
+    if (const auto resnet = stored_resnet(weights)) return StoredModel{.sizes = *resnet, .config = {}};
+    return std::nullopt;
+  }
   const std::string file = (weights.path().parent_path() / "config.json").string();
-  const int said = value_of(config->sizes, Size::heads), layers = value_of(config->sizes, Size::layers);
+  const int said = value_of(config->sizes, Size::heads), layers = layers_of(config->sizes);
   if (heads && *heads != said)
     fail(ErrorCode::usage, "--heads {}: {} says {}: leave the flag out", *heads, file, said);
   // A number so far, and each layer takes memory.

@@ -80,6 +80,9 @@ bool is_beside_masks(std::string_view name) {
          name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
 }
 
+/// "bn1.num_batches_tracked": how many steps running statistics were averaged over, which decides nothing.
+bool is_batch_count(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
+
 /// Whether the file has it beside what it equals. Asked only where the model has no such tensor of its own.
 bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
   using Pair = std::pair<std::string_view, std::string_view>;
@@ -114,7 +117,7 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
   std::size_t others = 0;
   for (const StoredTensor& tensor : file.tensors()) {
     if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_rotary_constant(tensor.name) ||
-        is_beside_masks(tensor.name) || is_tied(file, tensor))
+        is_beside_masks(tensor.name) || is_batch_count(tensor.name) || is_tied(file, tensor))
       continue;
     if (unknown != nullptr) ++others;
     if (unknown == nullptr) unknown = &tensor;

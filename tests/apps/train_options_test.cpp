@@ -116,6 +116,24 @@ TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
   refused({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
 }
 
+TEST_CASE("a model of images has blocks, a width and classes, and data without a tokenizer") {
+  const auto images =
+      parse({"--model", "wide-resnet", "--data", "synthetic", "--blocks", "1,2,3,4", "--width", "5"});
+  CHECK(images.data.tokenizer == Tokenizer::none);
+  CHECK(models::layers_of(images.model.sizes) == 12);
+  const auto all = resolved_map(images);
+  CHECK(all.at("blocks") == "1,2,3,4");
+  CHECK(all.at("width") == "5");
+  CHECK(all.at("image-size") == "32");
+  CHECK(all.at("layers") == "none");
+  CHECK(resolved_map(parse({"--data", "a"})).at("blocks") == "none");
+  for (const char* blocks : {"1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,,4", "1,2,3,4,", "a"})
+    refused({"--model", "wide-resnet", "--blocks", blocks}, "four numbers above 0, as in 3,4,6,3");
+  refused({"--model", "wide-resnet", "--layers", "3"}, "--model");
+  refused({"--model", "wide-resnet", "--mask-token", "3"}, "--mask-token is about text");
+  refused({"--model", "wide-resnet", "--g-inter", "11", "--world", "11", "--dry-run"}, "--g-inter 11");
+}
+
 TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks them") {
   const auto bert = parse({"--model", "bert", "--data", "a"});
   CHECK(bert.model.size(models::Size::vocab_size) == 257);

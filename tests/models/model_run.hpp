@@ -7,6 +7,7 @@
 #include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
+#include "models/resnet.hpp"
 #include "models/tensor_runs.hpp"
 #include "runtime/device.hpp"
 #include "tests/models/device_copies.hpp"
@@ -71,6 +72,8 @@ class ModelRun {
       : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples) {}
   ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples)
       : ModelRun(std::move(device), make_bert(options), make_bert(whole(options)), samples) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const ResnetOptions& options, int samples)
+      : ModelRun(std::move(device), make_resnet(options), make_resnet(options), samples) {}
 
   /// `whole`: the same model without tiles, by which parameters are drawn.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples)

@@ -62,6 +62,17 @@ void adopt_family(TrainOptions& options, const OptionTable& table, const models:
   }
 }
 
+/// As other sizes, which are compared one by one.
+void check_blocks(const TrainOptions& options, const OptionTable& table, models::ModelSizes& asked,
+                  models::ModelSizes& stored) {
+  const auto* const wanted = models::find_blocks(asked);
+  const auto* const there = models::find_blocks(stored);
+  const bool is_asked = options.model.is_preset() || table.given("blocks");
+  if (wanted == nullptr || there == nullptr || !is_asked || *wanted == *there) return;
+  fail(ErrorCode::usage, "--blocks {} are not those of --init-from {}, which has {}: leave the flag out",
+       fmt::join(*wanted, ","), options.run.init_from, fmt::join(*there, ","));
+}
+
 void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::Safetensors& weights,
                  const models::ModelSizes& stored) {
   ModelOptions& model = options.model;
@@ -74,6 +85,7 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
   }
   asked_sizes = models::with_all_sizes(asked_sizes);
   model.sizes = models::with_all_sizes(stored);
+  check_blocks(options, table, asked_sizes, model.sizes);
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const there = models::find_size(model.sizes, size);
     const int asked = models::value_of(asked_sizes, size);
@@ -87,6 +99,7 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
   }
   if (float* const dropout = models::find_dropout(model.sizes); dropout != nullptr)
     *dropout = models::dropout_of(asked_sizes);
+  if (models::reads_images(model.sizes)) return;  // without positions
   int& length = *models::find_size(model.sizes, models::Size::sequence_length);
   const int positions = length, asked = models::value_of(asked_sizes, models::Size::sequence_length);
   const bool learned = models::learns_positions(model.sizes);

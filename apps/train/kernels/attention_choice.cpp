@@ -15,7 +15,11 @@ namespace {
 AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
   const bool on_gpu = options.device.device == DeviceChoice::cuda;
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
-  models::AttentionShape shape = models::attention_shape(options.model.sizes);
+  const auto of_model = models::attention_shape(options.model.sizes);
+  if (!of_model && options.device.attention == AttentionKernels::cudnn)
+    fail(ErrorCode::usage, "--attention cudnn: --model {} has no attention: leave it out", options.model.name);
+  if (!of_model) return AttentionKernels::own;
+  models::AttentionShape shape = *of_model;
   shape.kernels = AttentionKernels::cudnn;
   const bool drops = models::dropout_of(options.model.sizes) != 0;
   const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);

@@ -1,6 +1,7 @@
 #include "apps/train/options/data_flags.hpp"
 
 #include "apps/tokenize/tokenize_options.hpp"
+#include "apps/train/options/image_flags.hpp"
 #include "models/model.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/text/tokenizer_files.hpp"
@@ -108,7 +109,8 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   table.add(
       {"data", "PATH",
        "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
-       "several: PATH:WEIGHT,PATH:WEIGHT",
+       "several: PATH:WEIGHT,PATH:WEIGHT. Of images' models: CIFAR-10's binary files, one or a folder of them, or "
+       "synthetic",
        text(data.data)});
   table.add({"tokenizer", "NAME",
              "of text: bytes, or the PATH of a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
@@ -167,11 +169,11 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   table.add({"sample-tokens", "N", "tokens to draw for it", whole(trainer.sample.tokens, 1, most)});
 }
 
-void resolve_data(TrainOptions& options, const OptionTable& table) {
+namespace {
+
+void resolve_text(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
-  std::int64_t& eval_every = options.trainer.eval_every;
-  const std::int64_t at_the_end = options.trainer.steps;
   const auto paths = models::parse_weighted_paths(data.data);
   const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
     return models::holds_tokens(one.path, data.format);
@@ -214,7 +216,19 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   std::error_code ignored;
   if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
     vocab_size = models::read_tokenizer(data.gpt2).size();
+}
 
+}  // namespace
+
+void resolve_data(TrainOptions& options, const OptionTable& table) {
+  if (models::reads_images(options.model.sizes)) {
+    resolve_images(options, table);
+  } else {
+    resolve_text(options, table);
+  }
+  DataOptions& data = options.data;
+  std::int64_t& eval_every = options.trainer.eval_every;
+  const std::int64_t at_the_end = options.trainer.steps;
   if (data.eval_only) return check_eval_only(options);
   const bool asks = !data.hellaswag.empty();
   if (asks && !table.given("eval-every")) eval_every = at_the_end;

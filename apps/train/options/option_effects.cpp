@@ -35,6 +35,10 @@ std::span<const Entry> entries() {
       Entry{"window", decides},
       Entry{"vocab-size", shape},
       Entry{"sequence-length", shape},
+      Entry{"blocks", shape},
+      Entry{"width", shape},
+      Entry{"image-size", shape},
+      Entry{"classes", shape},
       Entry{"dropout", decides},
       // What is frozen is in units of its own, without optimizer states.
       Entry{"train", shape},

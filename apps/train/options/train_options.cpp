@@ -4,6 +4,7 @@
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
+#include "apps/train/options/image_flags.hpp"
 #include "apps/train/options/shard_flags.hpp"
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/tuning_flags.hpp"
@@ -154,7 +155,8 @@ OptionTable declare(Asked& asked) {
              "a family for sizes as below (" + model_names(false) + "), or a preset: " + model_names(true),
              model(model_options), "gpt, or that of --init-from"});
   table.add({"layers", "L", "transformer blocks", size(model_options, Size::layers)});
-  table.add({"hidden", "C", "channels", size(model_options, Size::hidden)});
+  table.add(
+      {"hidden", "C", "channels; of images' models those of the first row", size(model_options, Size::hidden)});
   table.add({"heads", "H", "attention heads; divides --hidden, unless --head-size is given",
              size(model_options, Size::heads), "of 64 channels or more, or the preset's"});
   table.add({"kv-heads", "K", "heads of keys and values, each for H / K of queries; 0: as many as --heads",
@@ -168,6 +170,10 @@ OptionTable declare(Asked& asked) {
   table.add({"vocab-size", "V", "tokens that the model knows", size(model_options, Size::vocab_size),
              "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
   table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
+  table.add({"blocks", "N,N,N,N", "of images' models: blocks of each of four rows", blocks_flag(model_options)});
+  table.add({"width", "N", "inner channels of a block, over those of its row", size(model_options, Size::width)});
+  table.add({"image-size", "S", "pixels across an image", size(model_options, Size::image_size)});
+  table.add({"classes", "N", "that images are of", size(model_options, Size::classes)});
   table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
   declare_tuning(table, model_options);
 
@@ -360,10 +366,10 @@ void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table)
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
-  const int layers = model.size(models::Size::layers);
+  const int layers = models::layers_of(model.sizes);
   if (grid.g_inter > layers)
-    fail(ErrorCode::usage, "--g-inter {} is more stages than --layers {}: give at most one stage per layer",
-         grid.g_inter, layers);
+    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}: give at most one stage per layer", grid.g_inter,
+         models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
 }
 
 void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {

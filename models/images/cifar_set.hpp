@@ -1,0 +1,38 @@
+// CIFAR-10's binary files (Krizhevsky 2009): records of a byte for the class and 3072 for an image of 32 × 32 pixels.
+// Any thread.
+#pragma once
+
+#include "models/images/image_set.hpp"
+#include "runtime/memory_map.hpp"
+
+#include <filesystem>
+#include <vector>
+
+namespace ranvier::models {
+
+class CifarSet final : public ImageSet {
+ public:
+  static constexpr int image_size = 32;
+  static constexpr int most_classes = 10;
+
+  /// Files in this order. Throws ErrorCode::data for one that has no such records, or classes from `classes` on, and
+  /// ErrorCode::io for one that cannot be read.
+  CifarSet(std::vector<std::filesystem::path> files, int classes);
+
+  [[nodiscard]] std::int64_t images() const override { return images_; }
+  [[nodiscard]] int size() const override { return image_size; }
+  void read(std::int64_t n, std::uint8_t* to) const override;
+  [[nodiscard]] std::int32_t label(std::int64_t n) const override;
+
+ private:
+  [[nodiscard]] const std::byte* record(std::int64_t n) const;
+
+  std::vector<runtime::MemoryMap> files_;
+  std::int64_t images_ = 0;
+};
+
+/// The files of a path: itself, or of a folder those for training (data_batch_1.bin …), or else all that end with
+/// ".bin", in the order of their names. Throws ErrorCode::data where there are none.
+[[nodiscard]] std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& path);
+
+}  // namespace ranvier::models

@@ -1,0 +1,40 @@
+#include "models/images/image_data.hpp"
+
+#include "models/images/cifar_set.hpp"
+#include "models/images/image_source.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "runtime/error.hpp"
+
+#include <cmath>
+
+namespace ranvier::models {
+
+ImageData open_image_data(const ImageDataOptions& options) {
+  ImageData data;
+  std::shared_ptr<const ImageSet> set;
+  if (options.path == synthetic_images) {
+    set = std::make_shared<const SyntheticSet>(options.image_size, options.classes);
+  } else {
+    data.files = cifar_files(options.path);
+    set = std::make_shared<const CifarSet>(data.files, options.classes);
+  }
+  if (set->size() != options.image_size)
+    fail(ErrorCode::usage, "--data {} has images of {} pixels across, and the model takes {}: give --image-size {}",
+         options.path, set->size(), options.image_size, set->size());
+  data.images = set->images();
+  const auto kept =
+      static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.images)));
+  if (options.validation_split > 0 && (kept < 1 || kept == data.images))
+    fail(ErrorCode::data,
+         "{}: --validation-split {} of {} images leaves {} for training and {} for validation: change the split or "
+         "give more images",
+         options.path, options.validation_split, data.images, data.images - kept, kept);
+  data.training = std::make_unique<ImageSource>(set, 0, data.images - kept, options.shuffle_seed);
+  if (kept > 0 || options.validates_all) {
+    const std::int64_t first = kept > 0 ? data.images - kept : 0;
+    data.validation = std::make_unique<ImageSource>(set, first, data.images - first, std::nullopt);
+  }
+  return data;
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,34 @@
+#include "models/images/image_source.hpp"
+
+#include "runtime/error.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace ranvier::models {
+
+ImageSource::ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
+                         std::optional<std::uint64_t> shuffle_seed)
+    : set_(std::move(set)), first_(first), count_(count) {
+  expect(first >= 0 && count > 0 && first + count <= set_->images(), "images {} to {} of {}", first, first + count,
+         set_->images());
+  if (shuffle_seed) order_.emplace(count, *shuffle_seed);
+}
+
+std::int64_t ImageSource::image_of(std::int64_t sample) const {
+  return first_ + (order_ ? (*order_)(sample) : sample % count_);
+}
+
+void ImageSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
+    set_->read(image_of(n), reinterpret_cast<std::uint8_t*>(to));
+}
+
+void ImageSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += target_bytes()) {
+    const std::int32_t label = set_->label(image_of(n));
+    std::memcpy(to, &label, sizeof label);
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,34 @@
+// A part of a set of images as samples: the image's bytes are the input, its class is the target. Any thread.
+#pragma once
+
+#include "models/images/image_set.hpp"
+#include "models/sample_source.hpp"
+#include "models/text/sample_order.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace ranvier::models {
+
+class ImageSource final : public SampleSource {
+ public:
+  /// `count` images from `first` on, in their order, or with a seed in a random one, a new one each epoch.
+  ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
+              std::optional<std::uint64_t> shuffle_seed);
+
+  [[nodiscard]] std::int64_t samples() const override { return count_; }
+  [[nodiscard]] std::size_t input_bytes() const override { return set_->bytes(); }
+  [[nodiscard]] std::size_t target_bytes() const override { return sizeof(std::int32_t); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return 1; }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
+  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+
+ private:
+  [[nodiscard]] std::int64_t image_of(std::int64_t sample) const;
+
+  std::shared_ptr<const ImageSet> set_;
+  std::int64_t first_, count_;
+  std::optional<SampleOrder> order_;
+};
+
+}  // namespace ranvier::models

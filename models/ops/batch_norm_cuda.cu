@@ -1,0 +1,226 @@
+// Sums: a block of 32 × 8 threads takes 32 channels of batch_norm_block_rows rows, and a second kernel the blocks of a
+// channel in order. The rest: a thread for each value that is written.
+#include "models/ops/batch_norm.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 256;
+constexpr unsigned sum_channels = 32, sum_rows = 8;
+
+/// The value itself, or the square of its difference from the mean.
+template <typename T>
+struct Moment {
+  static constexpr int sums = 1;
+
+  __device__ void add(float (&total)[sums], std::size_t row, std::size_t c) const {
+    const float value = cuda::to_float(x[row * channels + c]);
+    const float difference = mean == nullptr ? value : value - mean[c];
+    total[0] += mean == nullptr ? value : difference * difference;
+  }
+
+  const T* x;
+  const float* mean;  ///< null: the value itself
+  std::size_t channels;
+};
+
+template <typename T>
+struct Norm {
+  Norm(const BatchNormShape& shape, const BatchNormValues& values)
+      : x(static_cast<const T*>(values.x)),
+        addend(static_cast<const T*>(values.addend)),
+        weight(static_cast<const T*>(values.weight)),
+        bias(static_cast<const T*>(values.bias)),
+        statistics(values.statistics),
+        channels(shape.channels),
+        relu(values.relu) {}
+
+  __device__ float normal(std::size_t at, std::size_t c) const {
+    return __fmul_rn(__fsub_rn(cuda::to_float(x[at]), statistics[c]), statistics[2 * channels + c]);
+  }
+  /// What relu is of.
+  __device__ float sum(std::size_t at, std::size_t c, float normal) const {
+    const float scaled = __fmaf_rn(normal, cuda::to_float(weight[c]), cuda::to_float(bias[c]));
+    return addend == nullptr ? scaled : __fadd_rn(scaled, cuda::to_float(addend[at]));
+  }
+
+  const T *x, *addend, *weight, *bias;
+  const float* statistics;
+  std::size_t channels;
+  bool relu;
+};
+
+/// The gradients of weight and bias.
+template <typename T>
+struct Gradients {
+  static constexpr int sums = 2;
+
+  /// dy where it passes relu.
+  __device__ float gradient(std::size_t at, std::size_t c, float normal) const {
+    return norm.relu && norm.sum(at, c, normal) <= 0.0f ? 0.0f : cuda::to_float(dy[at]);
+  }
+  __device__ void add(float (&total)[sums], std::size_t row, std::size_t c) const {
+    const std::size_t at = row * norm.channels + c;
+    const float normal = norm.normal(at, c), passed = gradient(at, c, normal);
+    total[0] += passed * normal;
+    total[1] += passed;
+  }
+
+  Norm<T> norm;
+  const T* dy;
+};
+
+template <typename Values>
+__global__ void __launch_bounds__(sum_channels* sum_rows)
+    sum_kernel(float* partial, Values values, std::size_t rows, std::size_t channels) {
+  __shared__ float of_rows[sum_rows][Values::sums][sum_channels];
+  const std::size_t c = std::size_t{blockIdx.y} * sum_channels + threadIdx.x;
+  const std::size_t begin = std::size_t{blockIdx.x} * batch_norm_block_rows;
+  const std::size_t end = begin + batch_norm_block_rows < rows ? begin + batch_norm_block_rows : rows;
+  float total[Values::sums] = {};
+  for (std::size_t row = begin + threadIdx.y; row < end && c < channels; row += sum_rows) values.add(total, row, c);
+  for (int i = 0; i < Values::sums; ++i) of_rows[threadIdx.y][i][threadIdx.x] = total[i];
+  __syncthreads();
+  if (threadIdx.y != 0 || c >= channels) return;
+  for (int i = 0; i < Values::sums; ++i) {
+    for (unsigned y = 1; y < sum_rows; ++y) total[i] += of_rows[y][i][threadIdx.x];
+    partial[(blockIdx.x * std::size_t{Values::sums} + static_cast<std::size_t>(i)) * channels + c] = total[i];
+  }
+}
+
+__device__ double sum_of_blocks(const float* partial, std::size_t blocks, std::size_t width, std::size_t i) {
+  double total = 0;
+  for (std::size_t block = 0; block < blocks; ++block) total += static_cast<double>(partial[block * width + i]);
+  return total;
+}
+
+__global__ void __launch_bounds__(threads)
+    finish_kernel(float* sums, const float* partial, std::size_t blocks, std::size_t width) {
+  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i < width) sums[i] = static_cast<float>(sum_of_blocks(partial, blocks, width, i));
+}
+
+/// Means of the sums; with `rstd` those are variances.
+__global__ void __launch_bounds__(threads)
+    mean_kernel(float* mean, float* rstd, const float* partial, std::size_t blocks, std::size_t channels,
+                double rows, float epsilon) {
+  const std::size_t c = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (c >= channels) return;
+  mean[c] = static_cast<float>(sum_of_blocks(partial, blocks, channels, c) / rows);
+  if (rstd != nullptr) rstd[c] = __fdiv_rn(1.0f, __fsqrt_rn(mean[c] + epsilon));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    fixed_kernel(float* statistics, const T* mean, const T* variance, std::size_t channels, float epsilon) {
+  const std::size_t c = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (c >= channels) return;
+  const float value = cuda::to_float(variance[c]);
+  statistics[c] = cuda::to_float(mean[c]);
+  statistics[channels + c] = value;
+  statistics[2 * channels + c] = __fdiv_rn(1.0f, __fsqrt_rn(value + epsilon));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, Norm<T> norm, std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const std::size_t c = at % norm.channels;
+  const float sum = norm.sum(at, c, norm.normal(at, c));
+  y[at] = cuda::from_float<T>(norm.relu && sum < 0.0f ? 0.0f : sum);
+}
+
+/// `part`: of the sums that a row gets back, none where statistics are fixed.
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    backward_kernel(T* dx, T* d_addend, const float* sums, Gradients<T> gradients, float part, std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const Norm<T>& norm = gradients.norm;
+  const std::size_t C = norm.channels, c = at % C;
+  const float normal = norm.normal(at, c), gradient = gradients.gradient(at, c, normal);
+  if (d_addend != nullptr) d_addend[at] = cuda::from_float<T>(gradient);
+  const float rest = gradient - sums[C + c] * part - normal * (sums[c] * part);
+  dx[at] = cuda::from_float<T>(rest * norm.statistics[2 * C + c] * cuda::to_float(norm.weight[c]));
+}
+
+unsigned row_blocks(const BatchNormShape& shape) { return cuda::blocks_of(shape.rows, batch_norm_block_rows); }
+
+template <typename Values>
+void sum_blocks(cudaStream_t queue, const BatchNormShape& shape, float* partial, const Values& values) {
+  const dim3 blocks(row_blocks(shape), cuda::blocks_down(shape.channels, sum_channels));
+  runtime::cuda::launch("batch_norm's sums", queue, {blocks, dim3(sum_channels, sum_rows)}, sum_kernel<Values>,
+                        partial, values, shape.rows, shape.channels);
+}
+
+}  // namespace
+
+void batch_norm_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
+                                float* statistics, const void* x, std::byte* workspace) {
+  const std::size_t C = shape.channels;
+  if (C == 0) return;
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  auto* const partial = reinterpret_cast<float*>(workspace);
+  const auto finish = [&](float* mean, float* rstd) {
+    runtime::cuda::launch("batch_norm's statistics", queue, {cuda::blocks_of(C, threads), threads}, mean_kernel,
+                          mean, rstd, partial, std::size_t{row_blocks(shape)}, C, static_cast<double>(shape.rows),
+                          shape.epsilon);
+  };
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const T* const from = static_cast<const T*>(x);
+    sum_blocks(queue, shape, partial, Moment<T>{from, nullptr, C});
+    finish(statistics, nullptr);
+    sum_blocks(queue, shape, partial, Moment<T>{from, statistics, C});
+    finish(statistics + C, statistics + 2 * C);
+  });
+}
+
+void batch_norm_fixed_statistics_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
+                                      float* statistics, const void* mean, const void* variance) {
+  if (shape.channels == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("batch_norm_fixed_statistics", runtime::cuda::native(stream),
+                          {cuda::blocks_of(shape.channels, threads), threads}, fixed_kernel<T>, statistics,
+                          static_cast<const T*>(mean), static_cast<const T*>(variance), shape.channels,
+                          shape.epsilon);
+  });
+}
+
+void batch_norm_forward_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype, void* y,
+                             const BatchNormValues& values) {
+  const std::size_t n = shape.rows * shape.channels;
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("batch_norm_forward", runtime::cuda::native(stream),
+                          {cuda::blocks_of(n, threads), threads}, forward_kernel<T>, static_cast<T*>(y),
+                          Norm<T>(shape, values), n);
+  });
+}
+
+void batch_norm_backward_cuda(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
+                              const BatchNormBackward& arrays, const BatchNormValues& values) {
+  const std::size_t n = shape.rows * shape.channels, width = 2 * shape.channels;
+  if (n == 0) return;
+  const cudaStream_t queue = runtime::cuda::native(stream);
+  auto* const partial = reinterpret_cast<float*>(arrays.workspace);
+  const float part = arrays.fixed ? 0.0f : 1.0f / static_cast<float>(shape.rows);
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    const Gradients<T> gradients{Norm<T>(shape, values), static_cast<const T*>(arrays.dy)};
+    sum_blocks(queue, shape, partial, gradients);
+    runtime::cuda::launch("batch_norm_backward's sums", queue, {cuda::blocks_of(width, threads), threads},
+                          finish_kernel, arrays.sums, partial, std::size_t{row_blocks(shape)}, width);
+    runtime::cuda::launch("batch_norm_backward", queue, {cuda::blocks_of(n, threads), threads}, backward_kernel<T>,
+                          static_cast<T*>(arrays.dx), static_cast<T*>(arrays.d_addend), arrays.sums, gradients,
+                          part, n);
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,53 @@
+// Images as rows of patches, so that a convolution is a product of rows with its kernels, and back.
+//
+// Letters: B samples, H × W pixels of an image, C channels, K × K pixels of a patch, P × Q patches of an image.
+// Images are [B, H, W, C]; a patch is a row [C, K, K], as kernels are stored: [out, C, K, K].
+#pragma once
+
+#include "models/ops/backends.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models {
+
+/// Where patches lie: patch (p, q) begins at pixel (p · stride - padding, q · stride - padding). Outside of the image
+/// pixels are zeros.
+struct PatchShape {
+  std::size_t samples = 0;   ///< B
+  std::size_t height = 0;    ///< H
+  std::size_t width = 0;     ///< W
+  std::size_t channels = 0;  ///< C
+  std::size_t kernel = 1;    ///< K, at most most_kernel
+  std::size_t stride = 1;
+  std::size_t padding = 0;  ///< less than K
+
+  static constexpr std::size_t most_kernel = 7;
+
+  [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }  ///< P
+  [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }    ///< Q
+  [[nodiscard]] std::size_t rows() const { return samples * out_height() * out_width(); }
+  [[nodiscard]] std::size_t taps() const { return kernel * kernel; }
+  [[nodiscard]] std::size_t columns() const { return channels * taps(); }
+};
+
+/// Throws ErrorCode::internal for a shape that has no patches.
+void expect_patches(const PatchShape& shape, const char* operation);
+
+/// patches[B·P·Q, C·K·K] = those of x[B, H, W, C].
+void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* patches,
+                    const void* x);
+
+/// x[B, H, W, C] = the sums of all patches' values for a pixel, in the order of the patches, rounded once. `patches`
+/// are floats.
+void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
+                 const float* patches);
+
+// Their kernels.
+OnCpu<decltype(gather_patches)> gather_patches_cpu;
+OnCuda<decltype(gather_patches)> gather_patches_cuda;
+OnCpu<decltype(add_patches)> add_patches_cpu;
+OnCuda<decltype(add_patches)> add_patches_cuda;
+
+}  // namespace ranvier::models

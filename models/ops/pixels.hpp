@@ -1,0 +1,30 @@
+// Images as files have them, bytes with a plane for each colour, as layers read them.
+#pragma once
+
+#include "models/ops/backends.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models {
+
+inline constexpr std::size_t colours = 3;
+
+/// A byte of colour k becomes (byte / 255 - mean[k]) / deviation[k]. Those of torchvision's models for ImageNet.
+struct PixelScale {
+  std::array<float, colours> mean{0.485f, 0.456f, 0.406f};
+  std::array<float, colours> deviation{0.229f, 0.224f, 0.225f};
+};
+
+/// to[B, pixels, 3] from from[B, 3, pixels], for `samples` images of `pixels` pixels.
+void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
+                 void* to, const std::uint8_t* from, const PixelScale& scale = {});
+
+// Its kernels.
+OnCpu<decltype(read_pixels)> read_pixels_cpu;
+OnCuda<decltype(read_pixels)> read_pixels_cuda;
+
+}  // namespace ranvier::models

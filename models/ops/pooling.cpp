@@ -1,0 +1,39 @@
+#include "models/ops/pooling.hpp"
+
+#include "models/ops/dispatch.hpp"
+
+namespace ranvier::models {
+namespace {
+
+constexpr const char* max_pool = "a pool of the greatest values";
+constexpr const char* mean_pool = "a pool of means";
+
+}  // namespace
+
+void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
+                      std::uint8_t* places, const void* x) {
+  expect_kernel(dtype, max_pool);
+  expect_patches(shape, max_pool);
+  on_device<max_pool_forward_cpu, max_pool_forward_cuda>(stream, shape, dtype, y, places, x);
+}
+
+void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
+                       const void* dy, const std::uint8_t* places) {
+  expect_kernel(dtype, max_pool);
+  expect_patches(shape, max_pool);
+  on_device<max_pool_backward_cpu, max_pool_backward_cuda>(stream, shape, dtype, dx, dy, places);
+}
+
+void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
+                       const void* x) {
+  expect_kernel(dtype, mean_pool);
+  on_device<mean_pool_forward_cpu, mean_pool_forward_cuda>(stream, shape, dtype, y, x);
+}
+
+void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
+                        const void* dy) {
+  expect_kernel(dtype, mean_pool);
+  on_device<mean_pool_backward_cpu, mean_pool_backward_cuda>(stream, shape, dtype, dx, dy);
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,41 @@
+// Pools of images: the greatest value of each patch, and the mean of a whole image.
+//
+// Letters: as in patches.hpp; a pooled image is [B, P, Q, C].
+#pragma once
+
+#include "models/ops/patches.hpp"
+
+#include <cstdint>
+
+namespace ranvier::models {
+
+/// y[B, P, Q, C] = the greatest of the patch's values, of equal ones the first; what lies outside of the image takes no
+/// part, NaN wins. places[B, P, Q, C]: which of the patch's pixels it was.
+void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
+                      std::uint8_t* places, const void* x);
+/// dx[B, H, W, C]: the sums of dy of the patches whose greatest value it was, in their order.
+void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
+                       const void* dy, const std::uint8_t* places);
+
+struct MeanPoolShape {
+  std::size_t samples = 0;   ///< B
+  std::size_t pixels = 0;    ///< H·W
+  std::size_t channels = 0;  ///< C
+};
+/// y[B, C] = means over the pixels of x[B, H·W, C], summed in float in the order of the pixels.
+void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
+                       const void* x);
+void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
+                        const void* dy);
+
+// Their kernels.
+OnCpu<decltype(max_pool_forward)> max_pool_forward_cpu;
+OnCuda<decltype(max_pool_forward)> max_pool_forward_cuda;
+OnCpu<decltype(max_pool_backward)> max_pool_backward_cpu;
+OnCuda<decltype(max_pool_backward)> max_pool_backward_cuda;
+OnCpu<decltype(mean_pool_forward)> mean_pool_forward_cpu;
+OnCuda<decltype(mean_pool_forward)> mean_pool_forward_cuda;
+OnCpu<decltype(mean_pool_backward)> mean_pool_backward_cpu;
+OnCuda<decltype(mean_pool_backward)> mean_pool_backward_cuda;
+
+}  // namespace ranvier::models

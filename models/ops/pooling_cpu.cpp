@@ -1,0 +1,122 @@
+#include "models/ops/pooling.hpp"
+
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ranvier::models {
+namespace {
+
+using simd::Floats;
+
+/// One pooled pixel.
+template <typename T>
+void pool_patch(const PatchShape& shape, T* y, std::uint8_t* places, const T* x, std::size_t row) {
+  const std::size_t C = shape.channels;
+  const std::size_t q = row % shape.out_width(), p = row / shape.out_width() % shape.out_height();
+  const T* const image = x + row / (shape.out_width() * shape.out_height()) * shape.height * shape.width * C;
+  bool any = false;
+  for (std::size_t i = 0; i < shape.kernel; ++i) {
+    for (std::size_t j = 0; j < shape.kernel; ++j) {
+      // One too small to be there wraps, and is too large.
+      const std::size_t h = p * shape.stride + i - shape.padding, w = q * shape.stride + j - shape.padding;
+      if (h >= shape.height || w >= shape.width) continue;
+      const T* const from = image + (h * shape.width + w) * C;
+      for (std::size_t c = 0; c < C; ++c) {
+        const float value = runtime::to_float(from[c]), best = runtime::to_float(y[row * C + c]);
+        if (any && !(value > best) && !(std::isnan(value) && !std::isnan(best))) continue;
+        y[row * C + c] = from[c];
+        places[row * C + c] = static_cast<std::uint8_t>(i * shape.kernel + j);
+      }
+      any = true;
+    }
+  }
+}
+
+}  // namespace
+
+void max_pool_forward_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtime::DType dtype, void* y,
+                          std::uint8_t* places, const void* x) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const auto share = runtime::share_of(shape.rows(), thread, threads);
+      for (std::size_t row = share.begin; row < share.end; ++row)
+        pool_patch(shape, static_cast<T*>(y), places, static_cast<const T*>(x), row);
+    });
+  });
+}
+
+void max_pool_backward_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtime::DType dtype, void* dx,
+                           const void* dy, const std::uint8_t* places) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
+      const auto* const from = static_cast<const T*>(dy);
+      const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);
+      for (std::size_t pixel = share.begin; pixel < share.end; ++pixel) {
+        const std::size_t w = pixel % shape.width + shape.padding;
+        const std::size_t h = pixel / shape.width % shape.height + shape.padding;
+        const std::size_t sample = pixel / shape.width / shape.height;
+        const auto first = [&](std::size_t at) {
+          return at < shape.kernel ? 0 : (at - shape.kernel) / shape.stride + 1;
+        };
+        for (std::size_t c = 0; c < C; ++c) {
+          float total = 0;
+          for (std::size_t p = first(h); p <= h / shape.stride && p < P; ++p) {
+            for (std::size_t q = first(w); q <= w / shape.stride && q < Q; ++q) {
+              const std::size_t row = (sample * P + p) * Q + q;
+              const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
+              if (places[row * C + c] == tap) total += runtime::to_float(from[row * C + c]);
+            }
+          }
+          static_cast<T*>(dx)[pixel * C + c] = runtime::from_float<T>(total);
+        }
+      }
+    });
+  });
+}
+
+void mean_pool_forward_cpu(runtime::ComputePool& pool, const MeanPoolShape& shape, runtime::DType dtype, void* y,
+                           const void* x) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const float part = 1.0f / static_cast<float>(shape.pixels);
+      const std::size_t C = shape.channels;
+      const auto share = runtime::share_of(shape.samples, thread, threads);
+      for (std::size_t sample = share.begin; sample < share.end; ++sample) {
+        const T* const image = static_cast<const T*>(x) + sample * shape.pixels * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          Floats total{};
+          for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
+            total += simd::load(image + pixel * C + c, count);
+          simd::store(static_cast<T*>(y) + sample * C + c, total * part, count);
+        });
+      }
+    });
+  });
+}
+
+void mean_pool_backward_cpu(runtime::ComputePool& pool, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
+                            const void* dy) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    pool.run([&](int thread, int threads) {
+      const float part = 1.0f / static_cast<float>(shape.pixels);
+      const std::size_t C = shape.channels;
+      const auto share = runtime::share_of(shape.samples * shape.pixels, thread, threads);
+      for (std::size_t row = share.begin; row < share.end; ++row) {
+        const T* const from = static_cast<const T*>(dy) + row / shape.pixels * C;
+        simd::for_lanes(0, C, [&](std::size_t c, auto count) {
+          simd::store(static_cast<T*>(dx) + row * C + c, simd::load(from + c, count) * part, count);
+        });
+      }
+    });
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,133 @@
+// A thread for each value that is written.
+#include "models/ops/pooling.hpp"
+
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/cuda_native.hpp"
+#include "runtime/kernels/launch.cuh"
+
+namespace ranvier::models {
+namespace {
+
+constexpr int threads = 256;
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    max_forward_kernel(T* y, std::uint8_t* places, const T* x, PatchShape shape, std::size_t P, std::size_t Q,
+                       std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const std::size_t c = at % shape.channels, row = at / shape.channels;
+  const std::size_t q = row % Q, p = row / Q % P, sample = row / Q / P;
+  float best = 0;
+  unsigned place = 0;
+  bool any = false;
+  for (std::size_t i = 0; i < shape.kernel; ++i) {
+    for (std::size_t j = 0; j < shape.kernel; ++j) {
+      // One too small to be there wraps, and is too large.
+      const std::size_t h = p * shape.stride + i - shape.padding, w = q * shape.stride + j - shape.padding;
+      if (h >= shape.height || w >= shape.width) continue;
+      const float value = cuda::to_float(x[((sample * shape.height + h) * shape.width + w) * shape.channels + c]);
+      if (any && !(value > best) && !(value != value && best == best)) continue;
+      best = value;
+      place = static_cast<unsigned>(i * shape.kernel + j);
+      any = true;
+    }
+  }
+  y[at] = cuda::from_float<T>(best);
+  places[at] = static_cast<std::uint8_t>(place);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    max_backward_kernel(T* dx, const T* dy, const std::uint8_t* places, PatchShape shape, std::size_t P,
+                        std::size_t Q, std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const std::size_t c = at % shape.channels, pixel = at / shape.channels;
+  const std::size_t w = pixel % shape.width + shape.padding, h = pixel / shape.width % shape.height + shape.padding;
+  const std::size_t sample = pixel / shape.width / shape.height;
+  const std::size_t first_p = h < shape.kernel ? 0 : (h - shape.kernel) / shape.stride + 1;
+  const std::size_t first_q = w < shape.kernel ? 0 : (w - shape.kernel) / shape.stride + 1;
+  float total = 0;
+  for (std::size_t p = first_p; p <= h / shape.stride && p < P; ++p) {
+    for (std::size_t q = first_q; q <= w / shape.stride && q < Q; ++q) {
+      const std::size_t from = ((sample * P + p) * Q + q) * shape.channels + c;
+      const std::size_t tap = (h - p * shape.stride) * shape.kernel + (w - q * shape.stride);
+      if (places[from] == tap) total += cuda::to_float(dy[from]);
+    }
+  }
+  dx[at] = cuda::from_float<T>(total);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads) mean_forward_kernel(T* y, const T* x, MeanPoolShape shape) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= shape.samples * shape.channels) return;
+  const std::size_t c = at % shape.channels, sample = at / shape.channels;
+  float total = 0;
+  for (std::size_t pixel = 0; pixel < shape.pixels; ++pixel)
+    total += cuda::to_float(x[(sample * shape.pixels + pixel) * shape.channels + c]);
+  y[at] = cuda::from_float<T>(total * (1.0f / static_cast<float>(shape.pixels)));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(threads)
+    mean_backward_kernel(T* dx, const T* dy, MeanPoolShape shape, std::size_t n) {
+  const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (at >= n) return;
+  const std::size_t c = at % shape.channels, sample = at / shape.channels / shape.pixels;
+  dx[at] = cuda::from_float<T>(cuda::to_float(dy[sample * shape.channels + c]) *
+                               (1.0f / static_cast<float>(shape.pixels)));
+}
+
+}  // namespace
+
+void max_pool_forward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
+                           std::uint8_t* places, const void* x) {
+  const std::size_t n = shape.rows() * shape.channels;
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("max_pool_forward", runtime::cuda::native(stream), {cuda::blocks_of(n, threads), threads},
+                          max_forward_kernel<T>, static_cast<T*>(y), places, static_cast<const T*>(x), shape,
+                          shape.out_height(), shape.out_width(), n);
+  });
+}
+
+void max_pool_backward_cuda(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
+                            const void* dy, const std::uint8_t* places) {
+  const std::size_t n = shape.samples * shape.height * shape.width * shape.channels;
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("max_pool_backward", runtime::cuda::native(stream),
+                          {cuda::blocks_of(n, threads), threads}, max_backward_kernel<T>, static_cast<T*>(dx),
+                          static_cast<const T*>(dy), places, shape, shape.out_height(), shape.out_width(), n);
+  });
+}
+
+void mean_pool_forward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* y,
+                            const void* x) {
+  const std::size_t n = shape.samples * shape.channels;
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("mean_pool_forward", runtime::cuda::native(stream),
+                          {cuda::blocks_of(n, threads), threads}, mean_forward_kernel<T>, static_cast<T*>(y),
+                          static_cast<const T*>(x), shape);
+  });
+}
+
+void mean_pool_backward_cuda(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
+                             const void* dy) {
+  const std::size_t n = shape.samples * shape.pixels * shape.channels;
+  if (n == 0) return;
+  cuda::with_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    runtime::cuda::launch("mean_pool_backward", runtime::cuda::native(stream),
+                          {cuda::blocks_of(n, threads), threads}, mean_backward_kernel<T>, static_cast<T*>(dx),
+                          static_cast<const T*>(dy), shape, n);
+  });
+}
+
+}  // namespace ranvier::models

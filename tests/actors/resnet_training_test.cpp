@@ -1,0 +1,91 @@
+// Whole jobs of residual networks: as transformers, they train the same bits on every grid, shared out or not, wherever
+// their states live. Running statistics are states like others.
+#include "models/images/image_source.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "models/resnet.hpp"
+#include "tests/actors/same_bits.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+using namespace ranvier;
+using actors::TierKind;
+
+namespace {
+
+constexpr models::ResnetOptions small{
+    .blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
+
+tests::JobResult train(const actors::TrainerOptions& options, std::uint64_t seed,
+                       tests::Devices devices = tests::Devices::inline_) {
+  models::ResnetOptions resnet = small;
+  resnet.precision = options.precision;
+  const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
+  const models::ImageSource images(set, 0, 1000, std::nullopt);
+  return run_simulated(models::make_resnet(resnet), images, options, seed, {}, devices);
+}
+
+/// Of the first channel of the first norm.
+struct Statistics {
+  double mean = 0, variance = 0;
+};
+
+Statistics first_norm(const tests::JobResult& job) {
+  const auto unit = models::make_resnet(small).units()[1];  // running means, then variances
+  REQUIRE(unit.name == "stem.statistics");
+  const std::vector<float>& values = job.weights.at(unit.name);
+  return {values[0], values[unit.offset(1)]};
+}
+
+}  // namespace
+
+TEST_CASE("a residual network trains the same bits on every grid, whole or shared out, wherever its states live") {
+  for (const std::string name : {"ddp", "mics", "zero3"}) {
+    CAPTURE(name);
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(name);
+    const auto reference = train(options, 1);
+    for (const int g_inter : {1, 3}) {
+      CAPTURE(g_inter);
+      options.grid.g_inter = g_inter;
+      options.policy = g_inter == 3 ? actors::Policy::one_f_one_b : actors::Policy::message_driven;
+      options.recompute = g_inter == 3 ? 1 : 0;
+      options.tiers = {};
+      check_same_bits(reference, train(options, 2));
+      options.recompute = 2;
+      options.tiers = {.parameters = TierKind::host,
+                       .optimizer = TierKind::host,
+                       .activations = TierKind::host,
+                       .bucket_elements = 256};
+      check_same_bits(reference, train(options, 3, tests::Devices::delayed));
+    }
+  }
+}
+
+TEST_CASE("running statistics average those of batches, whatever clipping, decay and learning rate do") {
+  auto options = tests::small_run();
+  options.grid = {1, 1};
+  options.steps = 1;
+  const Statistics usual = first_norm(train(options, 1));
+  // From 0 and 1, a tenth of the way to what the first batch had.
+  CHECK(usual.mean != 0);
+  CHECK(std::abs(usual.mean) < 0.5);
+  CHECK(usual.variance != 1);
+  CHECK(usual.variance > 0.9);
+  options.clip = 1e-6;
+  options.adamw.weight_decay = 0.5;
+  options.learning_rate.peak *= 3;
+  const Statistics other = first_norm(train(options, 1));
+  CHECK(other.mean == usual.mean);
+  CHECK(other.variance == usual.variance);
+  // A loss scale has no part in them either; half precision rounds.
+  options.loss_scale = {.scale = 1024, .dynamic = true};
+  options.precision = {.compute = runtime::DType::f16, .gradient = runtime::DType::f16};
+  const Statistics half = first_norm(train(options, 1));
+  CHECK(half.mean == doctest::Approx(usual.mean).epsilon(0.05));
+  CHECK(half.variance == doctest::Approx(usual.variance).epsilon(0.01));
+}

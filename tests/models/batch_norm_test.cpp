@@ -1,0 +1,174 @@
+#include "models/ops/batch_norm.hpp"
+#include "tests/effort.hpp"
+#include "tests/models/device_copies.hpp"
+#include "tests/models/every_device.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+struct Case {
+  DType dtype;
+  std::size_t rows, channels;
+  bool adds, relu, fixed;
+};
+
+struct Result {
+  TypedArray y, dx, d_addend;
+  std::vector<float> statistics, sums;
+};
+
+/// y of one channel; `statistics`: mean and variance that are fixed, or empty, and then those of x.
+std::vector<double> plain(const std::vector<double>& x, double weight, double bias,
+                          const std::vector<double>& addend, bool relu, std::vector<double> statistics) {
+  const auto rows = static_cast<double>(x.size());
+  if (statistics.empty()) {
+    statistics = {0, 0};
+    for (const double value : x) statistics[0] += value / rows;
+    for (const double value : x) statistics[1] += std::pow(value - statistics[0], 2) / rows;
+  }
+  std::vector<double> y;
+  for (std::size_t row = 0; row < x.size(); ++row) {
+    const double sum = (x[row] - statistics[0]) / std::sqrt(statistics[1] + 1e-5) * weight + bias +
+                       (addend.empty() ? 0 : addend[row]);
+    y.push_back(relu ? std::max(sum, 0.0) : sum);
+  }
+  return y;
+}
+
+std::vector<double> column(const TypedArray& values, std::size_t c, std::size_t channels) {
+  std::vector<double> all;
+  for (std::size_t i = c; i < values.size(); i += channels) all.push_back(values[i]);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("batch norm and its gradients are those of the formula, with and without what follows, fixed or not") {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const std::size_t rows : {1, 7, 65, 200})
+      for (const bool relu : {false, true})
+        cases.push_back({dtype, rows, 1 + rows % 37, rows % 2 == 0, relu, rows == 65});
+  tests::Share share(1, 5);
+  for (const Case& c : cases) {
+    if (!share.takes()) continue;
+    CAPTURE(to_string(c.dtype));
+    CAPTURE(c.rows);
+    CAPTURE(c.relu);
+    const BatchNormShape shape{c.rows, c.channels};
+    const std::size_t n = c.rows * c.channels, C = c.channels;
+    TypedArray x(c.dtype, n, 31, 1.5), variance(c.dtype, C, 35);
+    for (std::size_t i = 0; i < n; ++i) x.set(i, x[i] + 3);
+    for (std::size_t i = 0; i < C; ++i) variance.set(i, 0.5 + std::abs(variance[i]));
+    const TypedArray addend(c.dtype, n, 32), dy(c.dtype, n, 33), weight(c.dtype, C, 34), bias(c.dtype, C, 36),
+        mean(c.dtype, C, 37);
+
+    std::optional<Result> first;
+    on_every_device([&](runtime::StreamView stream) {
+      Result r{TypedArray(c.dtype, n), dy, TypedArray(c.dtype, n), std::vector<float>(3 * C),
+               std::vector<float>(2 * C)};
+      DeviceCopies at(stream);
+      std::vector<std::byte> workspace(batch_norm_workspace_bytes(shape), std::byte{0xff});
+      if (c.fixed) {
+        batch_norm_fixed_statistics(stream, shape, c.dtype, at(r.statistics), at(mean), at(variance));
+      } else {
+        batch_norm_statistics(stream, shape, c.dtype, at(r.statistics), at(x), at(workspace));
+      }
+      const BatchNormValues values{.x = at(x),
+                                   .statistics = at(r.statistics),
+                                   .weight = at(weight),
+                                   .bias = at(bias),
+                                   .addend = c.adds ? at(addend) : nullptr,
+                                   .relu = c.relu};
+      batch_norm_forward(stream, shape, c.dtype, at(r.y), values);
+      batch_norm_backward(stream, shape, c.dtype,
+                          {.dx = at(r.dx),  // in place
+                           .d_addend = c.adds ? at(r.d_addend) : nullptr,
+                           .sums = at(r.sums),
+                           .dy = at(r.dx),
+                           .fixed = c.fixed,
+                           .workspace = at(workspace)},
+                          values);
+      at.fetch();
+      if (!first) {
+        first = r;
+      } else {  // any number of threads
+        CHECK(same_bits(r.y, first->y));
+        CHECK(same_bits(r.dx, first->dx));
+        CHECK(same_bits(r.d_addend, first->d_addend));
+        CHECK(r.statistics == first->statistics);
+        CHECK(r.sums == first->sums);
+      }
+    });
+
+    const double unit = 1.01 * half_unit(c.dtype);
+    std::size_t wrong = 0;
+    for (std::size_t k = 0; k < C; ++k) {
+      const std::vector<double> values = column(x, k, C), gradient = column(dy, k, C);
+      const std::vector<double> added = c.adds ? column(addend, k, C) : std::vector<double>();
+      const auto of = [&](const std::vector<double>& input, double w, double b) {
+        return plain(input, w, b, added, c.relu,
+                     c.fixed ? std::vector{mean[k], variance[k]} : std::vector<double>());
+      };
+      const auto loss = [&](const std::vector<double>& input, double w, double b) {
+        const std::vector<double> y = of(input, w, b);
+        double sum = 0;
+        for (std::size_t row = 0; row < c.rows; ++row) sum += y[row] * gradient[row];
+        return sum;
+      };
+      const double step = 1e-7;
+      const auto slope = [&](auto move) { return (move(step) - move(-step)) / (2 * step); };
+      const std::vector<double> expected = of(values, weight[k], bias[k]);
+      const double rstd = first->statistics[2 * C + k];
+      const double of_weight = slope([&](double by) { return loss(values, weight[k] + by, bias[k]); });
+      const double of_bias = slope([&](double by) { return loss(values, weight[k], bias[k] + by); });
+      const auto close = [&](double ours, double exact, double error) {
+        wrong += !(std::abs(ours - exact) <= std::abs(exact) * unit + error);
+      };
+      close(first->sums[k], of_weight, 2e-5 * static_cast<double>(c.rows));
+      close(first->sums[C + k], of_bias, 1e-6 * static_cast<double>(c.rows));
+      for (std::size_t row = 0; row < c.rows; ++row) {
+        close(first->y[row * C + k], expected[row], 2e-5);
+        const double exact = slope([&](double by) {
+          std::vector<double> moved = values;
+          moved[row] += by;
+          return loss(moved, weight[k], bias[k]);
+        });
+        close(first->dx[row * C + k], exact, 1e-4 * std::max(1.0, rstd / 10));
+        if (c.adds) close(first->d_addend[row * C + k], c.relu && expected[row] == 0 ? 0 : gradient[row], 0);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("the variance of batch norm does not suffer from a mean that is far away") {
+  const BatchNormShape shape{1000, 3};
+  TypedArray x(DType::f32, 3000, 41);
+  for (std::size_t i = 0; i < x.size(); ++i) x.set(i, x[i] + 3000);
+  on_every_device([&](runtime::StreamView stream) {
+    std::vector<float> statistics(9);
+    std::vector<std::byte> workspace(batch_norm_workspace_bytes(shape));
+    DeviceCopies at(stream);
+    batch_norm_statistics(stream, shape, DType::f32, at(statistics), at(x), at(workspace));
+    at.fetch();
+    for (std::size_t c = 0; c < 3; ++c) {
+      double mean = 0, variance = 0;
+      for (std::size_t row = 0; row < 1000; ++row) mean += x[row * 3 + c] / 1000;
+      for (std::size_t row = 0; row < 1000; ++row) variance += std::pow(x[row * 3 + c] - mean, 2) / 1000;
+      CHECK(statistics[c] == doctest::Approx(mean).epsilon(1e-7));
+      CHECK(statistics[3 + c] == doctest::Approx(variance).epsilon(1e-4));
+    }
+  });
+}

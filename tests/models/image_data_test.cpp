@@ -1,0 +1,150 @@
+#include "models/images/image_data.hpp"
+
+#include "models/images/cifar_set.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+constexpr std::size_t image_bytes = 3072;
+
+/// Images of one byte's value each: `first`, first + 1 …, of classes (value mod `classes`).
+void write_records(const std::filesystem::path& path, int first, int count, int classes = 10) {
+  std::string content;
+  for (int value = first; value < first + count; ++value) {
+    content += static_cast<char>(value % classes);
+    content.append(image_bytes, static_cast<char>(value));
+  }
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+ImageDataOptions cifar(const std::filesystem::path& path) {
+  return {.path = path.string(), .image_size = 32, .classes = 10};
+}
+
+/// The value of each sample's bytes, which are all the same, and whether its class fits.
+std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count) {
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * source.input_bytes());
+  std::vector<std::int32_t> classes(static_cast<std::size_t>(count));
+  source.read_inputs(first, count, reinterpret_cast<std::byte*>(bytes.data()));
+  source.read_targets(first, count, reinterpret_cast<std::byte*>(classes.data()));
+  std::vector<int> values;
+  for (std::size_t n = 0; n < classes.size(); ++n) {
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(n * source.input_bytes());
+    const auto end = begin + static_cast<std::ptrdiff_t>(source.input_bytes());
+    CHECK(std::count(begin, end, *begin) == end - begin);
+    CHECK(classes[n] == *begin % 10);
+    values.push_back(*begin);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a folder of CIFAR-10's has the images of its training files, in the order of their names") {
+  const tests::TemporaryFolder folder;
+  write_records(folder.path() / "data_batch_2.bin", 3, 2);
+  write_records(folder.path() / "data_batch_1.bin", 0, 3);
+  write_records(folder.path() / "test_batch.bin", 100, 4);
+  std::ofstream(folder.path() / "batches.meta.txt") << "airplane\n";
+  const ImageData data = open_image_data(cifar(folder.path()));
+  CHECK(data.images == 5);
+  CHECK(data.files.size() == 2);
+  CHECK(data.validation == nullptr);
+  CHECK(data.training->samples() == 5);
+  CHECK(data.training->input_bytes() == image_bytes);
+  CHECK(data.training->target_bytes() == sizeof(std::int32_t));
+  CHECK(data.training->losses(3, 4) == 4);
+  CHECK(values_of(*data.training, 0, 5) == std::vector{0, 1, 2, 3, 4});
+  CHECK(values_of(*data.training, 4, 3) == std::vector{4, 0, 1});  // the next epoch
+
+  CHECK(values_of(*open_image_data(cifar(folder.path() / "test_batch.bin")).training, 0, 4) ==
+        std::vector{100, 101, 102, 103});
+}
+
+TEST_CASE("the end of the images is kept for validation, and the others come once an epoch in any order") {
+  const tests::TemporaryFolder folder;
+  const auto path = folder.path() / "some.bin";
+  write_records(path, 0, 20);
+  ImageDataOptions options = cifar(path);
+  options.validation_split = 0.25;
+  options.shuffle_seed = 7;
+  const ImageData data = open_image_data(options);
+  CHECK(values_of(*data.validation, 0, 5) == std::vector{15, 16, 17, 18, 19});
+  std::vector<int> epoch = values_of(*data.training, 15, 15);
+  CHECK(epoch != values_of(*data.training, 0, 15));
+  CHECK_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
+  std::sort(epoch.begin(), epoch.end());
+  for (int value = 0; value < 15; ++value) CHECK(epoch[static_cast<std::size_t>(value)] == value);
+
+  options = cifar(path);
+  options.validates_all = true;
+  CHECK(open_image_data(options).validation->samples() == 20);
+  options.validation_split = 0.01;
+  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "leaves 20 for training and 0"));
+}
+
+TEST_CASE("what is no such file, and what the model does not take, is refused with what to do") {
+  const tests::TemporaryFolder folder;
+  const auto path = folder.path() / "some.bin";
+  const auto refused = [&](const ImageDataOptions& options, ErrorCode code, const char* words) {
+    const Error error = error_of([&] { static_cast<void>(open_image_data(options)); });
+    CHECK(error.code() == code);
+    CHECK(says(error, words));
+  };
+  refused(cifar(folder.path()), ErrorCode::data, "there are no files of images");
+  std::ofstream(path, std::ios::binary) << std::string(3074, 'x');
+  refused(cifar(path), ErrorCode::data, "its 3074 bytes are no records of 3073");
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << "";
+  refused(cifar(path), ErrorCode::data, "its 0 bytes");
+  write_records(path, 0, 8);
+  ImageDataOptions options = cifar(path);
+  options.classes = 7;
+  refused(options, ErrorCode::data, "image 7 is of class 7, and the model knows 7: raise --classes");
+  options = cifar(path);
+  options.image_size = 224;
+  refused(options, ErrorCode::usage, "give --image-size 32");
+}
+
+TEST_CASE("synthetic images are the same each time, of all classes, and differ") {
+  const SyntheticSet set(10, 4);
+  CHECK(set.bytes() == 300);
+  std::set<std::int32_t> classes;
+  std::set<std::vector<std::uint8_t>> images;
+  for (const std::int64_t n : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1281166}) {
+    std::vector<std::uint8_t> image(300), again(300);
+    set.read(n, image.data());
+    SyntheticSet(10, 4).read(n, again.data());
+    CHECK(image == again);
+    images.insert(image);
+    const std::int32_t label = set.label(n);
+    CHECK((label >= 0 && label < 4));
+    classes.insert(label);
+  }
+  CHECK(images.size() == 13);
+  CHECK(classes.size() == 4);
+  const ImageData data = open_image_data({.path = synthetic_images, .image_size = 10, .classes = 4});
+  CHECK(data.images == SyntheticSet::count);
+  CHECK(data.files.empty());
+  std::vector<std::uint8_t> first(300), read(300);
+  set.read(0, first.data());
+  data.training->read_inputs(0, 1, reinterpret_cast<std::byte*>(read.data()));
+  CHECK(first == read);
+}

@@ -1,0 +1,100 @@
+#include "models/weights/resnet_config.hpp"
+
+#include "models/weights/model_config.hpp"
+#include "models/weights/unit_weights.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/safetensors_writer.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+constexpr ResnetOptions small{.blocks = {1, 2, 1, 3}, .channels = 4, .width = 3, .image_size = 40, .classes = 7};
+
+bool same(const ResnetOptions& a, const ResnetOptions& b) {
+  return a.blocks == b.blocks && a.channels == b.channels && a.width == b.width && a.image_size == b.image_size &&
+         a.classes == b.classes;
+}
+
+void refused(const std::string& json, std::string_view words) {
+  const Error error = error_of([&] { static_cast<void>(parse_model_config(json, "folder/config.json")); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, words));
+}
+
+/// Weights with torchvision's names, a count of batches included.
+void write_weights(const std::filesystem::path& path, const ResnetOptions& options) {
+  std::vector<TensorToStore> tensors;
+  for (const UnitSpec& unit : make_resnet(options).units())
+    for (const ParameterSpec& parameter : unit.parameters)
+      tensors.push_back({parameter.name, runtime::DType::f32, parameter.shape});
+  tensors.push_back({"bn1.num_batches_tracked", runtime::DType::f32, {1}});
+  tests::SafetensorsWriter writer(path, tensors);
+  for (const TensorToStore& tensor : tensors) {
+    const std::vector<float> values(tensor.elements(), 0.5f);
+    writer.append(values.data(), values.size());
+  }
+  writer.commit();
+}
+
+}  // namespace
+
+TEST_CASE("the config.json of a residual network is read as it was written, and keeps what is not ours") {
+  const std::string json = model_config_json(small);
+  CHECK(same(std::get<ResnetOptions>(parse_model_config(json, "config.json").sizes), small));
+  const std::string like = R"({"model_type": "wide_resnet", "note": [1, 2], "num_labels": 3})";
+  const std::string kept = model_config_json(small, like);
+  CHECK(kept.find("\"note\": [1, 2]") != std::string::npos);
+  CHECK(same(std::get<ResnetOptions>(parse_model_config(kept, "config.json").sizes), small));
+}
+
+TEST_CASE("a config.json of no residual network is refused with the key") {
+  const auto with = [](const std::string& blocks, const std::string& width = "2") {
+    return R"({"model_type": "wide_resnet", "hidden_size": 64, "width_factor": )" + width +
+           R"(, "image_size": 224, "num_labels": 1000, "blocks": )" + blocks + "}";
+  };
+  CHECK_NOTHROW(parse_model_config(with("[3, 4, 6, 3]"), "config.json"));
+  refused(with("[3, 4, 6]"), "'blocks'");
+  refused(with("[3, 4, 6, 0]"), "'blocks'");
+  refused(with("\"all\""), "'blocks'");
+  refused(with("[3, 4, 6, 3]", "-1"), "'width_factor'");
+  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' 2000000");
+}
+
+TEST_CASE("weights with torchvision's names show their sizes, and counts of batches are left over") {
+  const tests::TemporaryFolder folder;
+  for (const int image_size : {32, 224}) {
+    ResnetOptions options = small;
+    options.image_size = image_size;
+    const auto path = folder.path() / "model.safetensors";
+    write_weights(path, options);
+    const Safetensors weights(path);
+    const auto stored = stored_model(weights, std::nullopt);
+    REQUIRE(stored);
+    CHECK(same(std::get<ResnetOptions>(stored->sizes), options));
+    CHECK_NOTHROW(check_weights(weights, make_resnet(options).units()));
+  }
+}
+
+TEST_CASE("what a config.json says of a residual network's weights counts") {
+  const tests::TemporaryFolder folder;
+  ResnetOptions options = small;
+  options.image_size = 48;
+  write_weights(folder.path() / "model.safetensors", options);
+  std::ofstream(folder.path() / "config.json") << model_config_json(options);
+  const Safetensors weights(folder.path() / "model.safetensors");
+  CHECK(same(std::get<ResnetOptions>(stored_model(weights, std::nullopt)->sizes), options));
+}

@@ -1,0 +1,263 @@
+#include "models/resnet.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/effort.hpp"
+#include "tests/errors.hpp"
+#include "tests/models/model_checks.hpp"
+#include "tests/models/reference_resnet.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+/// With and without a pool, with odd sizes, with several blocks in a row.
+std::vector<std::pair<std::string, ResnetOptions>> resnet_family(Precision precision = {}) {
+  const ResnetOptions plain{
+      .blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5, .precision = precision};
+  std::vector<std::pair<std::string, ResnetOptions>> family{{"small images", plain}};
+  ResnetOptions& pooled = family.emplace_back("images with a pool", plain).second;
+  pooled.blocks = {2, 1, 1, 1};
+  pooled.width = 1;
+  pooled.image_size = ResnetOptions::small_image + 2;
+  return family;
+}
+
+/// Noise, as bytes.
+ReferenceSamples made_up_images(const ResnetOptions& options, int count) {
+  ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = 40}};
+  const std::size_t bytes = 3 * static_cast<std::size_t>(count * options.image_size * options.image_size);
+  const auto key = runtime::philox_key(4321, runtime::RandomPurpose::test);
+  for (std::uint32_t i = 0; i < (bytes + 3) / 4; ++i) {
+    const std::uint32_t word = runtime::philox(key, {i, 0, 0, 0})[0];
+    samples.tokens.push_back(static_cast<std::int32_t>(word & 0x7fffffff));
+  }
+  for (int b = 0; b < count; ++b)
+    samples.targets.push_back(
+        static_cast<std::int32_t>(runtime::philox(key, {0, 1, static_cast<std::uint32_t>(b), 0})[0] %
+                                  static_cast<std::uint32_t>(options.classes)));
+  return samples;
+}
+
+bool is_running(const std::string& tensor) { return tensor.find(".running_") != std::string::npos; }
+
+ModelRun run_of(const ResnetOptions& options, int samples, const Tuning& tuning = {}) {
+  return {device_of(2, true), make_resnet(options, tuning), make_resnet(options), samples};
+}
+
+/// Variances of which roots can be taken.
+void set_good_statistics(ModelRun& run) {
+  ReferenceParameters parameters = run.reference_parameters();
+  for (auto& [tensor, values] : parameters)
+    for (double& value : values)
+      if (tensor.ends_with(".running_var")) value = 0.5 + static_cast<float>(std::abs(value));
+  run.set_parameters(parameters);
+}
+
+/// Gradients are those of differences of the reference's loss. Steps are small, since a relu's slope has two values.
+void check_gradients(const ReferenceParameters& ours, const ResnetOptions& options, ReferenceParameters parameters,
+                     const ReferenceSamples& samples, double factor, bool fixed) {
+  const ReferenceResnet reference(options, parameters, fixed);
+  const std::size_t most = test::sanitized ? 2 : 6;  // elements of a tensor
+  for (const auto& [tensor, gradient] : ours) {
+    if (is_running(tensor)) continue;
+    CAPTURE(tensor);
+    std::vector<double>& values = parameters.at(tensor);
+    const double scale = norm(gradient) / std::sqrt(static_cast<double>(gradient.size()));
+    CHECK(scale > 1e-5);
+    double worst = 0;
+    for (std::size_t n = 0; n < std::min(most, values.size()); ++n) {
+      const std::size_t i = n * 7919 % values.size();
+      const double keep = values[i], step = 3e-8;
+      values[i] = keep + step;
+      const double above = reference.loss(samples);
+      values[i] = keep - step;
+      const double below = reference.loss(samples);
+      values[i] = keep;
+      worst = worse(worst, std::abs(gradient[i] - (above - below) / (2 * step) * factor) / scale);
+    }
+    CHECK(worst < 1e-3);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "loss, activations, gradients and statistics of a residual network are those of the reference in double") {
+  for (const auto& [name, options] : resnet_family()) {
+    CAPTURE(name);
+    ModelRun run = run_of(options, 3);
+    const ReferenceSamples samples = made_up_images(options, 3);
+    const double factor = 1.0 / 5;
+    const double loss = run.forward(samples, factor, 8);
+    run.backward(false);
+
+    const ReferenceParameters parameters = run.reference_parameters();
+    const ReferenceResnet reference(options, parameters);
+    std::vector<std::vector<double>> activations;
+    CHECK(loss == doctest::Approx(reference.loss(samples, &activations) * factor).epsilon(allowed(2e-6)));
+    const ReferenceParameters statistics = reference.statistics();
+    for (std::size_t layer = 0; layer < activations.size(); ++layer) {
+      const TypedArray output = run.output(layer);
+      REQUIRE(output.size() == activations[layer].size());
+      double worst = 0;
+      for (std::size_t i = 0; i < output.size(); ++i)
+        worst = worse(worst, std::abs(output[i] - activations[layer][i]));
+      CHECK(worst < 1e-4);
+    }
+    ReferenceParameters gradients = run.gradients_by_name();
+    for (auto& [tensor, values] : gradients) {
+      if (is_running(tensor)) continue;
+      for (double& value : values) value /= 8;  // the loss scale, which statistics do not have
+    }
+    check_gradients(gradients, options, parameters, samples, factor, false);
+    // Three of the five samples of a batch: so much of the batch's mean is theirs.
+    for (const auto& [tensor, expected] : statistics) {
+      CAPTURE(tensor);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK(gradients.at(tensor)[i] == doctest::Approx(expected[i] * 3 * factor).epsilon(1e-4).scale(0.01));
+    }
+    for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
+  }
+}
+
+TEST_CASE("a residual network is evaluated with its running statistics, sample by sample alike") {
+  for (const auto& [name, options] : resnet_family()) {
+    CAPTURE(name);
+    ModelRun run = run_of(options, 3);
+    set_good_statistics(run);
+    const ReferenceSamples samples = made_up_images(options, 3);
+    const ReferenceParameters parameters = run.reference_parameters();
+    const double loss = run.forward(samples, 1, 1, false);
+    CHECK(loss == doctest::Approx(ReferenceResnet(options, parameters, true).loss(samples)).epsilon(1e-5));
+    double sum = 0;
+    for (std::size_t b = 0; b < 3; ++b) {
+      ReferenceSamples one = samples;
+      const std::size_t bytes = 3 * static_cast<std::size_t>(options.image_size * options.image_size);
+      std::memmove(one.tokens.data(), reinterpret_cast<const std::byte*>(samples.tokens.data()) + b * bytes, bytes);
+      one.samples = 1;
+      one.targets = {samples.targets[b]};
+      sum += run.forward(one, 1, 1, false);
+    }
+    CHECK(sum == doctest::Approx(loss).epsilon(allowed(1e-7)));
+  }
+}
+
+TEST_CASE("frozen running statistics are used in training, and nobody writes them") {
+  const ResnetOptions options = resnet_family().front().second;
+  ModelRun run = run_of(options, 3, make_tuning("", "running_"));
+  set_good_statistics(run);
+  const ReferenceSamples samples = made_up_images(options, 3);
+  const ReferenceParameters parameters = run.reference_parameters();
+  const double loss = run.forward(samples, 1);
+  CHECK(loss == doctest::Approx(ReferenceResnet(options, parameters, true).loss(samples)).epsilon(1e-5));
+  run.backward(false);
+  const ReferenceParameters gradients = run.gradients_by_name();
+  for (const auto& [tensor, values] : gradients) CHECK_FALSE(is_running(tensor));
+  check_gradients(gradients, options, parameters, samples, 1, true);
+  const auto halves =
+      tests::error_of([&] { static_cast<void>(make_resnet(options, make_tuning("", "running_mean"))); });
+  CHECK(halves.code() == ErrorCode::usage);
+  CHECK(tests::says(halves, "match both or none"));
+}
+
+TEST_CASE(
+    "a residual network in half precision follows fp32 within its rounding, with fp32 and with half gradients") {
+  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::bf16, DType::bf16},
+                                    Precision{DType::f16, DType::f16}}) {
+    CAPTURE(to_string(precision.compute));
+    CAPTURE(to_string(precision.gradient));
+    const double error = precision.compute == DType::bf16 ? 0.5 : 0.1;
+    const auto kin = resnet_family(precision);
+    const auto exact = resnet_family();
+    for (std::size_t member = 0; member < kin.size(); ++member) {
+      CAPTURE(kin[member].first);
+      // A pool takes another value where two are nearly equal, and what is before it then has another gradient.
+      const bool pools = !kin[member].second.small_images();
+      check_follows_fp32(kin[member].second, exact[member].second, made_up_images(kin[member].second, 3),
+                         {error / 5, error}, [&](const std::string& tensor) {
+                           return is_running(tensor) ||
+                                  (pools && !tensor.starts_with("layer4") && !tensor.starts_with("fc"));
+                         });
+    }
+  }
+}
+
+TEST_CASE("neither the number of threads nor the kind of device changes a bit of a residual network") {
+  for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
+    for (const auto& [name, options] : resnet_family(precision)) {
+      CAPTURE(name);
+      BitsOfFirst bits;
+      for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
+        if (repeats(threads, at_once)) continue;
+        bits.check(ModelRun(device_of(threads, at_once), make_resnet(options), make_resnet(options), 3),
+                   made_up_images(options, 3));
+      }
+    }
+  }
+}
+
+TEST_CASE("units and tensors of a residual network have the names, shapes and decay of torchvision's weights") {
+  using Shape = std::vector<std::size_t>;
+  ResnetOptions options;  // wide_resnet50_2
+  const Architecture model = make_resnet(options);
+  std::map<std::string, ParameterSpec> tensors;
+  std::map<std::string, UnitSpec> units;
+  for (const UnitSpec& unit : model.units()) {
+    units.emplace(unit.name, unit);
+    for (const ParameterSpec& parameter : unit.parameters) tensors.emplace(parameter.name, parameter);
+  }
+  const std::map<std::string, Shape> expected{{"conv1.weight", {64, 3, 7, 7}},
+                                              {"bn1.running_mean", {64}},
+                                              {"layer1.0.conv1.weight", {128, 64, 1, 1}},
+                                              {"layer1.0.conv2.weight", {128, 128, 3, 3}},
+                                              {"layer1.0.conv3.weight", {256, 128, 1, 1}},
+                                              {"layer1.0.downsample.0.weight", {256, 64, 1, 1}},
+                                              {"layer1.0.downsample.1.running_var", {256}},
+                                              {"layer4.2.conv2.weight", {1024, 1024, 3, 3}},
+                                              {"layer4.2.bn3.bias", {2048}},
+                                              {"fc.weight", {1000, 2048}},
+                                              {"fc.bias", {1000}}};
+  for (const auto& [name, shape] : expected) {
+    CAPTURE(name);
+    REQUIRE(tensors.contains(name));
+    CHECK(tensors.at(name).shape == shape);
+    CHECK(tensors.at(name).decays == (shape.size() > 1));
+  }
+  // 53 convolutions, as many norms of four tensors, and the last product.
+  CHECK(tensors.size() == 53 + 4 * 53 + 2);
+  CHECK_FALSE(tensors.contains("layer1.1.downsample.0.weight"));
+  CHECK(units.at("layer2.0").averaged == 0);
+  CHECK(units.at("layer2.0.statistics").averaged == 0.1f);
+  CHECK(units.at("layer2.0.statistics").parameters.size() == 8);
+  CHECK(model.parameters() == 68883240 + 2 * 34112);  // torchvision's, and its buffers
+  CHECK(model.layers.size() == 18);
+  // MiCS §5.1.4: 3 B.
+  options.blocks = {6, 8, 46, 6};
+  options.width = 8;
+  CHECK(static_cast<double>(make_resnet(options).parameters()) == doctest::Approx(3.04e9).epsilon(0.01));
+}
+
+TEST_CASE("sizes that make no residual network are refused by name") {
+  const auto problem = [](auto change) {
+    ResnetOptions options;
+    change(options);
+    return size_problem(options).value_or("");
+  };
+  CHECK(problem([](ResnetOptions&) {}).empty());
+  CHECK(problem([](ResnetOptions& options) { options.blocks[2] = 0; }).find("blocks 3,4,0,3") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.width = 0; }).find("width 0") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.classes = -1; }).find("classes -1") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.channels = 1 << 20; }).find("channels 1048576 and width 2") ==
+        0);
+}
