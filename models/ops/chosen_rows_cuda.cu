@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads)
     copy_kernel(ChosenRows shape, Word* to, const Word* from, const std::int32_t* places, std::size_t words) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   const std::size_t row = at / words, word = at % words;
-  if (row >= shape.rows()) return;
+  if (row >= shape.samples * shape.chosen) return;
   const std::size_t place = row / shape.chosen * shape.positions + static_cast<std::size_t>(places[row]);
   if constexpr (scatters) {
     to[place * words + word] = from[row * words + word];
