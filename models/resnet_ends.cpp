@@ -205,7 +205,7 @@ class ResnetHead final : public Layer {
       d_mean = workspace.add(B * C, element);
       row_losses = workspace.add(B, sizeof(double));
       exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * V, sizeof(float));
-      scratch = workspace.add(1, head.product_.scratch_bytes());
+      scratch = workspace.add(1, head.product_.scratch_bytes(B));
     }
 
     MemoryLayout saved, workspace;
