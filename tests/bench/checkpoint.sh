@@ -46,6 +46,7 @@ disk_rate() {  # <write|read>: {"bench": "fio write", …} of the fastest engine
     # psync has one request under way in each of its jobs.
     local jobs=1
     [ $engine != psync ] || jobs=8
+    [ "$1" = read ] || rm -f "$checkpoints/fio"  # as a checkpoint's, a file is new: one that is there is written over faster
     rate=$(fio --name=disk --filename="$checkpoints/fio" --rw="$1" --bs=1M --size=1G --ioengine=$engine --iodepth=32 \
       --direct=1 --numjobs=$jobs --offset_increment=$((1024 / jobs))M --io_size=$((1024 / jobs))M --end_fsync=1 \
       --group_reporting --output-format=json 2>"$folder/fio.errors" | sed -n '/^{/,$p' |
