@@ -66,7 +66,6 @@ for preset in "${presets[@]}"; do
 done
 
 echo "== test: ${built[*]}"
-# Three times as many slots as cores, because jobs under mpirun wait most of their time; and in no order, so that there are
-# always others which compute meanwhile.
-"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel $((3 * $(nproc))) --schedule-random --timeout 600 \
+# Three times as many slots as cores, because jobs under mpirun wait most of their time.
+"${fixed_addresses[@]}" ctest --test-dir build/tests --parallel $((3 * $(nproc))) --timeout 600 \
   --no-tests=error --output-on-failure "$@"
