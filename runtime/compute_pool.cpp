@@ -16,8 +16,7 @@
 namespace ranvier::runtime {
 namespace {
 
-/// Kernels follow each other closely: asleep after this long without one.
-constexpr auto spin_time = std::chrono::microseconds(50);
+std::atomic<std::chrono::nanoseconds> spin_time{std::chrono::microseconds(50)};
 
 void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -33,10 +32,10 @@ int usable_cores() {
   return CPU_COUNT(&cores);
 }
 
-/// Returns when `value` is no longer `old`: spins first if `spins`, then sleeps.
-void await_change(const std::atomic<unsigned>& value, unsigned old, bool spins) {
-  if (spins) {
-    const auto limit = std::chrono::steady_clock::now() + spin_time;
+/// Returns when `value` is no longer `old`: spins so long at first, then sleeps.
+void await_change(const std::atomic<unsigned>& value, unsigned old, std::chrono::nanoseconds spin) {
+  if (spin.count() > 0) {
+    const auto limit = std::chrono::steady_clock::now() + spin;
     do {
       for (int i = 0; i < 32; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
@@ -49,6 +48,8 @@ void await_change(const std::atomic<unsigned>& value, unsigned old, bool spins) 
 
 }  // namespace
 
+void set_pool_spin_time(std::chrono::nanoseconds time) noexcept { spin_time = time; }
+
 Share share_of(std::size_t items, int thread, int threads, std::size_t grain) {
   const std::size_t grains = (items + grain - 1) / grain;
   const auto cut = [&](int at) {
@@ -60,7 +61,7 @@ Share share_of(std::size_t items, int thread, int threads, std::size_t grain) {
 }
 
 struct ComputePool::Workers {
-  explicit Workers(int threads) : spins(threads <= usable_cores()) {
+  explicit Workers(int threads) : spin(threads <= usable_cores() ? spin_time.load() : std::chrono::nanoseconds(0)) {
     threads_of_workers.reserve(static_cast<std::size_t>(threads - 1));
     try {
       for (int thread = 1; thread < threads; ++thread)
@@ -85,7 +86,7 @@ struct ComputePool::Workers {
 
   void serve(int thread, int threads) {
     for (unsigned seen = 0;; ++seen) {
-      await_change(generation, seen, spins);
+      await_change(generation, seen, spin);
       if (stopping) return;
       attempt(thread, threads);
       if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
@@ -101,7 +102,7 @@ struct ComputePool::Workers {
     }
   }
 
-  const bool spins;
+  const std::chrono::nanoseconds spin;
 
   // Written by the caller before `generation` moves, read by workers after it has.
   const std::function<void(int, int)>* task = nullptr;
@@ -129,7 +130,7 @@ void ComputePool::run(const std::function<void(int thread, int threads)>& task) 
   workers.announce();
   workers.attempt(0, threads_);
   for (unsigned left; (left = workers.running.load(std::memory_order_acquire)) != 0;)
-    await_change(workers.running, left, workers.spins);
+    await_change(workers.running, left, workers.spin);
   if (workers.failure) std::rethrow_exception(std::exchange(workers.failure, nullptr));
 }
 

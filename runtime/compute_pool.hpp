@@ -6,6 +6,7 @@
 // threads of its own and calls at once, and every narrow stream has such a pool.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -18,6 +19,11 @@ struct Share {
   std::size_t end = 0;
 };
 [[nodiscard]] Share share_of(std::size_t items, int thread, int threads, std::size_t grain = 1);
+
+/// How long a thread of pools that are made from now on watches for the next kernel before it sleeps: 50 µs at first,
+/// which suits kernels that follow each other closely. 0 suits many programs on few cores, each of which would keep a
+/// core from the others. Any thread.
+void set_pool_spin_time(std::chrono::nanoseconds time) noexcept;
 
 class ComputePool {
  public:

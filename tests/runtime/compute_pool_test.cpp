@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -35,9 +37,12 @@ TEST_CASE("shares cover all items once, in order, cut at the grain and even with
 }
 
 TEST_CASE("a pool calls every thread once per run, the caller as number 0") {
-  for (const int threads : {1, 2, 3, 8}) {
+  for (const auto& [threads, spin] : {std::pair{1, 50}, {2, 50}, {2, 0}, {3, 0}, {8, 0}}) {
     CAPTURE(threads);
+    CAPTURE(spin);
+    set_pool_spin_time(std::chrono::microseconds(spin));
     ComputePool pool(threads);
+    set_pool_spin_time(std::chrono::nanoseconds(0));
     CHECK(pool.threads() == threads);
     std::vector<int> calls(static_cast<std::size_t>(threads));  // plain: run() orders the accesses
     for (int round = 0; round < 1000; ++round) {
