@@ -6,17 +6,17 @@
 
 namespace ranvier::models {
 
-GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& name, const GatedMlpOptions& options)
+GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const GatedMlpOptions& options)
     : inner_(options.inner),
       dtype_(options.precision.compute),
       gate_up_(builder, unit,
-               {.tensors = {{name + ".gate_proj", options.inner}, {name + ".up_proj", options.inner}},
+               {.tensors = {{options.gate, options.inner}, {options.up, options.inner}},
                 .in = options.channels,
                 .initializer = options.initializer,
                 .precision = options.precision,
                 .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}}),
       down_(builder, unit,
-            {.tensors = {{name + ".down_proj", options.channels}},
+            {.tensors = {{options.down, options.channels}},
              .in = options.inner,
              .initializer = options.initializer,
              .precision = options.precision,
