@@ -4,6 +4,7 @@
 #include "models/gpt.hpp"
 #include "models/layer.hpp"
 #include "models/parts/norm.hpp"
+#include "models/parts/pre_norm_block.hpp"
 #include "models/parts/token_table.hpp"
 
 #include <memory>
@@ -17,6 +18,9 @@ namespace ranvier::models {
 /// frozen.
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_block(const GptOptions& options, int index,
                                                     const Tuning& tuning = {});
+
+/// What it is made of, by which decoders have it too.
+[[nodiscard]] PreNormBlockOptions gpt_block_options(const GptOptions& options, int index, UnitBuilder& builder);
 
 /// Final norm, logits and cross entropy against targets (int32 [B, T]). Units "wte" or its tiles, "ln_f".
 [[nodiscard]] std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning = {});

@@ -1,5 +1,4 @@
 #include "models/llama_layers.hpp"
-#include "models/parts/pre_norm_block.hpp"
 
 #include <fmt/format.h>
 
@@ -44,10 +43,9 @@ LinearOptions out_options(const LlamaOptions& options, const std::string& name, 
 
 }  // namespace
 
-std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index, const Tuning& tuning) {
+PreNormBlockOptions llama_block_options(const LlamaOptions& options, int index, UnitBuilder& builder) {
   const std::string name = fmt::format("model.layers.{}", index);
-  UnitBuilder builder(tuning);
-  const PreNormBlockOptions block{
+  return {
       .name = name,
       .index = index,
       .norm_1 = name + ".input_layernorm",
@@ -65,6 +63,11 @@ std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index, 
                              .initializer = llama_initializer(options),
                              .precision = options.precision,
                              .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}};
+}
+
+std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index, const Tuning& tuning) {
+  UnitBuilder builder(tuning);
+  const PreNormBlockOptions block = llama_block_options(options, index, builder);
   return make_pre_norm_block(block, std::move(builder));
 }
 

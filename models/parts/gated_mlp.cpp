@@ -51,6 +51,13 @@ void GatedMlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, co
   down_.forward_add(call, y, inner, addend, at.down_product, tile);
 }
 
+void GatedMlp::decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide,
+                      std::byte* narrow) const {
+  gate_up_.decode(call, wide, x);
+  swiglu_forward(call.stream, dtype_, narrow, wide, rows(call), inner_);
+  down_.decode(call, y, narrow);
+}
+
 void GatedMlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                               std::size_t tile) const {
   std::byte* const inner = call.deferred + at.inner + tile * at.tile_bytes;

@@ -4,7 +4,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/layer_norm.hpp"
-#include "models/ops/matmul.hpp"
+#include "models/ops/matrix_vector.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/xxh3.hpp"
@@ -304,6 +304,22 @@ MatmulShape Linear::backward_shape(const LayerCall& call, const Run& run) const 
           .k = run.channels,
           .transpose_b = layout_ == LinearOptions::Layout::in_out,
           .a_stride = stride_of(run)};
+}
+
+void Linear::decode(const LayerCall& call, std::byte* y, const std::byte* x) const {
+  expect(tiles_.size() == 1 && layout_ == LinearOptions::Layout::out_in && !has_adapters(),
+         "decoding takes whole weights that are stored [out, in], without adapters");
+  if (rows(call) > 1) return forward(call, y, x);
+  const runtime::DType dtype = precision_.compute;
+  for (const Run& run : weights_) {
+    matrix_vector(call.stream, {run.channels, in_},
+                  {.y = y + run.column * size_of(dtype),
+                   .y_dtype = dtype,
+                   .a = parameter(call, run.place, dtype),
+                   .x = x,
+                   .dtype = dtype,
+                   .bias = bias_of(call, run)});
+  }
 }
 
 void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,

@@ -50,6 +50,12 @@ void Mlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, const s
   down_.forward_add(call, y, active, addend, at.down, tile);
 }
 
+void Mlp::decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte*) const {
+  up_.decode(call, wide, x);
+  gelu_forward(call.stream, dtype_, wide, wide, rows(call) * inner_, gelu_);
+  down_.decode(call, y, wide);
+}
+
 void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                          std::size_t tile) const {
   std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;

@@ -58,6 +58,12 @@ class Mlp {
   /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
                std::size_t tile) const;
+  /// y[N, C] = mlp(x[N, C]) where text is read. wide[N, wide_channels()] and narrow[N, narrow_channels()] are scratch;
+  /// narrow may be x.
+  void decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte* narrow) const;
+  [[nodiscard]] std::size_t wide_channels() const { return inner_; }
+  [[nodiscard]] std::size_t narrow_channels() const { return 0; }
+
   /// dx from dy.
   void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                       std::size_t tile) const;

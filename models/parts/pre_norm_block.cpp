@@ -14,7 +14,7 @@ namespace {
 
 /// MlpPart: Mlp or GatedMlp.
 template <typename MlpPart>
-class PreNormBlock final : public Layer {
+class PreNormBlock final : public DecodingLayer {
  public:
   PreNormBlock(const PreNormBlockOptions& options, const typename MlpPart::Options& mlp, UnitBuilder&& builder)
       : name_(options.name),
@@ -147,7 +147,34 @@ class PreNormBlock final : public Layer {
     });
   }
 
+  DecodingSizes decoding_sizes(int capacity, int threads) const override {
+    return {.key_channels = attention_.key_channels(),
+            .narrow = std::max({channels_, out_.in(), mlp_.narrow_channels()}),
+            .wide = std::max(qkv_.out(), mlp_.wide_channels()),
+            .heads = static_cast<std::size_t>(attention_.heads()),
+            .scratch_bytes = attention_.decode_scratch_bytes(capacity, threads)};
+  }
+
+  void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const override {
+    if (first) {
+      norm_1_.forward(call, at.norm, at.narrow, at.x);
+    } else {
+      add_and_norm(call, at, norm_1_);
+    }
+    qkv_.decode(call, at.wide, at.narrow);
+    attention_.decode(call, text, at.narrow, at.wide, at.logsumexp, at.scratch);
+    out_.decode(call, at.branch, at.narrow);
+    add_and_norm(call, at, norm_2_);
+    mlp_.decode(call, at.branch, at.narrow, at.wide, at.narrow);
+  }
+
  private:
+  /// x = x + branch, narrow = norm of it
+  static void add_and_norm(const LayerCall& call, DecodingArrays& at, const Norm& norm) {
+    norm.forward(call, at.norm, at.narrow, at.x, at.branch, at.sum);
+    std::swap(at.x, at.sum);
+  }
+
   /// Where a call's arrays lie. Letters: N = B·T rows, C channels, H·D channels of all heads.
   struct Arrays {
     Arrays(const PreNormBlock& block, const MicrobatchShape& shape) {
@@ -203,7 +230,7 @@ class PreNormBlock final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_pre_norm_block(const PreNormBlockOptions& options, UnitBuilder builder) {
+std::unique_ptr<DecodingLayer> make_pre_norm_block(const PreNormBlockOptions& options, UnitBuilder builder) {
   if (const auto* const gated = std::get_if<GatedMlpOptions>(&options.mlp))
     return std::make_unique<PreNormBlock<GatedMlp>>(options, *gated, std::move(builder));
   return std::make_unique<PreNormBlock<Mlp>>(options, std::get<MlpOptions>(options.mlp), std::move(builder));
