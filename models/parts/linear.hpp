@@ -97,8 +97,8 @@ class Linear {
   /// forward(), and active[N, O] = gelu(y). Not of tiles that give columns of y.
   void forward_gelu(const LayerCall& call, std::byte* y, std::byte* active, const std::byte* x, GeluForm form,
                     const Arrays& at = {}, std::size_t tile = 0) const;
-  /// forward() where text is read: of one row as matrix_vector(), which reads whole weights that are stored [out, in] as
-  /// fast as memory gives them. Without adapters.
+  /// forward() where text is read: of one row as matrix_vector(), which reads whole weights that are stored
+  /// [out, in] as fast as memory gives them. Without adapters.
   void decode(const LayerCall& call, std::byte* y, const std::byte* x) const;
 
   /// dx[N, I] = dy[N, O] · weight

@@ -57,8 +57,8 @@ class DecodingLayer : public Layer {
 
   [[nodiscard]] virtual DecodingSizes decoding_sizes(int capacity, int threads) const = 0;
 
-  /// Of rows of one text. The first layer of a model (`first`) finds all in x, and every layer leaves its last branch to
-  /// the next.
+  /// Of rows of one text. The first layer of a model (`first`) finds all in x, and every layer leaves its last
+  /// branch to the next.
   virtual void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const = 0;
 };
 

@@ -47,8 +47,8 @@ class SelfAttention {
   /// d_qkv, the gradient of the product's result, from that of out.
   void backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                 const Dropout& dropout = {}) const;
-  /// Where text is read: out[N, H·D] from qkv[N, (H + 2K)·D], of which the cache gets keys as they are after rotation, and
-  /// values. `logsumexp`: in saved, [H, N] float, for what nobody needs afterwards.
+  /// Where text is read: out[N, H·D] from qkv[N, (H + 2K)·D], of which the cache gets keys as they are after rotation,
+  /// and values. `logsumexp`: in saved, [H, N] float, for what nobody needs afterwards.
   void decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv, std::size_t logsumexp,
               std::byte* scratch) const;
   /// Its scratch, for any text that a cache of so many positions has room for.
