@@ -1,6 +1,6 @@
 #include "models/bert_layers.hpp"
 #include "models/memory_layout.hpp"
-#include "models/ops/dropout.hpp"
+#include "models/parts/block_dropout.hpp"
 #include "models/parts/layer_call.hpp"
 #include "models/parts/linear.hpp"
 #include "models/parts/mlp.hpp"
@@ -63,7 +63,7 @@ class BertBlock final : public Layer {
     return static_cast<std::size_t>(positions) * channels_;
   }
 
-  bool repeats(bool training) const noexcept override { return !training || dropout_ == 0; }
+  bool repeats(bool training) const noexcept override { return !training || !dropout_.drops(); }
 
   LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
@@ -76,26 +76,27 @@ class BertBlock final : public Layer {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const middle = call.workspace + at.narrow;
     // What is dropped of a branch is dropped before it joins the sum.
-    const bool drops = call.training && dropout_ > 0;
+    const bool drops = dropout_.drops(call);
     PartWalk walk(call);
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
     walk.once([&] {
-      attention_.forward(call, at.attention, call.workspace + at.scratch, rule(call, BertDropoutPlace::attention));
+      attention_.forward(call, at.attention, call.workspace + at.scratch,
+                         dropout_.rule(call, DropoutPlace::attention));
     });
     walk.each(out_.tiles(), [&](std::size_t tile) {
       if (drops) return out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
       out_.forward_add(call, saved + at.sum_1, saved + at.attention.out, input, at.out, tile);
     });
     walk.once([&] {
-      if (drops) add_dropped(call, saved + at.sum_1, BertDropoutPlace::attention_branch, input);
+      if (drops) dropout_.drop_and_add(call, saved + at.sum_1, DropoutPlace::attention_branch, input);
       norm_1_.forward(call, at.norm_1, middle, saved + at.sum_1);
     });
     walk.each(mlp_.tiles(), [&](std::size_t tile) {
       mlp_.forward(call, at.mlp, saved + at.sum_2, middle, drops ? nullptr : middle, tile);
     });
     walk.once([&] {
-      if (drops) add_dropped(call, saved + at.sum_2, BertDropoutPlace::mlp_branch, middle);
+      if (drops) dropout_.drop_and_add(call, saved + at.sum_2, DropoutPlace::mlp_branch, middle);
       norm_2_.forward(call, at.norm_2, output, saved + at.sum_2);
     });
   }
@@ -105,14 +106,14 @@ class BertBlock final : public Layer {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
     // Where nothing is dropped, the gradient of a sum is that of its branch as well.
-    std::byte* const d_sum_2 = dropout_ > 0 ? work + at.d_sum : kept + at.d_mlp;
-    std::byte* const d_sum_1 = dropout_ > 0 ? work + at.d_sum : kept + at.d_out;
+    std::byte* const d_sum_2 = dropout_.drops() ? work + at.d_sum : kept + at.d_mlp;
+    std::byte* const d_sum_1 = dropout_.drops() ? work + at.d_sum : kept + at.d_out;
     PartWalk walk(call);
     walk.once([&] {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
       norm_2_.backward(call, at.norm_2, d_sum_2, output_gradient, saved + at.sum_2, nullptr, work + at.scratch);
-      branch_gradient(call, kept + at.d_mlp, d_sum_2, BertDropoutPlace::mlp_branch);
+      dropout_.branch_gradient(call, kept + at.d_mlp, d_sum_2, DropoutPlace::mlp_branch);
     });
     walk.each(mlp_.tiles(), [&](std::size_t tile) {
       mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile);
@@ -120,14 +121,14 @@ class BertBlock final : public Layer {
     walk.once([&] {
       runtime::add(call.stream, work + at.narrow, d_sum_2, dtype_, rows(call) * channels_);
       norm_1_.backward(call, at.norm_1, d_sum_1, work + at.narrow, saved + at.sum_1, nullptr, work + at.scratch);
-      branch_gradient(call, kept + at.d_out, d_sum_1, BertDropoutPlace::attention_branch);
+      dropout_.branch_gradient(call, kept + at.d_out, d_sum_1, DropoutPlace::attention_branch);
     });
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
     });
     walk.once([&] {
       attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
-                          rule(call, BertDropoutPlace::attention));
+                          dropout_.rule(call, DropoutPlace::attention));
     });
     walk.each(qkv_.tiles(), [&](std::size_t tile) {
       qkv_.backward_input(call, input_gradient, kept + at.attention.d_qkv, at.qkv, tile);
@@ -163,10 +164,9 @@ class BertBlock final : public Layer {
   /// Parameters in the order of the checkpoint's modules.
   BertBlock(const BertOptions& options, int index, const std::string& name, UnitBuilder builder)
       : name_(name),
-        index_(index),
-        dropout_(options.dropout),
         dtype_(options.precision.compute),
         channels_(static_cast<std::size_t>(options.hidden)),
+        dropout_(options.dropout, index, channels_, dtype_),
         unit_(builder.add_unit(name)),
         qkv_(builder, unit_,
              linear_options(
@@ -179,11 +179,10 @@ class BertBlock final : public Layer {
             linear_options(options, {name + ".attention.output.dense"}, name + ".attention.output.dense", builder)),
         norm_1_(builder, unit_, name + ".attention.output.LayerNorm", bert_norm(options)),
         mlp_(builder, unit_,
-             {.up = name + ".intermediate.dense",
-              .down = name + ".output.dense",
+             {.up = {name + ".intermediate.dense", bert_initializer(options)},
+              .down = {name + ".output.dense", bert_initializer(options)},
               .channels = channels_,
               .inner = static_cast<std::size_t>(options.inner),
-              .initializer = bert_initializer(options),
               .precision = options.precision,
               .tiles = builder.add_tiles(name + ".mlp", static_cast<std::size_t>(options.tile))}),
         norm_2_(builder, unit_, name + ".output.LayerNorm", bert_norm(options)),
@@ -207,7 +206,7 @@ class BertBlock final : public Layer {
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(N * C, element);
       narrow = workspace.add(N * C, element);
-      d_sum = workspace.add(block.dropout_ > 0 ? N * C : 0, element);
+      d_sum = workspace.add(block.dropout_.drops() ? N * C : 0, element);
     }
 
     MemoryLayout saved, deferred, workspace;
@@ -227,35 +226,11 @@ class BertBlock final : public Layer {
     return {*this, call.shape};
   }
 
-  Dropout rule(const LayerCall& call, BertDropoutPlace place) const {
-    return make_dropout(call.training ? dropout_ : 0.0f, call.key.seed, call.key.step,
-                        bert_dropout_site(index_, place), call.key.first_sample);
-  }
-
-  void drop(const LayerCall& call, std::byte* values, BertDropoutPlace place) const {
-    dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
-            rule(call, place));
-  }
-
-  /// branch = dropped branch + addend
-  void add_dropped(const LayerCall& call, std::byte* branch, BertDropoutPlace place,
-                   const std::byte* addend) const {
-    drop(call, branch, place);
-    runtime::add(call.stream, branch, addend, dtype_, rows(call) * channels_);
-  }
-
-  /// That of a branch from that of the sum, unless they are the same array.
-  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, BertDropoutPlace place) const {
-    if (to == d_sum) return;
-    runtime::copy(call.stream, to, d_sum, rows(call) * channels_ * size_of(dtype_));
-    drop(call, to, place);
-  }
-
   std::string name_;
-  int index_;
-  float dropout_;
   runtime::DType dtype_;
-  std::size_t channels_, unit_;
+  std::size_t channels_;
+  BlockDropout dropout_;
+  std::size_t unit_;
   Linear qkv_;
   SelfAttention attention_;
   Linear out_;

@@ -3,6 +3,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/parts/block_dropout.hpp"
 #include "models/parts/layer_call.hpp"
 #include "models/parts/unit_builder.hpp"
 #include "runtime/error.hpp"
@@ -161,7 +162,7 @@ class BertEmbedding final : public Layer {
 
   void drop(const LayerCall& call, std::byte* values) const {
     dropout(call.stream, values, dtype_, call.shape.samples, output_elements(call.shape.positions),
-            make_dropout(options_.dropout, call.key.seed, call.key.step, bert_embedding_dropout_site,
+            make_dropout(options_.dropout, call.key.seed, call.key.step, embedding_dropout_site,
                          call.key.first_sample));
   }
 

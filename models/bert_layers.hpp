@@ -6,7 +6,6 @@
 #include "models/parts/norm.hpp"
 #include "models/parts/token_table.hpp"
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -41,13 +40,6 @@ struct BertTokenTable : TokenTable {
           .channels = static_cast<std::size_t>(options.hidden),
           .epsilon = options.norm_epsilon,
           .precision = options.precision};
-}
-
-/// Numbers of the places that drop, for make_dropout: no two alike.
-enum class BertDropoutPlace : std::uint32_t { attention, attention_branch, mlp_branch };
-inline constexpr std::uint32_t bert_embedding_dropout_site = 0;
-[[nodiscard]] constexpr std::uint32_t bert_dropout_site(int block, BertDropoutPlace place) {
-  return 1 + 3 * static_cast<std::uint32_t>(block) + static_cast<std::uint32_t>(place);
 }
 
 }  // namespace ranvier::models

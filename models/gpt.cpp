@@ -2,6 +2,7 @@
 
 #include "models/gpt_layers.hpp"
 #include "models/gpt_sizes.hpp"
+#include "models/parts/block_dropout.hpp"
 #include "models/parts/language_head.hpp"
 #include "models/parts/token_embedding.hpp"
 #include "runtime/error.hpp"
@@ -64,10 +65,7 @@ Architecture make_gpt(const GptOptions& options, const Tuning& tuning) {
   gpt.positions = options.sequence_length;
   gpt.precision = options.precision;
   gpt.layers.push_back(make_gpt_embedding(options, tuning));
-  for (int i = 0; i < options.layers; ++i) {
-    gpt.layers.push_back(options.tile == 1 ? make_gpt_block(options, i, tuning)
-                                           : make_tiled_gpt_block(options, i, tuning));
-  }
+  for (int i = 0; i < options.layers; ++i) gpt.layers.push_back(make_gpt_block(options, i, tuning));
   gpt.layers.push_back(make_gpt_head(options, tuning));
   return gpt;
 }
@@ -86,7 +84,7 @@ std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options, const Tunin
       {.table = GptTokenTable(options),
        .positions = UnitSpec{"wpe", {{"wpe.weight", shape, {Initializer::Kind::normal, 0.02f}, true}}},
        .dropout = options.dropout,
-       .dropout_site = gpt_embedding_dropout_site,
+       .dropout_site = embedding_dropout_site,
        .precision = options.precision},
       tuning);
 }
@@ -94,9 +92,7 @@ std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options, const Tunin
 std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning) {
   return make_language_head({.table = GptTokenTable(options),
                              .norm_name = "ln_f",
-                             .norm = {.kind = NormOptions::Kind::layer,
-                                      .channels = static_cast<std::size_t>(options.hidden),
-                                      .precision = options.precision},
+                             .norm = gpt_norm(options),
                              .precision = options.precision},
                             tuning);
 }

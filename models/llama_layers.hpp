@@ -3,6 +3,7 @@
 
 #include "models/llama.hpp"
 #include "models/parts/norm.hpp"
+#include "models/parts/pre_norm_block.hpp"
 
 #include <memory>
 
@@ -11,6 +12,9 @@ namespace ranvier::models {
 /// One transformer block: [B, T, C] to [B, T, C]. Unit "model.layers.<index>", and another for what of it is frozen.
 [[nodiscard]] std::unique_ptr<Layer> make_llama_block(const LlamaOptions& options, int index,
                                                       const Tuning& tuning = {});
+
+/// What it is made of, by which decoders have it too.
+[[nodiscard]] PreNormBlockOptions llama_block_options(const LlamaOptions& options, int index, UnitBuilder& builder);
 
 /// Of all matrices and tables.
 [[nodiscard]] inline Initializer llama_initializer(const LlamaOptions& options) {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t most_values = std::size_t{1} << 20;  // at a time
 
 struct Filling : std::enable_shared_from_this<Filling> {
-  Filling(Part& of_part, const UnitStates& of_units, WeightSource from, runtime::Handler then)
+  Filling(Part& of_part, const UnitStates& of_units, models::UnitSource from, runtime::Handler then)
       : part(&of_part), units(&of_units), source(std::move(from)), done(std::move(then)) {}
 
   void next() {
@@ -39,7 +39,7 @@ struct Filling : std::enable_shared_from_this<Filling> {
 
   Part* part;
   const UnitStates* units;
-  WeightSource source;
+  models::UnitSource source;
   runtime::Handler done;
   std::vector<StateArray> arrays;
   std::vector<float> values;
@@ -50,7 +50,7 @@ struct Filling : std::enable_shared_from_this<Filling> {
 }  // namespace
 
 void fill_state(runtime::EventLoop& loop, Part& part, std::string_view name, const UnitStates& units,
-                WeightSource source, runtime::Handler done) {
+                models::UnitSource source, runtime::Handler done) {
   const auto filling = std::make_shared<Filling>(part, units, std::move(source), std::move(done));
   for (const StateArray& array : part.state()) {
     if (array.name == name) filling->arrays.push_back(array);

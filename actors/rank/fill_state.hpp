@@ -4,19 +4,15 @@
 
 #include "actors/rank/part.hpp"
 #include "actors/states/unit_states.hpp"
+#include "models/unit_source.hpp"
 
-#include <functional>
-#include <span>
 #include <string_view>
 
 namespace ranvier::actors {
 
-/// Values of elements [begin, begin + out.size()) of a unit, gaps and padding zero.
-using WeightSource = std::function<void(const models::UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-
 /// Every array of that name, which are of floats; what is behind a unit's last parameter stays. Calls `done` on the
 /// loop, after this returned.
 void fill_state(runtime::EventLoop& loop, Part& part, std::string_view name, const UnitStates& units,
-                WeightSource source, runtime::Handler done);
+                models::UnitSource source, runtime::Handler done);
 
 }  // namespace ranvier::actors

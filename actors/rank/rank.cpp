@@ -94,12 +94,12 @@ Rank::~Rank() {
   while (!parts_.empty()) parts_.pop_back();
 }
 
-void Rank::load_weights(const WeightSource& weights) {
+void Rank::load_weights(const models::UnitSource& weights) {
   source_ = nullptr;
   fill_parameters(weights);
 }
 
-void Rank::fill_parameters(const WeightSource& weights) {
+void Rank::fill_parameters(const models::UnitSource& weights) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   const runtime::StreamView compute = context().compute;
   runtime::Buffer host = context().device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
@@ -171,8 +171,8 @@ void Rank::fill_states(std::size_t which, runtime::Handler done) {
     }
     source_->will_read(reads);
   }
-  const WeightSource moments = [source = source_, array](const models::UnitSpec& unit, std::size_t begin,
-                                                         std::span<float> out) {
+  const models::UnitSource moments = [source = source_, array](const models::UnitSpec& unit, std::size_t begin,
+                                                               std::span<float> out) {
     if (source == nullptr) return std::fill(out.begin(), out.end(), 0.0f);
     source->read(unit, array, begin, out);
   };

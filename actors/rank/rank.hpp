@@ -44,7 +44,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   /// Fills the parameters; blocks. Before start(), which asks for master weights and what lives off the device.
-  void load_weights(const WeightSource& weights);
+  void load_weights(const models::UnitSource& weights);
 
   /// Instead of load_weights(): goes on from there. Each rank reads its own ranges only, some here, some in load(),
   /// until which `source` stays.
@@ -88,7 +88,7 @@ class Rank {
     return made;
   }
 
-  void fill_parameters(const WeightSource& weights);
+  void fill_parameters(const models::UnitSource& weights);
   void read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done);
   /// Fills what a training begins with of the optimizer's states: of state_array_names, those from `which` on.
   void fill_states(std::size_t which, runtime::Handler done);
@@ -108,7 +108,7 @@ class Rank {
   Checkpointer* checkpointer_ = nullptr;  // likewise
   Trainer* trainer_ = nullptr;
   runtime::Buffer frozen_;            // pinned, on the way to read_weights()
-  WeightSource weights_;              // until load() is done
+  models::UnitSource weights_;        // until load() is done
   StateSource* source_ = nullptr;     // likewise; null: the training begins
   bool was_resumed_ = false;          // from a source, which may not have been the last
   std::vector<StateScalar> scalars_;  // of the source that was loaded

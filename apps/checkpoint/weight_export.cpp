@@ -44,7 +44,7 @@ std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& bes
 }
 
 void write_units(const models::WeightLayout& layout, const fs::path& partial,
-                 std::span<const models::UnitSpec> units, const models::UnitReader& read) {
+                 std::span<const models::UnitSpec> units, const models::UnitSource& read) {
   models::WeightWriter writer(layout, partial);
   std::vector<float> values(piece_elements);
   for (const models::UnitSpec& unit : units) {
@@ -59,7 +59,7 @@ void write_units(const models::WeightLayout& layout, const fs::path& partial,
 
 /// Its bytes.
 std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec> adapters,
-                            const models::UnitReader& read, const std::string& config) {
+                            const models::UnitSource& read, const std::string& config) {
   std::transform(adapters.begin(), adapters.end(), adapters.begin(), models::in_peft_names);
   const models::WeightLayout layout(adapters, std::numeric_limits<std::uint64_t>::max());
   std::error_code unknown;
@@ -96,7 +96,7 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
     if (!options.overwrite && fs::exists(options.folder / name, unknown))
       fail(ErrorCode::usage, "--output {}: it has a {}: give another folder, or --overwrite",
            options.folder.string(), name);
-  const models::UnitReader read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+  const models::UnitSource read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     reader.read(unit.name, "weights", begin, out);
   };
   const std::vector<models::UnitSpec> adapters = models::adapter_units(model->units);

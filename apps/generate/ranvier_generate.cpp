@@ -4,7 +4,7 @@
 #include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
-#include "models/generation/make_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 #include "models/text/tokenizer.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/text/utf8.hpp"
@@ -95,8 +95,8 @@ Model load(const GenerateOptions& options) {
   models::check_weights(file, architecture.units());
   const std::optional<models::AdapterMerge> adapter = read_adapter(options.adapter, sizes);
   model.device = make_device(options);
-  model.decoder = models::make_decoder(
-      *model.device, sizes,
+  model.decoder = std::make_unique<models::Decoder>(
+      *model.device, models::decoder_model(sizes),
       [&file, &adapter](const models::UnitSpec& unit, std::size_t first, std::span<float> out) {
         models::read_unit(file, unit, first, first + out.size(), out.data());
         if (adapter) adapter->add(unit, first, out);

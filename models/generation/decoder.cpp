@@ -1,13 +1,18 @@
 #include "models/generation/decoder.hpp"
 
-#include "models/ops/matmul.hpp"
+#include "models/memory_layout.hpp"
+#include "models/ops/embedding.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "models/ops/transpose.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <utility>
+#include <variant>
 
 namespace ranvier::models {
 namespace {
@@ -21,38 +26,86 @@ void narrow(std::byte* to, runtime::DType dtype, std::span<const float> from) {
   });
 }
 
+/// The block with weights stored [out, in], so that one output's are one after another; adds the names of those that
+/// are not to `transposed`.
+PreNormBlockOptions stored_out_in(PreNormBlockOptions block, std::set<std::string>& transposed) {
+  using Layout = LinearOptions::Layout;
+  for (LinearOptions* const linear : {&block.qkv, &block.out}) {
+    if (std::exchange(linear->layout, Layout::out_in) == Layout::out_in) continue;
+    for (const LinearOptions::Tensor& tensor : linear->tensors) transposed.insert(tensor.name + ".weight");
+  }
+  if (auto* const mlp = std::get_if<MlpOptions>(&block.mlp)) {
+    if (std::exchange(mlp->layout, Layout::out_in) == Layout::in_out)
+      for (const std::string& name : {mlp->up.name, mlp->down.name}) transposed.insert(name + ".weight");
+  }
+  return block;
+}
+
 }  // namespace
 
-Decoder::Decoder(runtime::Device& device, runtime::DType dtype)
-    : dtype_(dtype), stream_(device.make_stream("decoder", runtime::StreamWidth::whole)) {}
+Decoder::Decoder(runtime::Device& device, const DecoderModel& model, const UnitSource& weights)
+    : dtype_(model.norm.precision.compute),
+      context_(model.context),
+      vocabulary_(model.vocabulary),
+      channels_(model.norm.channels),
+      stream_(device.make_stream("decoder", runtime::StreamWidth::whole)) {
+  load(model, weights);
+  plan();
+}
 
-void Decoder::plan(const Sizes& sizes) {
-  sizes_ = sizes;
+void Decoder::load(const DecoderModel& model, const UnitSource& weights) {
+  const std::size_t element = size_of(dtype_);
+  MemoryLayout layout;
+  std::map<std::string, std::size_t> places;  // by name of the parameter
+  const auto add_unit = [&](const UnitSpec& unit) {
+    const std::size_t begin = layout.add(unit.elements(), element);
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p)
+      places.emplace(unit.parameters[p].name, begin + unit.offset(p) * element);
+  };
+  std::set<std::string> transposed;
+  for (const PreNormBlockOptions& block : model.blocks) {
+    blocks_.push_back({make_pre_norm_block(stored_out_in(block, transposed), UnitBuilder()), {}});
+    for (const UnitSpec& unit : blocks_.back().layer->units()) add_unit(unit);
+  }
+  UnitBuilder builder;
+  last_norm_.emplace(builder, builder.add_unit(model.last_norm), model.last_norm, model.norm);
+  const std::vector<UnitSpec> last_units = std::move(builder).units();
+  for (const UnitSpec& unit : last_units) add_unit(unit);
+  const std::string words = model.words + ".weight", positions = model.positions + ".weight",
+                    head = model.head + ".weight";
+  for (const UnitSpec& unit : model.units)
+    for (const ParameterSpec& parameter : unit.parameters)
+      if (parameter.name == words || parameter.name == positions || parameter.name == head)
+        places.emplace(parameter.name, layout.add(parameter.elements(), element));
+
+  weights_ = stream_->device().allocate(layout.bytes(), runtime::MemorySpace::device);
+  const auto place_of = [&](const std::string& parameter) {
+    const auto place = places.find(parameter);
+    expect(place != places.end(), "a decoder has no place for {}", parameter);
+    return weights_.data() + place->second;
+  };
+  for (const UnitSpec& unit : model.units) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const std::string& name = unit.parameters[p].name;
+      load_parameter(unit, p, transposed.contains(name), place_of(name), weights);
+      const bool read = name == head || (name != words && name != positions);
+      if (read) read_bytes_ += unit.parameters[p].elements() * element;
+    }
+  }
   staging_ = {};
   narrow_ = {};
   whole_ = {};
-  const auto T = static_cast<std::size_t>(sizes.context);
-  const std::size_t element = size_of(dtype_);
-  MemoryLayout layout;
-  tokens_ = layout.add(T, sizeof(std::int32_t));
-  past_ = layout.add(1, sizeof(std::int32_t));
-  moments_ = layout.add(2 * T, sizeof(float));
-  logsumexp_ = layout.add(T * sizes.heads, sizeof(float));
-  x_ = layout.add(T * sizes.channels, element);
-  sum_ = layout.add(T * sizes.channels, element);
-  branch_ = layout.add(T * sizes.channels, element);
-  normal_ = layout.add(T * sizes.normal, element);
-  wide_ = layout.add(T * sizes.wide, element);
-  logits_ = layout.add(sizes.vocabulary, sizeof(float));
-  scratch_ = layout.add(1, sizes.scratch_bytes);
 
-  runtime::Device& device = stream_->device();
-  cache_ = device.allocate(T * cache_bytes_per_position(), runtime::MemorySpace::device);
-  workspace_ = device.allocate(layout.bytes(), runtime::MemorySpace::device);
-  host_logits_ = workspace_.data() + logits_;
-  if (device.host_reaches(host_logits_)) return;
-  near_logits_ = device.allocate(sizes.vocabulary * sizeof(float), runtime::MemorySpace::pinned);
-  host_logits_ = near_logits_.data();
+  const auto units_at = [&](std::span<const UnitSpec> units) {
+    std::vector<const std::byte*> at;
+    for (const UnitSpec& unit : units) at.push_back(place_of(unit.parameters.front().name));
+    return at;
+  };
+  for (Block& block : blocks_) block.units = units_at(block.layer->units());
+  last_norm_units_ = units_at(last_units);
+  words_ = place_of(words);
+  head_ = place_of(head);
+  if (!model.positions.empty()) position_rows_ = place_of(positions);
 }
 
 void Decoder::load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,
@@ -87,69 +140,96 @@ void Decoder::load_parameter(const UnitSpec& unit, std::size_t parameter, bool t
   stream_->synchronize();
 }
 
+void Decoder::plan() {
+  runtime::Device& device = stream_->device();
+  sizes_ = blocks_.front().layer->decoding_sizes(context_, device.threads());
+  const auto T = static_cast<std::size_t>(context_);
+  const std::size_t element = size_of(dtype_);
+  MemoryLayout layout, nowhere;
+  tokens_ = layout.add(T, sizeof(std::int32_t));
+  past_ = layout.add(1, sizeof(std::int32_t));
+  arrays_.norm = last_norm_->plan(layout, nowhere, T);
+  arrays_.logsumexp = layout.add(T * sizes_.heads, sizeof(float));
+  const std::size_t x = layout.add(T * channels_, element), sum = layout.add(T * channels_, element);
+  const std::size_t branch = layout.add(T * channels_, element);
+  const std::size_t narrow = layout.add(T * sizes_.narrow, element), wide = layout.add(T * sizes_.wide, element);
+  logits_ = layout.add(vocabulary_, sizeof(float));
+  const std::size_t scratch = layout.add(1, sizes_.scratch_bytes);
+
+  cache_ = device.allocate(T * cache_bytes_per_position(), runtime::MemorySpace::device);
+  workspace_ = device.allocate(layout.bytes(), runtime::MemorySpace::device);
+  std::byte* const work = workspace_.data();
+  arrays_.x = work + x;
+  arrays_.sum = work + sum;
+  arrays_.branch = work + branch;
+  arrays_.narrow = work + narrow;
+  arrays_.wide = work + wide;
+  arrays_.scratch = work + scratch;
+  host_logits_ = work + logits_;
+  if (device.host_reaches(host_logits_)) return;
+  near_logits_ = device.allocate(vocabulary_ * sizeof(float), runtime::MemorySpace::pinned);
+  host_logits_ = near_logits_.data();
+}
+
 std::span<const float> Decoder::read(std::span<const std::int32_t> tokens) {
-  expect(!tokens.empty() && tokens.size() <= static_cast<std::size_t>(context() - positions_),
-         "{} tokens to read after {} of a context of {}", tokens.size(), positions_, context());
+  expect(!tokens.empty() && tokens.size() <= static_cast<std::size_t>(context_ - positions_),
+         "{} tokens to read after {} of a context of {}", tokens.size(), positions_, context_);
   std::byte* const work = workspace_.data();
   runtime::copy(*stream_, work + tokens_, tokens.data(), tokens.size_bytes());
   const std::size_t N = tokens.size();
   const std::int32_t past = positions_;  // until the stream has read it
   embed(reinterpret_cast<const std::int32_t*>(work + tokens_), N, past);
+  Decoding text{.past = past, .capacity = context_};
   if (N == 1) {
     runtime::copy(*stream_, work + past_, &past, sizeof(past));
+    text.past = 0;
+    text.past_place = reinterpret_cast<const std::int32_t*>(work + past_);
     constexpr std::uint64_t key[] = {0};  // nothing else is repeated on this stream
     // The same work for every position: x and sum, which change places with every sum, do so an even number of times.
-    stream_->repeat(key,
-                    [this, work] { compute({.past_place = reinterpret_cast<const std::int32_t*>(work + past_)}); });
+    stream_->repeat(key, [this, text] { compute(1, text); });
   } else {
-    compute({.rows = N, .past = past});
+    compute(N, text);
   }
   stream_->synchronize();
   positions_ += static_cast<int>(N);
-  return {reinterpret_cast<const float*>(host_logits_), vocabulary()};
+  return {reinterpret_cast<const float*>(host_logits_), vocabulary_};
 }
 
-void Decoder::compute(const Tokens& tokens) {
-  for (std::size_t block = 0; block < sizes_.blocks; ++block) compute_block(block, tokens);
-  const std::size_t skipped = (tokens.rows - 1) * sizes_.channels * size_of(dtype_);
-  std::byte* const work = workspace_.data();
-  normalise(normal(), final_weight_, final_bias_, x() + skipped, 1, branch() + skipped, work + sum_ + skipped);
-  std::swap(x_, sum_);
-  matrix_vector(*stream_, {vocabulary(), sizes_.channels},
-                {.y = work + logits_, .a = logit_table_, .x = normal(), .dtype = dtype_});
-  // At once, not number by number over the bus, as the kernel would write them.
-  if (near_logits_.data() != nullptr)
-    runtime::copy(*stream_, near_logits_.data(), work + logits_, near_logits_.bytes());
+void Decoder::embed(const std::int32_t* tokens, std::size_t rows, int past) {
+  if (position_rows_ == nullptr)
+    return embedding_tokens_forward(*stream_, {1, rows, channels_, vocabulary_}, dtype_, arrays_.x, tokens, words_,
+                                    0, vocabulary_);
+  embedding_forward(*stream_, {1, rows, channels_, vocabulary_}, dtype_, arrays_.x, tokens, words_,
+                    position_rows_ + static_cast<std::size_t>(past) * channels_ * size_of(dtype_));
 }
 
-void Decoder::norm(const std::byte* weight, const std::byte* bias, std::size_t rows, bool first) {
-  normalise(normal(), weight, bias, x(), rows, first ? nullptr : branch(),
-            first ? nullptr : workspace_.data() + sum_);
-  if (!first) std::swap(x_, sum_);
-}
-
-void Decoder::product(std::byte* y, const std::byte* x, const std::byte* weight, const std::byte* bias,
-                      std::size_t rows, std::size_t n, std::size_t k) {
-  if (rows == 1) {
-    matrix_vector(*stream_, {n, k},
-                  {.y = y, .y_dtype = dtype_, .a = weight, .x = x, .dtype = dtype_, .bias = bias});
-  } else {
-    matmul(*stream_, {.m = rows, .n = n, .k = k, .transpose_b = true},
-           {.c = y, .c_dtype = dtype_, .a = x, .b = weight, .dtype = dtype_, .bias = bias});
+void Decoder::compute(std::size_t rows, Decoding text) {
+  const std::size_t half = static_cast<std::size_t>(context_) * sizes_.key_channels * size_of(dtype_);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    text.keys = cache_.data() + b * 2 * half;
+    text.values = text.keys + half;
+    blocks_[b].layer->decode(call_of(rows, blocks_[b].units), text, arrays_, b == 0);
   }
+  const std::size_t skipped = (rows - 1) * channels_ * size_of(dtype_);
+  last_norm_->forward(call_of(1, last_norm_units_), arrays_.norm, arrays_.narrow, arrays_.x + skipped,
+                      arrays_.branch + skipped, arrays_.sum + skipped);
+  std::swap(arrays_.x, arrays_.sum);
+  std::byte* const logits = workspace_.data() + logits_;
+  matrix_vector(*stream_, {vocabulary_, channels_},
+                {.y = logits, .a = head_, .x = arrays_.narrow, .dtype = dtype_});
+  // At once, not number by number over the bus, as the kernel would write them.
+  if (near_logits_.data() != nullptr) runtime::copy(*stream_, near_logits_.data(), logits, near_logits_.bytes());
 }
 
-std::byte* Decoder::keys(std::size_t block) const {
-  const std::size_t half = static_cast<std::size_t>(sizes_.context) * sizes_.key_channels * size_of(dtype_);
-  return cache_.data() + block * 2 * half;
-}
-
-std::byte* Decoder::values(std::size_t block) const {
-  return keys(block) + static_cast<std::size_t>(sizes_.context) * sizes_.key_channels * size_of(dtype_);
-}
-
-float* Decoder::moments(std::size_t which) const {
-  return reinterpret_cast<float*>(workspace_.data() + moments_) + which * static_cast<std::size_t>(sizes_.context);
+LayerCall Decoder::call_of(std::size_t rows, std::span<const std::byte* const> units) const {
+  return {.stream = *stream_,
+          .shape = {1, static_cast<int>(rows), stream_->device().threads()},
+          .key = {},
+          .training = false,
+          .parameters = units,
+          .gradients = {},
+          .saved = workspace_.data(),
+          .details = {}};
 }
 
 }  // namespace ranvier::models

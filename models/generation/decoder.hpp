@@ -1,33 +1,49 @@
 // A language model that reads tokens and says what may follow: weights and a key-value cache on a device, and the
 // logits of the next token. Tokens are read many at a time (a prompt) or one by one; what was read is not computed
-// again. Each family has its own decoder, which loads weights and computes blocks:
+// again. It computes with the layers' own parts, by a family's description of its model (decoder_model.hpp):
 //
-//   std::unique_ptr<Decoder> decoder = std::make_unique<GptDecoder>(*device, options, weights);
-//   std::span<const float> logits = decoder->read(prompt);
-//   logits = decoder->read({&token, 1});
+//   Decoder decoder(*device, decoder_model(options), weights);
+//   std::span<const float> logits = decoder.read(prompt);
+//   logits = decoder.read({&token, 1});
 //
 // One thread at a time.
 #pragma once
 
-#include "models/layer.hpp"
-#include "models/memory_layout.hpp"
+#include "models/parts/norm.hpp"
+#include "models/parts/pre_norm_block.hpp"
+#include "models/unit_source.hpp"
 #include "runtime/device.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::models {
 
-/// Writes elements [begin, begin + out.size()) of a flattened unit, as read_unit() and initialize() do.
-using UnitSource = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+/// What a decoder computes: a row of a table per token, and perhaps one of another per position, blocks, a norm, and
+/// products with rows of a table.
+struct DecoderModel {
+  int context = 1;                          ///< T
+  std::size_t vocabulary = 0;               ///< V
+  std::vector<UnitSpec> units;              ///< the model's, by which weights are asked for
+  std::vector<PreNormBlockOptions> blocks;  ///< whole, in the precision of the weights in memory
+  NormOptions norm;                         ///< the last one
+  // Names of tables and norm, without ".weight".
+  std::string words;
+  std::string positions;  ///< empty: there is none
+  std::string last_norm;
+  std::string head;
+};
 
 class Decoder {
  public:
-  virtual ~Decoder() = default;
+  /// Weights, cache and activations have the type `model.norm.precision.compute`. The device outlives the decoder.
+  /// Throws ErrorCode::memory if they do not fit, and what `weights` throws.
+  Decoder(runtime::Device& device, const DecoderModel& model, const UnitSource& weights);
 
   /// Reads tokens at the next positions and gives the logits [V] of the token after the last one, which are there
   /// until the next call. The order of sums does not depend on the number of threads. Throws ErrorCode::data for a
@@ -41,88 +57,50 @@ class Decoder {
   /// Tokens read since the start.
   [[nodiscard]] int positions() const noexcept { return positions_; }
   /// The most that positions() may become.
-  [[nodiscard]] int context() const noexcept { return sizes_.context; }
+  [[nodiscard]] int context() const noexcept { return context_; }
   /// V
-  [[nodiscard]] std::size_t vocabulary() const noexcept { return sizes_.vocabulary; }
+  [[nodiscard]] std::size_t vocabulary() const noexcept { return vocabulary_; }
   /// What reading one token reads of them: all but the tables' rows of other tokens and positions.
   [[nodiscard]] std::size_t weight_bytes() const noexcept { return read_bytes_; }
   /// What the cache holds for one position.
   [[nodiscard]] std::size_t cache_bytes_per_position() const noexcept {
-    return 2 * sizes_.blocks * sizes_.key_channels * size_of(dtype_);
+    return 2 * blocks_.size() * sizes_.key_channels * size_of(dtype_);
   }
 
- protected:
-  struct Sizes {
-    int context = 1;             ///< T
-    std::size_t vocabulary = 0;  ///< V
-    std::size_t channels = 0;    ///< C
-    std::size_t blocks = 0;
-    std::size_t key_channels = 0;  ///< of all keys, and of all values, of a position in a block
-    std::size_t normal = 0;        ///< channels of the array for what goes into products
-    std::size_t wide = 0;          ///< and of that for what comes out of them
-    std::size_t heads = 0;         ///< H
-    std::size_t scratch_bytes = 0;
+ private:
+  struct Block {
+    std::unique_ptr<DecodingLayer> layer;
+    std::vector<const std::byte*> units;  ///< weights
   };
 
-  /// Of a call's tokens: how many, and how many were read before, which the device knows as well, so that the work for
-  /// one token is the same whatever its position.
-  struct Tokens {
-    std::size_t rows = 1;
-    int past = 0;                              ///< not known where past_place is given
-    const std::int32_t* past_place = nullptr;  ///< in the device's memory
-  };
-
-  Decoder(runtime::Device& device, runtime::DType dtype);
-  /// Allocates the cache and what calls need.
-  void plan(const Sizes& sizes);
-
-  /// Writes one parameter to the device, as it is or transposed. Only before the first read().
+  void load(const DecoderModel& model, const UnitSource& weights);
+  /// Writes one parameter to the device, as it is or transposed.
   void load_parameter(const UnitSpec& unit, std::size_t parameter, bool transposed, std::byte* to,
                       const UnitSource& weights);
+  /// Allocates the cache and what calls need.
+  void plan();
 
-  /// x[N, C] of tokens[N] at positions `past` and the next.
-  virtual void embed(const std::int32_t* tokens, std::size_t rows, int past) = 0;
-  /// Block by block: reads x + branch, but in the first block x alone, and leaves what it adds to x in branch.
-  virtual void compute_block(std::size_t block, const Tokens& tokens) = 0;
-  /// y[rows, C] = the family's norm of rows of x, or of x + branch, which then goes to `sum`.
-  virtual void normalise(std::byte* y, const std::byte* weight, const std::byte* bias, const std::byte* x,
-                         std::size_t rows, const std::byte* branch, std::byte* sum) = 0;
-
-  /// normal = norm of x + branch, which x is afterwards; or where `first`, of x.
-  void norm(const std::byte* weight, const std::byte* bias, std::size_t rows, bool first = false);
-  /// y[rows, n] = x[rows, k] · weight[n, k]ᵀ + bias
-  void product(std::byte* y, const std::byte* x, const std::byte* weight, const std::byte* bias, std::size_t rows,
-               std::size_t n, std::size_t k);
-
-  [[nodiscard]] std::byte* keys(std::size_t block) const;
-  [[nodiscard]] std::byte* values(std::size_t block) const;
-  // A call's arrays.
-  [[nodiscard]] std::byte* x() const { return workspace_.data() + x_; }
-  [[nodiscard]] std::byte* branch() const { return workspace_.data() + branch_; }
-  [[nodiscard]] std::byte* normal() const { return workspace_.data() + normal_; }
-  [[nodiscard]] std::byte* wide() const { return workspace_.data() + wide_; }
-  [[nodiscard]] float* moments(std::size_t which) const;  ///< [T], two of them
-  [[nodiscard]] float* logsumexp() const { return reinterpret_cast<float*>(workspace_.data() + logsumexp_); }
-  [[nodiscard]] std::byte* scratch() const { return workspace_.data() + scratch_; }
+  void embed(const std::int32_t* tokens, std::size_t rows, int past);
+  void compute(std::size_t rows, Decoding text);
+  [[nodiscard]] LayerCall call_of(std::size_t rows, std::span<const std::byte* const> units) const;
 
   const runtime::DType dtype_;  ///< of weights, cache and activations
+  const int context_;
+  const std::size_t vocabulary_, channels_;
   std::unique_ptr<runtime::Stream> stream_;
-  runtime::Buffer weights_;
+  runtime::Buffer weights_, cache_, workspace_;
   std::size_t read_bytes_ = 0;
-  /// The last norm, and the rows [V, C] whose products with its result are logits.
-  const std::byte *final_weight_ = nullptr, *final_bias_ = nullptr, *logit_table_ = nullptr;
+  const std::byte *words_ = nullptr, *position_rows_ = nullptr, *head_ = nullptr;  ///< tables
+  std::vector<Block> blocks_;
+  std::optional<Norm> last_norm_;
+  std::vector<const std::byte*> last_norm_units_;
 
- private:
-  void compute(const Tokens& tokens);
-
-  Sizes sizes_;
-  runtime::Buffer cache_, workspace_;
+  DecodingLayer::DecodingSizes sizes_;
+  DecodingLayer::DecodingArrays arrays_;
+  // Offsets in the workspace.
+  std::size_t tokens_ = 0, past_ = 0, logits_ = 0;
   runtime::Buffer near_logits_;  ///< pinned, where the host does not reach the workspace: a copy of its logits
   const std::byte* host_logits_ = nullptr;  ///< where the host reads them
-  // Offsets in the workspace.
-  std::size_t tokens_ = 0, past_ = 0, moments_ = 0, logsumexp_ = 0, branch_ = 0, normal_ = 0, wide_ = 0,
-              logits_ = 0, scratch_ = 0;
-  std::size_t x_ = 0, sum_ = 0;  ///< [T, C]: change places with every sum
   std::vector<float> staging_;
   std::vector<std::byte> narrow_, whole_;
   int positions_ = 0;

@@ -6,17 +6,17 @@
 
 namespace ranvier::models {
 
-GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& name, const GatedMlpOptions& options)
+GatedMlp::GatedMlp(UnitBuilder& builder, std::size_t unit, const GatedMlpOptions& options)
     : inner_(options.inner),
       dtype_(options.precision.compute),
       gate_up_(builder, unit,
-               {.tensors = {{name + ".gate_proj", options.inner}, {name + ".up_proj", options.inner}},
+               {.tensors = {{options.gate, options.inner}, {options.up, options.inner}},
                 .in = options.channels,
                 .initializer = options.initializer,
                 .precision = options.precision,
                 .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}}),
       down_(builder, unit,
-            {.tensors = {{name + ".down_proj", options.channels}},
+            {.tensors = {{options.down, options.channels}},
              .in = options.inner,
              .initializer = options.initializer,
              .precision = options.precision,
@@ -49,6 +49,13 @@ void GatedMlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, co
   gate_up_.forward(call, gate_up, x, at.gate_up_product, tile);
   swiglu_forward(call.stream, dtype_, inner, gate_up, rows(call), inner_ / tiles_.size());
   down_.forward_add(call, y, inner, addend, at.down_product, tile);
+}
+
+void GatedMlp::decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide,
+                      std::byte* narrow) const {
+  gate_up_.decode(call, wide, x);
+  swiglu_forward(call.stream, dtype_, narrow, wide, rows(call), inner_);
+  down_.decode(call, y, narrow);
 }
 
 void GatedMlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,

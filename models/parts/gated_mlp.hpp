@@ -14,26 +14,28 @@
 namespace ranvier::models {
 
 struct GatedMlpOptions {
-  std::size_t channels = 0;  ///< C
-  std::size_t inner = 0;     ///< F
-  Initializer initializer;   ///< of the three matrices
+  std::string gate, up, down;  ///< names of the three matrices, which have no biases
+  std::size_t channels = 0;    ///< C
+  std::size_t inner = 0;       ///< F
+  Initializer initializer;     ///< of the three matrices
   Precision precision;
   std::vector<std::size_t> tiles;  ///< as LinearOptions::Cut::groups; S divides F
 };
 
 class GatedMlp {
  public:
+  using Options = GatedMlpOptions;
+
   struct Arrays {
     std::size_t gate_up;     ///< saved [S, N, 2F/S]; backward_input replaces it by its gradient
     std::size_t inner;       ///< deferred [S, N, F/S]: what goes into `down`
-    std::size_t workspace;   ///< workspace [N, F/S]
+    std::size_t workspace;   ///< workspace [N, F/S], of forward
     std::size_t wide_bytes;  ///< of an [N, 2F/S]
     std::size_t tile_bytes;  ///< of an [N, F/S]
     Linear::Arrays gate_up_product, down_product;
   };
 
-  /// Declares `name`.gate_proj, `name`.up_proj and `name`.down_proj, without biases.
-  GatedMlp(UnitBuilder& builder, std::size_t unit, const std::string& name, const GatedMlpOptions& options);
+  GatedMlp(UnitBuilder& builder, std::size_t unit, const GatedMlpOptions& options);
 
   /// As Linear's.
   [[nodiscard]] bool drops() const { return gate_up_.drops() || down_.drops(); }
@@ -47,9 +49,15 @@ class GatedMlp {
 
   // As with Linear, each call does one tile, and y and dx are there after the last of them.
 
-  /// y[N, C] = mlp(x[N, C]) + addend
+  /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
                std::size_t tile) const;
+  /// y[N, C] = mlp(x[N, C]) where text is read. wide[N, wide_channels()] and narrow[N, narrow_channels()] are scratch;
+  /// narrow may be x.
+  void decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte* narrow) const;
+  [[nodiscard]] std::size_t wide_channels() const { return 2 * inner_; }
+  [[nodiscard]] std::size_t narrow_channels() const { return inner_; }
+
   /// dx from dy.
   void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                       std::size_t tile) const;

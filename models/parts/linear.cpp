@@ -4,7 +4,7 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/layer_norm.hpp"
-#include "models/ops/matmul.hpp"
+#include "models/ops/matrix_vector.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/xxh3.hpp"
@@ -233,12 +233,7 @@ void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, co
   for (const Run& run : weights_) {
     if (run.tile != tile) continue;
     const bool adds = sums_outputs() && tile > 0;
-    matmul(call.stream,
-           {.m = rows(call),
-            .n = run.channels,
-            .k = tile_in_,
-            .transpose_b = layout_ == LinearOptions::Layout::out_in,
-            .c_stride = stride_of(run)},
+    matmul(call.stream, forward_shape(call, run),
            {.c = sum.to + run.column * size_of(sum.dtype),
             .c_dtype = sum.dtype,
             .a = x,
@@ -254,13 +249,12 @@ void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, co
 void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
                          const Arrays& at, std::size_t tile) const {
   const runtime::DType dtype = precision_.compute;
-  if (weights_.size() > 1 || has_adapters()) {
+  if (addend == nullptr || weights_.size() > 1 || has_adapters()) {
     forward(call, y, x, at, tile);
-    if (is_last(tile)) runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
+    if (addend != nullptr && is_last(tile)) runtime::add(call.stream, y, addend, dtype, rows(call) * out_);
     return;
   }
-  matmul_add(call.stream,
-             {.m = rows(call), .n = out_, .k = in_, .transpose_b = layout_ == LinearOptions::Layout::out_in},
+  matmul_add(call.stream, forward_shape(call, weights_[0]),
              {.c = y,
               .c_dtype = dtype,
               .a = x,
@@ -270,6 +264,64 @@ void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x
              addend);
 }
 
+void Linear::forward_gelu(const LayerCall& call, std::byte* y, std::byte* active, const std::byte* x, GeluForm form,
+                          const Arrays& at, std::size_t tile) const {
+  const runtime::DType dtype = precision_.compute;
+  expect(tiles_.size() == 1 || row_ < out_, "GELU of a tile that is a part of rows or of a sum");
+  if (const Run* const run = plain_run(tile)) {
+    return matmul_gelu(call.stream, forward_shape(call, *run),
+                       {.c = y,
+                        .c_dtype = dtype,
+                        .a = x,
+                        .b = parameter(call, run->place, dtype),
+                        .dtype = dtype,
+                        .bias = bias_of(call, *run)},
+                       active, form);
+  }
+  forward(call, y, x, at, tile);
+  gelu_forward(call.stream, dtype, active, y, rows(call) * row_, form);
+}
+
+const Linear::Run* Linear::plain_run(std::size_t tile) const {
+  const auto in_tile = [&](const Run& run) { return run.tile == tile; };
+  const auto run = std::find_if(weights_.begin(), weights_.end(), in_tile);
+  const bool plain =
+      run != weights_.end() && std::none_of(run + 1, weights_.end(), in_tile) && stride_of(*run) == 0;
+  return plain && !has_adapters() ? &*run : nullptr;
+}
+
+MatmulShape Linear::forward_shape(const LayerCall& call, const Run& run) const {
+  return {.m = rows(call),
+          .n = run.channels,
+          .k = tile_in_,
+          .transpose_b = layout_ == LinearOptions::Layout::out_in,
+          .c_stride = stride_of(run)};
+}
+
+MatmulShape Linear::backward_shape(const LayerCall& call, const Run& run) const {
+  return {.m = rows(call),
+          .n = tile_in_,
+          .k = run.channels,
+          .transpose_b = layout_ == LinearOptions::Layout::in_out,
+          .a_stride = stride_of(run)};
+}
+
+void Linear::decode(const LayerCall& call, std::byte* y, const std::byte* x) const {
+  expect(tiles_.size() == 1 && layout_ == LinearOptions::Layout::out_in && !has_adapters(),
+         "decoding takes whole weights that are stored [out, in], without adapters");
+  if (rows(call) > 1) return forward(call, y, x);
+  const runtime::DType dtype = precision_.compute;
+  for (const Run& run : weights_) {
+    matrix_vector(call.stream, {run.channels, in_},
+                  {.y = y + run.column * size_of(dtype),
+                   .y_dtype = dtype,
+                   .a = parameter(call, run.place, dtype),
+                   .x = x,
+                   .dtype = dtype,
+                   .bias = bias_of(call, run)});
+  }
+}
+
 void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,
                             std::size_t tile) const {
   const runtime::DType dtype = precision_.compute;
@@ -277,12 +329,7 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
   bool adds = sums_inputs() && tile > 0;
   for (const Run& run : weights_) {
     if (run.tile != tile) continue;
-    matmul(call.stream,
-           {.m = rows(call),
-            .n = tile_in_,
-            .k = run.channels,
-            .transpose_b = layout_ == LinearOptions::Layout::in_out,
-            .a_stride = stride_of(run)},
+    matmul(call.stream, backward_shape(call, run),
            {.c = sum.to,
             .c_dtype = sum.dtype,
             .a = dy + run.column * size_of(dtype),
@@ -292,6 +339,20 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
   }
   if (is_last(tile)) round(call, dx, sum, rows(call) * in_);
   adapt_backward(call, dx, dy, at);
+}
+
+void Linear::backward_gelu(const LayerCall& call, std::byte* d_inner, std::byte* inner, const std::byte* dy,
+                           GeluForm form, const Arrays& at, std::size_t tile) const {
+  const runtime::DType dtype = precision_.compute;
+  expect(!sums_inputs(), "the gradient of GELU of a tile that is a part of a sum");
+  if (const Run* const run = plain_run(tile)) {
+    return matmul_gelu_backward(
+        call.stream, backward_shape(call, *run),
+        {.c = d_inner, .c_dtype = dtype, .a = dy, .b = parameter(call, run->place, dtype), .dtype = dtype}, inner,
+        form);
+  }
+  backward_input(call, d_inner, dy, at, tile);
+  gelu_backward(call.stream, dtype, d_inner, inner, rows(call) * tile_in_, form);
 }
 
 Linear::Sum Linear::sum_of(const LayerCall& call, std::byte* result, bool sums, const Arrays& at) const {
@@ -306,20 +367,13 @@ void Linear::round(const LayerCall& call, std::byte* result, const Sum& sum, std
 void Linear::backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                              const Arrays& at) const {
   expect(tiles_.size() == 1, "gradients of {} tiles at once", tiles_.size());
-  const runtime::DType gradient_dtype = precision_.gradient;
-  if (layout_ == LinearOptions::Layout::out_in || !is_trained(call, weights_[0].place) || biases_.empty() ||
-      !is_trained(call, biases_[0].place)) {
-    backward_matrix(call, x, dy, at);
-    return backward_bias(call, dy, scratch);
-  }
-  matmul_column_sums(call.stream, {.m = in_, .n = out_, .k = rows(call), .transpose_a = true},
-                     {.c = gradient(call, weights_[0].place, gradient_dtype),
-                      .c_dtype = gradient_dtype,
-                      .a = x,
-                      .b = dy,
-                      .dtype = precision_.compute,
-                      .accumulate = call.accumulate},
-                     {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
+  backward_matrix(call, x, dy, at);
+  backward_bias(call, dy, scratch);
+}
+
+bool Linear::takes_bias_along(const LayerCall& call) const {
+  return layout_ == LinearOptions::Layout::in_out && tiles_.size() == 1 && !biases_.empty() &&
+         is_trained(call, weights_[0].place) && is_trained(call, biases_[0].place);
 }
 
 void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at,
@@ -350,25 +404,31 @@ void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const st
     const std::byte* const d_run = dy + run.column * size_of(dtype);
     const std::size_t stride = stride_of(run);
     const bool out_in = layout_ == LinearOptions::Layout::out_in;
-    matmul(call.stream,
-           {.m = out_in ? run.channels : tile_in_,
-            .n = out_in ? tile_in_ : run.channels,
-            .k = N,
-            .transpose_a = true,
-            .a_stride = out_in ? stride : 0,
-            .b_stride = out_in ? 0 : stride},
-           {.c = gradient(call, run.place, gradient_dtype),
-            .c_dtype = gradient_dtype,
-            .a = out_in ? d_run : x,
-            .b = out_in ? x : d_run,
-            .dtype = dtype,
-            .accumulate = call.accumulate});
+    const MatmulShape shape{.m = out_in ? run.channels : tile_in_,
+                            .n = out_in ? tile_in_ : run.channels,
+                            .k = N,
+                            .transpose_a = true,
+                            .a_stride = out_in ? stride : 0,
+                            .b_stride = out_in ? 0 : stride};
+    const MatmulArrays arrays{.c = gradient(call, run.place, gradient_dtype),
+                              .c_dtype = gradient_dtype,
+                              .a = out_in ? d_run : x,
+                              .b = out_in ? x : d_run,
+                              .dtype = dtype,
+                              .accumulate = call.accumulate};
+    if (takes_bias_along(call)) {
+      matmul_column_sums(call.stream, shape, arrays,
+                         {gradient(call, biases_[0].place, gradient_dtype), gradient_dtype, call.accumulate});
+    } else {
+      matmul(call.stream, shape, arrays);
+    }
   }
 }
 
 void Linear::backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile) const {
   const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
-  if (std::none_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); }))
+  if (takes_bias_along(call) ||
+      std::none_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); }))
     return;
   if (biases_.size() == 1) {
     const ParameterPlace place{biases_[0].place.unit, biases_[0].place.offset + (row_ < out_ ? tile * row_ : 0)};

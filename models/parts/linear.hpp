@@ -9,6 +9,8 @@
 #pragma once
 
 #include "models/memory_layout.hpp"
+#include "models/ops/gelu.hpp"
+#include "models/ops/matmul.hpp"
 #include "models/parts/layer_call.hpp"
 #include "models/parts/tiles.hpp"
 #include "models/parts/unit_builder.hpp"
@@ -89,21 +91,31 @@ class Linear {
   /// y[N, O] = x[N, I] · weightᵀ + bias
   void forward(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at = {},
                std::size_t tile = 0) const;
-  /// The same plus addend[N, O], which is not y.
+  /// The same plus addend[N, O], which is not y; null: there is none.
   void forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
                    const Arrays& at = {}, std::size_t tile = 0) const;
+  /// forward(), and active[N, O] = gelu(y). Not of tiles that give columns of y.
+  void forward_gelu(const LayerCall& call, std::byte* y, std::byte* active, const std::byte* x, GeluForm form,
+                    const Arrays& at = {}, std::size_t tile = 0) const;
+  /// forward() where text is read: of one row as matrix_vector(), which reads whole weights that are stored
+  /// [out, in] as fast as memory gives them. Without adapters.
+  void decode(const LayerCall& call, std::byte* y, const std::byte* x) const;
 
   /// dx[N, I] = dy[N, O] · weight
   void backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at = {},
                       std::size_t tile = 0) const;
+  /// The same through x = gelu(inner): d_inner[N, I] = dx · gelu'(inner), and inner = gelu(inner). Not of tiles that
+  /// add up dx.
+  void backward_gelu(const LayerCall& call, std::byte* d_inner, std::byte* inner, const std::byte* dy,
+                     GeluForm form, const Arrays& at = {}, std::size_t tile = 0) const;
 
   /// The parameters' gradients, of weights that are whole.
   void backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                        const Arrays& at = {}) const;
-  /// Those of the weights, and of adapters.
+  /// Those of the weights, and of adapters; a whole weight's that is stored [in, out] together with its bias's.
   void backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at = {},
                        std::size_t tile = 0) const;
-  /// Those of the biases: of all, or with outputs apart of the tile's.
+  /// After it, those of the biases that are left: of all, or with outputs apart of the tile's.
   void backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile = 0) const;
 
  private:
@@ -146,6 +158,14 @@ class Linear {
   void drop(const LayerCall& call, const Adapter& adapter, std::byte* values) const;
   /// Elements from a row of the outputs to the next, where they are some of more.
   [[nodiscard]] std::size_t stride_of(const Adapter& adapter) const { return adapter.channels < out_ ? out_ : 0; }
+
+  /// The product of a tile's run with x, or with dy, as one without gaps whose result nothing else joins: what GELU
+  /// may be computed along with. None: it may not.
+  [[nodiscard]] const Run* plain_run(std::size_t tile) const;
+  [[nodiscard]] MatmulShape forward_shape(const LayerCall& call, const Run& run) const;
+  [[nodiscard]] MatmulShape backward_shape(const LayerCall& call, const Run& run) const;
+  /// Whether backward_matrix() computes the bias's gradient as well, in the same product.
+  [[nodiscard]] bool takes_bias_along(const LayerCall& call) const;
 
   /// Of weights, whose outputs have `elements` each, or of biases.
   static void append(std::vector<Run>& runs, const Run& next, std::size_t elements);

@@ -9,17 +9,19 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
       gelu_(options.gelu),
       dtype_(options.precision.compute),
       up_(builder, unit,
-          {.tensors = {{options.up, options.inner}},
+          {.tensors = {{options.up.name, options.inner}},
            .in = options.channels,
+           .layout = options.layout,
            .bias = true,
-           .initializer = options.initializer,
+           .initializer = options.up.initializer,
            .precision = options.precision,
            .cut = {options.tiles, LinearOptions::Cut::Along::outputs_apart}}),
       down_(builder, unit,
-            {.tensors = {{options.down, options.channels}},
+            {.tensors = {{options.down.name, options.channels}},
              .in = options.inner,
+             .layout = options.layout,
              .bias = true,
-             .initializer = options.initializer,
+             .initializer = options.down.initializer,
              .precision = options.precision,
              .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
       tiles_(joined(up_.tiles(), down_.tiles())) {}
@@ -44,18 +46,21 @@ void Mlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, const s
                   const std::byte* addend, std::size_t tile) const {
   std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
   std::byte* const active = call.workspace + at.workspace;
-  up_.forward(call, inner, x, at.up, tile);
-  gelu_forward(call.stream, dtype_, active, inner, rows(call) * inner_ / tiles_.size(), gelu_);
-  if (addend == nullptr) return down_.forward(call, y, active, at.down, tile);
+  up_.forward_gelu(call, inner, active, x, gelu_, at.up, tile);
   down_.forward_add(call, y, active, addend, at.down, tile);
+}
+
+void Mlp::decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte*) const {
+  up_.decode(call, wide, x);
+  gelu_forward(call.stream, dtype_, wide, wide, rows(call) * inner_, gelu_);
+  down_.decode(call, y, wide);
 }
 
 void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                          std::size_t tile) const {
   std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
   std::byte* const d_inner = call.deferred + at.d_inner + tile * at.tile_bytes;
-  down_.backward_input(call, d_inner, dy, at.down, tile);
-  gelu_backward(call.stream, dtype_, d_inner, inner, rows(call) * inner_ / tiles_.size(), gelu_);
+  down_.backward_gelu(call, d_inner, inner, dy, gelu_, at.down, tile);
   up_.backward_input(call, dx, d_inner, at.up, tile);
 }
 

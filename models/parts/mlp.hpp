@@ -15,26 +15,36 @@
 namespace ranvier::models {
 
 struct MlpOptions {
-  std::string up, down;      ///< names of the two matrices and their biases
+  struct Matrix {
+    std::string name;  ///< of its .weight and .bias
+    Initializer initializer;
+  };
+
+  Matrix up, down;
   std::size_t channels = 0;  ///< C
   std::size_t inner = 0;     ///< F
+  LinearOptions::Layout layout = LinearOptions::Layout::out_in;
   GeluForm gelu = GeluForm::erf;
-  Initializer initializer;  ///< of both matrices
   Precision precision;
   std::vector<std::size_t> tiles;  ///< as LinearOptions::Cut::groups; S divides F
 };
 
 class Mlp {
  public:
+  using Options = MlpOptions;
+
   struct Arrays {
     std::size_t inner;      ///< saved [S, N, F/S]: before GELU; backward_input replaces it by what goes into `down`
     std::size_t d_inner;    ///< deferred [S, N, F/S]
-    std::size_t workspace;  ///< workspace [N, F/S]
+    std::size_t workspace;  ///< workspace [N, F/S], of forward
     std::size_t tile_bytes;  ///< of an [N, F/S]
     Linear::Arrays up, down;
   };
 
   Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options);
+
+  /// As Linear's.
+  [[nodiscard]] bool drops() const { return up_.drops() || down_.drops(); }
 
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
@@ -48,12 +58,19 @@ class Mlp {
   /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
                std::size_t tile) const;
+  /// y[N, C] = mlp(x[N, C]) where text is read. wide[N, wide_channels()] and narrow[N, narrow_channels()] are scratch;
+  /// narrow may be x.
+  void decode(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* wide, std::byte* narrow) const;
+  [[nodiscard]] std::size_t wide_channels() const { return inner_; }
+  [[nodiscard]] std::size_t narrow_channels() const { return 0; }
+
   /// dx from dy.
   void backward_input(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy,
                       std::size_t tile) const;
-  /// Of the matrices. x and dy as the others got them.
+  /// Of the matrices; of whole ones that are stored [in, out] of their biases too. x and dy as the others got them.
   void backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                        std::size_t tile) const;
+  /// After it, of the biases that are left.
   void backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/rms_norm.hpp"
+#include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::models {
@@ -62,6 +63,17 @@ void Norm::forward(const LayerCall& call, const Arrays& at, std::byte* y, const 
                       .branch = branch,
                       .sum = sum});
   }
+}
+
+void Norm::in_place(const LayerCall& call, const Arrays& at, std::byte* rows_in_place) const {
+  expect(!is_layer(), "a LayerNorm in place");
+  RmsNormShape shape = rms_shape(options_, rows(call));
+  shape.x_stride = shape.y_stride;
+  rms_norm_forward(call.stream, shape, dtype_,
+                   {.y = rows_in_place,
+                    .rstd = floats(call.saved + at.rstd),
+                    .x = rows_in_place,
+                    .weight = parameter(call, weight_, dtype_)});
 }
 
 void Norm::keep(const LayerCall& call, const Arrays& at) const {

@@ -43,6 +43,9 @@ class Norm {
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                const std::byte* branch = nullptr, std::byte* sum = nullptr) const;
 
+  /// rows = norm of them, which are y_stride apart; RMSNorm only. Nothing goes back through it.
+  void in_place(const LayerCall& call, const Arrays& at, std::byte* rows) const;
+
   /// In backward_input, before the other two: the parameters for them.
   void keep(const LayerCall& call, const Arrays& at) const;
   /// dx = gradient of x for dy, that of y, plus `residual`.

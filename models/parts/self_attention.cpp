@@ -85,6 +85,48 @@ void SelfAttention::backward(const LayerCall& call, const Arrays& at, const std:
   key_norm_->backward(call, at.key_norm, d_keys, d_keys, before + query_bytes(), nullptr, scratch);
 }
 
+void SelfAttention::decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv,
+                           std::size_t logsumexp, std::byte* scratch) const {
+  const runtime::DType dtype = options_.precision.compute;
+  const AttentionShape& shape = options_.shape;
+  const CachedAttentionShape cache = cache_shape(call.shape.positions, text);
+  if (query_norm_) {
+    query_norm_->in_place(call, {.rstd = logsumexp}, qkv);
+    key_norm_->in_place(call, {.rstd = logsumexp}, qkv + query_bytes());
+  }
+  if (options_.rotary)
+    rotary(call.stream, {1, call.shape.positions, shape.heads + shape.stored_key_heads(), shape.row_channels()},
+           dtype, qkv, *options_.rotary, Rotation::forward, text.past_place, text.past);
+  append_to_cache(call.stream, cache, dtype, text.keys, text.values, qkv);
+  if (text.past_place == nullptr && text.past == 0 && rows(call) > 1) {
+    attention_forward(call.stream, shape_of(call.shape), dtype, out, floats(call.saved + logsumexp), qkv, Dropout{},
+                      scratch);
+  } else {
+    cached_attention(call.stream, cache, dtype, out, text.keys, text.values, qkv, scratch);
+  }
+}
+
+std::size_t SelfAttention::decode_scratch_bytes(int capacity, int threads) const {
+  return std::max(attention_workspace_bytes(shape_of({1, capacity}), options_.precision.compute, threads),
+                  cached_attention_workspace_bytes(cache_shape(1, {.capacity = capacity}), threads));
+}
+
+CachedAttentionShape SelfAttention::cache_shape(int queries, const Decoding& text) const {
+  return {.queries = queries,
+          .past = text.past,
+          .capacity = text.capacity,
+          .heads = options_.shape.heads,
+          .channels = options_.shape.channels,
+          .past_place = text.past_place,
+          .key_heads = options_.shape.key_heads,
+          .window = options_.shape.window};
+}
+
+std::size_t SelfAttention::key_channels() const {
+  return static_cast<std::size_t>(options_.shape.stored_key_heads()) *
+         static_cast<std::size_t>(options_.shape.channels);
+}
+
 void SelfAttention::store_gradients(const LayerCall& call, const Arrays& at) const {
   if (!query_norm_) return;
   query_norm_->store_gradients(call, at.query_norm);
@@ -117,9 +159,7 @@ std::size_t SelfAttention::query_bytes() const {
 }
 
 std::size_t SelfAttention::rotated_bytes() const {
-  return query_bytes() + static_cast<std::size_t>(options_.shape.stored_key_heads()) *
-                             static_cast<std::size_t>(options_.shape.channels) *
-                             size_of(options_.precision.compute);
+  return query_bytes() + key_channels() * size_of(options_.precision.compute);
 }
 
 }  // namespace ranvier::models

@@ -6,7 +6,9 @@
 
 #include "models/memory_layout.hpp"
 #include "models/ops/attention.hpp"
+#include "models/ops/cached_attention.hpp"
 #include "models/ops/rotary.hpp"
+#include "models/parts/decoding.hpp"
 #include "models/parts/norm.hpp"
 
 #include <optional>
@@ -45,11 +47,22 @@ class SelfAttention {
   /// d_qkv, the gradient of the product's result, from that of out.
   void backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                 const Dropout& dropout = {}) const;
+  /// Where text is read: out[N, H·D] from qkv[N, (H + 2K)·D], of which the cache gets keys as they are after rotation,
+  /// and values. `logsumexp`: in saved, [H, N] float, for what nobody needs afterwards.
+  void decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv, std::size_t logsumexp,
+              std::byte* scratch) const;
+  /// Its scratch, for any text that a cache of so many positions has room for.
+  [[nodiscard]] std::size_t decode_scratch_bytes(int capacity, int threads) const;
+  /// K·D, of a position's keys, and of its values.
+  [[nodiscard]] std::size_t key_channels() const;
+  [[nodiscard]] int heads() const { return options_.shape.heads; }
+
   /// In backward_weight.
   void store_gradients(const LayerCall& call, const Arrays& at) const;
 
  private:
   [[nodiscard]] AttentionShape shape_of(const MicrobatchShape& shape) const;
+  [[nodiscard]] CachedAttentionShape cache_shape(int queries, const Decoding& text) const;
   [[nodiscard]] AttentionBounds bounds_of(const LayerCall& call) const;
   void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const;
   /// Bytes of all heads of queries in a row, and of queries and keys.

@@ -127,7 +127,7 @@ UnitSpec in_peft_names(UnitSpec unit) {
   return unit;
 }
 
-UnitReader open_adapter(const fs::path& folder, std::span<const UnitSpec> adapters) {
+UnitSource open_adapter(const fs::path& folder, std::span<const UnitSpec> adapters) {
   const auto file = std::make_shared<const Safetensors>(folder / adapter_weights_name);
   std::vector<UnitSpec> named;
   for (const UnitSpec& unit : adapters) named.push_back(in_peft_names(unit));
@@ -138,7 +138,7 @@ UnitReader open_adapter(const fs::path& folder, std::span<const UnitSpec> adapte
   };
 }
 
-AdapterMerge::AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitReader& read)
+AdapterMerge::AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitSource& read)
     : lora_(lora) {
   for (const UnitSpec& unit : adapters) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {

@@ -4,11 +4,11 @@
 
 #include "models/layer.hpp"
 #include "models/lora.hpp"
+#include "models/unit_source.hpp"
 #include "models/weights/safetensors.hpp"
 
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -31,17 +31,14 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 /// The same unit, its parameters called as in PEFT's files.
 [[nodiscard]] UnitSpec in_peft_names(UnitSpec unit);
 
-/// Values of elements [begin, begin + out.size()) of a unit.
-using UnitReader = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
-
 /// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has them and nothing else.
-[[nodiscard]] UnitReader open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
+[[nodiscard]] UnitSource open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
 
 /// Adds adapters to the weights beside them: W + alpha / rank · B · A.
 class AdapterMerge {
  public:
   /// Holds all adapters.
-  AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitReader& read);
+  AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitSource& read);
 
   /// `values` are those of elements [begin, …) of a unit of the base.
   void add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const;

@@ -1,6 +1,6 @@
 // What a model says of itself while it trains: samples of text and answers to questions, on any grid.
 #include "models/generation/generator.hpp"
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 #include "models/initialize.hpp"
 #include "models/text/choice_source.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -59,8 +59,9 @@ struct Fixture {
   }
 
   /// A decoder of the weights that its runs begin with.
-  [[nodiscard]] static models::GptDecoder decoder(runtime::Device& device) {
-    return {device, long_gpt(), [](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+  [[nodiscard]] static models::Decoder decoder(runtime::Device& device) {
+    return {device, models::decoder_model(long_gpt()),
+            [](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
               models::initialize(unit, small_run().seed, begin, begin + out.size(), out.data());
             }};
   }
@@ -126,7 +127,7 @@ TEST_CASE_FIXTURE(Fixture, "the pipeline draws the tokens that a decoder draws f
     options.sample.sampling.temperature = temperature;
     const auto texts = run_simulated(long_gpt(), options, 1).texts;
     REQUIRE(texts.size() == 1);
-    models::GptDecoder decoding = decoder(*device);
+    models::Decoder decoding = decoder(*device);
     models::Generator generator(decoding, options.sample.sampling, options.sample.prompt);
     std::vector<std::int32_t> expected = options.sample.prompt;
     while (expected.size() < 42) expected.push_back(generator.next());
@@ -146,7 +147,7 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
   options.grid = {2, 2};
   options.batch_size = 6;  // does not divide the choices
   const auto gpt = long_gpt();
-  models::GptDecoder decoding = decoder(*device);
+  models::Decoder decoding = decoder(*device);
   models::ChoiceSource source(choices, gpt.sequence_length);
   int right = 0;
   for (std::size_t e = 0; e < choices->examples(); ++e) {

@@ -2,7 +2,7 @@
 // JSON line per case.
 //
 //   generate_bench [model ...]      presets, or LAYERSxHIDDENxHEADSxVOCABULARY; default: 4x256x4x256 gpt2-small
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
@@ -90,7 +90,7 @@ void bench(const std::string& model, DType dtype, int threads) {
   GptOptions options = sizes_of(model);
   options.precision = {dtype, dtype};
   const auto device = runtime::make_cpu_device({.threads = threads});
-  GptDecoder decoder(*device, options, made_up_weights());
+  Decoder decoder(*device, decoder_model(options), made_up_weights());
   const double rate = read_rate(threads, decoder.weight_bytes());
 
   const std::vector<std::int32_t> prompt(static_cast<std::size_t>(decoder.context()) / 2, 1);

@@ -1,6 +1,6 @@
 #include "models/generation/generator.hpp"
 
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 #include "models/initialize.hpp"
 
 #include <doctest/doctest.h>
@@ -19,16 +19,16 @@ struct Fixture {
   std::unique_ptr<runtime::Device> device = runtime::make_cpu_device({.threads = 2});
   std::unique_ptr<runtime::Device> other = runtime::make_cpu_device({.threads = 1});
 
-  [[nodiscard]] std::unique_ptr<GptDecoder> decoder(runtime::Device& on) const {
-    return std::make_unique<GptDecoder>(on, options,
-                                        [](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-                                          initialize(unit, 5, begin, begin + out.size(), out.data());
-                                          for (float& value : out)
-                                            value *= 8;  // so that a token's logits depend on those before it
-                                        });
+  [[nodiscard]] std::unique_ptr<Decoder> decoder(runtime::Device& on) const {
+    return std::make_unique<Decoder>(on, decoder_model(options),
+                                     [](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+                                       initialize(unit, 5, begin, begin + out.size(), out.data());
+                                       for (float& value : out)
+                                         value *= 8;  // so that a token's logits depend on those before it
+                                     });
   }
 
-  static std::vector<std::int32_t> text(GptDecoder& decoder, const SamplingOptions& sampling,
+  static std::vector<std::int32_t> text(Decoder& decoder, const SamplingOptions& sampling,
                                         std::vector<std::int32_t> prompt, int count) {
     Generator generator(decoder, sampling, prompt);
     for (int i = 0; i < count; ++i) prompt.push_back(generator.next());

@@ -1,4 +1,4 @@
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 
 #include "models/initialize.hpp"
 #include "tests/device_under_test.hpp"
@@ -15,9 +15,10 @@ using namespace ranvier::models;
 TEST_CASE("a GPU's logits reach the host as one copy, for a prompt and for each token") {
   const GptOptions options{.layers = 2, .hidden = 24, .heads = 3, .vocab_size = 70, .sequence_length = 19};
   const auto device = tests::make_device();
-  GptDecoder decoder(*device, options, [](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    initialize(unit, 1, begin, begin + out.size(), out.data());
-  });
+  Decoder decoder(*device, decoder_model(options),
+                  [](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+                    initialize(unit, 1, begin, begin + out.size(), out.data());
+                  });
   const std::vector<std::int32_t> tokens{3, 14, 15, 9, 26, 5};
   for (const std::size_t count : {6, 1, 1, 1, 1}) {  // a token is repeated as a graph before the last
     CAPTURE(decoder.positions());

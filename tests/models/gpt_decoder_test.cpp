@@ -1,4 +1,4 @@
-#include "models/generation/gpt_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 
 #include "runtime/error.hpp"
 #include "tests/far_device.hpp"
@@ -54,7 +54,7 @@ struct Case {
     device = on_gpu_here() ? tests::make_device()
              : at_once     ? runtime::make_inline_device({.threads = 2})
                            : runtime::make_cpu_device({.threads = 2});
-    decoder.emplace(*device, options, weights_of(run));
+    decoder.emplace(*device, decoder_model(options), weights_of(run));
     tolerance = dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 1e-2 : 6e-2;
   }
 
@@ -70,7 +70,7 @@ struct Case {
   ReferenceSamples samples;
   std::vector<double> logits;  ///< [T, V], of the reference
   std::unique_ptr<runtime::Device> device;
-  std::optional<GptDecoder> decoder;
+  std::optional<Decoder> decoder;
   double tolerance = 0;
 };
 
@@ -129,7 +129,7 @@ TEST_CASE("a decoder's logits have the same bits on any number of threads") {
   std::vector<std::vector<float>> expected;
   for (const int threads : {1, 2, 5}) {
     const auto device = runtime::make_cpu_device({.threads = threads});
-    GptDecoder decoder(*device, c.options, weights_of(c.run));
+    Decoder decoder(*device, decoder_model(c.options), weights_of(c.run));
     std::vector<std::vector<float>> all;
     for (const auto tokens : {c.tokens(0, 9), c.tokens(9, 1), c.tokens(10, 4), c.tokens(14, 1)}) {
       const auto logits = decoder.read(tokens);
@@ -144,7 +144,7 @@ TEST_CASE("a decoder loads weights into memory that the host does not reach, and
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Case c(dtype);
     tests::FarDevice far(runtime::make_inline_device({.threads = 2}));
-    GptDecoder decoder(far, c.options, weights_of(c.run));
+    Decoder decoder(far, decoder_model(c.options), weights_of(c.run));
     CHECK(error_of(decoder.read(c.tokens(0, 5)), c.expected(4)) <= c.tolerance);
     const auto logits = decoder.read(c.tokens(5, 1));
     CHECK(far.host_reaches(logits.data()));

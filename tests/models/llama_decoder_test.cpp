@@ -1,4 +1,4 @@
-#include "models/generation/llama_decoder.hpp"
+#include "models/generation/decoder_model.hpp"
 
 #include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
@@ -41,10 +41,11 @@ TEST_CASE("decoders of LLaMA and its kin have the reference's logits at every po
       ReferenceLlama(options, parameters).loss(samples, nullptr, &expected);
 
       const auto device = device_of(2, dtype == DType::f32);
-      LlamaDecoder decoder(*device, options, [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-        for (std::size_t i = 0; i < out.size(); ++i)
-          out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
-      });
+      Decoder decoder(*device, decoder_model(options),
+                      [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+                        for (std::size_t i = 0; i < out.size(); ++i)
+                          out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
+                      });
       const std::span tokens(samples.tokens);
       const auto check = [&](std::size_t first, std::size_t count) {
         const auto logits = decoder.read(tokens.subspan(first, count));
@@ -71,10 +72,10 @@ TEST_CASE("a decoder of shared key heads keeps those alone, and counts what a to
     std::fill(out.begin(), out.end(), 0.0f);
   };
   const auto device = device_of(1, true), other = device_of(1, true);
-  const LlamaDecoder decoder(*device, options, zeros);
+  const Decoder decoder(*device, decoder_model(options), zeros);
   CHECK(decoder.cache_bytes_per_position() == 2 * 2 * 2 * 4 * sizeof(float));
   const std::size_t table = 13 * 12 * sizeof(float);
   CHECK(decoder.weight_bytes() == make_llama(options).parameters() * sizeof(float) - table);
   options.tied = true;
-  CHECK(LlamaDecoder(*other, options, zeros).weight_bytes() == decoder.weight_bytes());
+  CHECK(Decoder(*other, decoder_model(options), zeros).weight_bytes() == decoder.weight_bytes());
 }

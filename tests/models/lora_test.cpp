@@ -247,7 +247,7 @@ TEST_CASE("adapters are merged into weights however these are cut into pieces") 
   const ModelRun run = run_of(options, lora(everywhere));
   const ReferenceParameters parameters = run.reference_parameters(), expected = merged(parameters, everywhere);
   const auto units = make_llama(options, lora(everywhere)).units();
-  const UnitReader read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+  const UnitSource read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
       const auto& values = parameters.at(unit.parameters[p].name);
       for (std::size_t i = 0; i < values.size(); ++i) {

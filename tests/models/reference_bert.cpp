@@ -3,6 +3,7 @@
 #include "models/bert_layers.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
+#include "models/parts/block_dropout.hpp"
 
 #include <cmath>
 #include <numbers>
@@ -56,7 +57,7 @@ class BertLoss {
         x.push_back(words[static_cast<std::size_t>(in.tokens[first + t]) * C + c] + places[(row + t) * C + c] +
                     types[c]);
     x = layer_norm(x, name + "LayerNorm");
-    drop(x, in, b, bert_embedding_dropout_site);
+    drop(x, in, b, embedding_dropout_site);
     return x;
   }
 
@@ -108,17 +109,17 @@ class BertLoss {
 
   std::vector<double> block(const std::vector<double>& x, const ReferenceSamples& in, int b, int layer) const {
     const std::string name = prefix_ + "encoder.layer." + std::to_string(layer) + ".";
-    const auto add = [&](std::vector<double> branch, const std::vector<double>& residual, BertDropoutPlace place) {
-      drop(branch, in, b, bert_dropout_site(layer, place));
+    const auto add = [&](std::vector<double> branch, const std::vector<double>& residual, DropoutPlace place) {
+      drop(branch, in, b, dropout_site(layer, place));
       for (std::size_t i = 0; i < branch.size(); ++i) branch[i] += residual[i];
       return branch;
     };
     const auto attended =
         linear(attention(x, name + "attention.self.", in, b, layer), name + "attention.output.dense");
     const auto middle =
-        layer_norm(add(attended, x, BertDropoutPlace::attention_branch), name + "attention.output.LayerNorm");
+        layer_norm(add(attended, x, DropoutPlace::attention_branch), name + "attention.output.LayerNorm");
     const auto wide = linear(gelu(linear(middle, name + "intermediate.dense")), name + "output.dense");
-    return layer_norm(add(wide, middle, BertDropoutPlace::mlp_branch), name + "output.LayerNorm");
+    return layer_norm(add(wide, middle, DropoutPlace::mlp_branch), name + "output.LayerNorm");
   }
 
   std::vector<double> attention(const std::vector<double>& x, const std::string& name, const ReferenceSamples& in,
@@ -126,7 +127,7 @@ class BertLoss {
     const auto q = linear(x, name + "query"), k = linear(x, name + "key"), v = linear(x, name + "value");
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const Dropout rule = rule_at(in, bert_dropout_site(layer, BertDropoutPlace::attention));
+    const Dropout rule = rule_at(in, dropout_site(layer, DropoutPlace::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {

@@ -1,7 +1,7 @@
 #include "tests/models/reference_gpt.hpp"
 
-#include "models/gpt_layers.hpp"
 #include "models/ops/dropout.hpp"
+#include "models/parts/block_dropout.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -36,7 +36,7 @@ class GptLoss {
           x[t * C + c] = words[static_cast<std::size_t>(in.tokens[first + t]) * C + c] + positions[t * C + c];
         }
       }
-      drop(x, in, b, gpt_embedding_dropout_site);
+      drop(x, in, b, embedding_dropout_site);
       const auto keep = [&](int layer) {
         if (activations == nullptr) return;
         auto& to = (*activations)[static_cast<std::size_t>(layer)];
@@ -102,7 +102,7 @@ class GptLoss {
     const std::string h = "h." + std::to_string(layer) + ".";
     auto branch =
         linear(attention(linear(layer_norm(x, h + "ln_1"), h + "attn.c_attn"), in, b, layer), h + "attn.c_proj");
-    drop(branch, in, b, gpt_dropout_site(layer, GptDropoutPlace::attention_branch));
+    drop(branch, in, b, dropout_site(layer, DropoutPlace::attention_branch));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
 
     auto wide = linear(layer_norm(x, h + "ln_2"), h + "mlp.c_fc");
@@ -110,7 +110,7 @@ class GptLoss {
       v = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
     }
     branch = linear(wide, h + "mlp.c_proj");
-    drop(branch, in, b, gpt_dropout_site(layer, GptDropoutPlace::mlp_branch));
+    drop(branch, in, b, dropout_site(layer, DropoutPlace::mlp_branch));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
   }
 
@@ -118,7 +118,7 @@ class GptLoss {
                                 int layer) const {
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const Dropout rule = rule_at(in, gpt_dropout_site(layer, GptDropoutPlace::attention));
+    const Dropout rule = rule_at(in, dropout_site(layer, DropoutPlace::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {

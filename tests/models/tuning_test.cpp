@@ -111,18 +111,22 @@ TEST_CASE("layers that are frozen cost what is computed of them") {
   CHECK(part.flops_per_sample(3) == doctest::Approx(whole.flops_per_sample(3) * 2 / 3));
 }
 
-TEST_CASE("what nothing is left of to train, and a block of which only a part is, is refused in words that help") {
+TEST_CASE("what nothing is left of to train, and a unit of which only a part is, is refused in words that help") {
   const GptOptions gpt{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
   const std::string nothing = failure_of(gpt, make_tuning("q_proj", ""));
   for (const char* word : {"--train", "h.0.attn.c_attn.weight", "wte.weight", "ln_f.bias"}) {
     CAPTURE(word);
     CHECK(nothing.find(word) != std::string::npos);
   }
-  for (const int tile : {1, 2}) {
-    GptOptions tiled = gpt;
-    tiled.tile = tile;
-    const std::string part = failure_of(tiled, make_tuning("", "h.1.*bias"));
-    for (const char* word : {"--freeze", "h.1.ln_1.weight trained", "h.1.ln_1.bias frozen", "as a whole"}) {
+  try {
+    const UnitSpec unit{"scale", {{"scale.weight", {8}, {}}, {"scale.bias", {8}, {}}}};
+    CHECK_FALSE(tuned(unit, make_tuning("", "scale")).trained);
+    static_cast<void>(tuned(unit, make_tuning("", "bias")));
+    FAIL("a part of a unit is trained");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::usage);
+    const std::string part = error.what();
+    for (const char* word : {"--freeze", "scale.weight trained", "scale.bias frozen", "as a whole"}) {
       CAPTURE(word);
       CHECK(part.find(word) != std::string::npos);
     }
@@ -181,7 +185,8 @@ TEST_CASE("what is trained of a model has the gradients that it has where all is
   }
   const auto gpt = [](const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); };
   for (const int tile : {1, 2}) {
-    for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias"}) {
+    for (const char* train : {"^h.1|ln_f.weight", "wpe", "wte|ln_f.bias", "c_attn.weight|mlp.c_proj.bias",
+                              "ln_1.bias|c_fc|attn.c_proj"}) {
       CAPTURE(tile);
       CAPTURE(train);
       check_gradients(GptOptions{.layers = 2,

@@ -10,8 +10,8 @@
 namespace ranvier::apps {
 namespace {
 
-actors::WeightSource base_weights(const RunOptions& run, const std::vector<models::UnitSpec>& units,
-                                  const actors::WeightSource& initial) {
+models::UnitSource base_weights(const RunOptions& run, const std::vector<models::UnitSpec>& units,
+                                const models::UnitSource& initial) {
   if (run.init_from.empty()) return initial;
   const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
                                                                 run.ignored_tensors);
@@ -23,17 +23,17 @@ actors::WeightSource base_weights(const RunOptions& run, const std::vector<model
 
 }  // namespace
 
-actors::WeightSource first_weights(const TrainOptions& options, const models::Architecture& architecture) {
+models::UnitSource first_weights(const TrainOptions& options, const models::Architecture& architecture) {
   const RunOptions& run = options.run;
-  const actors::WeightSource initial = [seed = options.trainer.seed](const models::UnitSpec& unit,
-                                                                     std::size_t begin, std::span<float> out) {
+  const models::UnitSource initial = [seed = options.trainer.seed](const models::UnitSpec& unit, std::size_t begin,
+                                                                   std::span<float> out) {
     models::initialize(unit, seed, begin, begin + out.size(), out.data());
   };
   const auto units = architecture.units();
   const auto adapters = models::adapter_units(units);
-  const actors::WeightSource of_adapters =
+  const models::UnitSource of_adapters =
       run.init_adapter.empty() ? initial : models::open_adapter(run.init_adapter, adapters);
-  const actors::WeightSource of_base = base_weights(run, models::base_units(units), initial);
+  const models::UnitSource of_base = base_weights(run, models::base_units(units), initial);
   if (adapters.empty()) return of_base;
   return [of_adapters, of_base](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     (models::is_adapter(unit.parameters.front().name) ? of_adapters : of_base)(unit, begin, out);

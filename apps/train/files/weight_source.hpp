@@ -9,7 +9,7 @@ namespace ranvier::apps {
 
 /// Those of --init-from, which are checked to be all that the architecture needs, or what --seed initialises.
 /// Throws ErrorCode::data and ErrorCode::usage as models::check_weights() and models::find_weights() do.
-[[nodiscard]] actors::WeightSource first_weights(const TrainOptions& options,
-                                                 const models::Architecture& architecture);
+[[nodiscard]] models::UnitSource first_weights(const TrainOptions& options,
+                                               const models::Architecture& architecture);
 
 }  // namespace ranvier::apps

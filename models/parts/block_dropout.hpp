@@ -1,0 +1,47 @@
+// What a transformer block drops in training: attention's weights, and of what its two branches add to the residual
+// stream. It keeps nothing; any thread.
+#pragma once
+
+#include "models/ops/dropout.hpp"
+#include "models/parts/layer_call.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models {
+
+enum class DropoutPlace : std::uint32_t { attention, attention_branch, mlp_branch };
+
+/// Numbers of the places that drop, for make_dropout: no two of a model are alike.
+inline constexpr std::uint32_t embedding_dropout_site = 0;
+[[nodiscard]] constexpr std::uint32_t dropout_site(int block, DropoutPlace place) {
+  return 1 + 3 * static_cast<std::uint32_t>(block) + static_cast<std::uint32_t>(place);
+}
+
+class BlockDropout {
+ public:
+  /// Of rows of `channels` values.
+  BlockDropout(float rate, int block, std::size_t channels, runtime::DType dtype) noexcept
+      : rate_(rate), block_(block), channels_(channels), dtype_(dtype) {}
+
+  /// Whether training drops something, and whether this call does.
+  [[nodiscard]] bool drops() const noexcept { return rate_ > 0; }
+  [[nodiscard]] bool drops(const LayerCall& call) const noexcept { return call.training && drops(); }
+
+  [[nodiscard]] Dropout rule(const LayerCall& call, DropoutPlace place) const;
+  /// branch[N, C] = dropped branch
+  void drop(const LayerCall& call, std::byte* branch, DropoutPlace place) const;
+  /// branch[N, C] = dropped branch + addend[N, C]
+  void drop_and_add(const LayerCall& call, std::byte* branch, DropoutPlace place, const std::byte* addend) const;
+  /// to[N, C] = the gradient of a branch for that of the sum that it joins, unless they are the same array, as they may
+  /// be where nothing is dropped.
+  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, DropoutPlace place) const;
+
+ private:
+  float rate_;
+  int block_;
+  std::size_t channels_;
+  runtime::DType dtype_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,239 @@
+#include "models/parts/pre_norm_block.hpp"
+
+#include "models/memory_layout.hpp"
+#include "models/parts/block_dropout.hpp"
+#include "models/parts/layer_call.hpp"
+#include "models/parts/tiles.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+/// MlpPart: Mlp or GatedMlp.
+template <typename MlpPart>
+class PreNormBlock final : public DecodingLayer {
+ public:
+  PreNormBlock(const PreNormBlockOptions& options, const typename MlpPart::Options& mlp, UnitBuilder&& builder)
+      : name_(options.name),
+        dtype_(options.norm.precision.compute),
+        channels_(options.norm.channels),
+        dropout_(options.dropout, options.index, channels_, dtype_),
+        unit_(builder.add_unit(name_)),
+        norm_1_(builder, unit_, options.norm_1, options.norm),
+        qkv_(builder, unit_, options.qkv),
+        attention_(builder, unit_, options.attention_name, options.attention),
+        out_(builder, unit_, options.out),
+        norm_2_(builder, unit_, options.norm_2, options.norm),
+        mlp_(builder, unit_, mlp),
+        units_(std::move(builder).units()) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// 6 per parameter and position, and attention's two T × T products of H·D channels, forward once and backward twice,
+  /// at 2 each (the part that causality and a window spare is customarily counted).
+  double flops_per_sample(int positions) const override {
+    double parameters = 0;
+    for (const UnitSpec& unit : units_)
+      for (const ParameterSpec& parameter : unit.parameters)
+        parameters += static_cast<double>(parameter.elements());
+    return 6.0 * parameters * positions + 12.0 * static_cast<double>(out_.in()) * positions * positions;
+  }
+
+  std::size_t output_elements(int positions) const override {
+    return static_cast<std::size_t>(positions) * channels_;
+  }
+
+  bool repeats(bool training) const noexcept override {
+    return !training || (!dropout_.drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
+  }
+
+  LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(*this, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const work = call.workspace;
+    // What is dropped of a branch is dropped before it joins the residual stream.
+    const bool drops = dropout_.drops(call);
+    PartWalk walk(call);
+    walk.once([&] { norm_1_.forward(call, at.norm_1, work + at.narrow, input); });
+    walk.each(qkv_.tiles(), [&](std::size_t tile) {
+      qkv_.forward(call, saved + at.attention.qkv, work + at.narrow, at.qkv, tile);
+    });
+    walk.once([&] {
+      attention_.forward(call, at.attention, work + at.scratch, dropout_.rule(call, DropoutPlace::attention));
+    });
+    walk.each(out_.tiles(),
+              [&](std::size_t tile) { out_.forward(call, output, saved + at.attention.out, at.out, tile); });
+    walk.once([&] {
+      dropout_.drop(call, output, DropoutPlace::attention_branch);
+      norm_2_.forward(call, at.norm_2, work + at.narrow, input, output, saved + at.middle);
+    });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.forward(call, at.mlp, output, work + at.narrow, drops ? nullptr : saved + at.middle, tile);
+    });
+    walk.once([&] {
+      if (drops) dropout_.drop_and_add(call, output, DropoutPlace::mlp_branch, saved + at.middle);
+    });
+  }
+
+  void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
+                      std::byte* input_gradient) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    // Where nothing is dropped, the gradient of the residual stream is that of the branch as well.
+    std::byte* const d_middle = dropout_.drops() ? work + at.d_middle : kept + at.d_out;
+    PartWalk walk(call);
+    walk.once([&] {
+      norm_1_.keep(call, at.norm_1);
+      norm_2_.keep(call, at.norm_2);
+      dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutPlace::mlp_branch);
+    });
+    walk.each(mlp_.tiles(), [&](std::size_t tile) {
+      mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile);
+    });
+    walk.once([&] {
+      norm_2_.backward(call, at.norm_2, d_middle, work + at.narrow, saved + at.middle, output_gradient,
+                       work + at.scratch);
+      dropout_.branch_gradient(call, kept + at.d_out, d_middle, DropoutPlace::attention_branch);
+    });
+    walk.each(out_.tiles(), [&](std::size_t tile) {
+      out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
+    });
+    walk.once([&] {
+      attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
+                          dropout_.rule(call, DropoutPlace::attention));
+    });
+    walk.each(qkv_.tiles(), [&](std::size_t tile) {
+      qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);
+    });
+    walk.once([&] {
+      norm_1_.backward(call, at.norm_1, input_gradient, work + at.narrow, input, d_middle, work + at.scratch);
+    });
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte* input) override {
+    const Arrays at = arrays(call);
+    std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    PartWalk walk(call);
+    walk.each_trained(
+        mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle); },
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
+    walk.each_trained(
+        out_.tiles(), [] {},
+        [&](std::size_t tile) {
+          out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, at.out, tile);
+        });
+    walk.each_trained(
+        qkv_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, input); },
+        [&](std::size_t tile) {
+          qkv_.backward_matrix(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);
+        });
+    walk.rest([&] {
+      if constexpr (requires { &MlpPart::backward_bias; }) mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
+      norm_2_.store_gradients(call, at.norm_2);
+      out_.backward_bias(call, kept + at.d_out, work + at.scratch);
+      attention_.store_gradients(call, at.attention);
+      qkv_.backward_bias(call, kept + at.attention.d_qkv, work + at.scratch);
+      norm_1_.store_gradients(call, at.norm_1);
+    });
+  }
+
+  DecodingSizes decoding_sizes(int capacity, int threads) const override {
+    return {.key_channels = attention_.key_channels(),
+            .narrow = std::max({channels_, out_.in(), mlp_.narrow_channels()}),
+            .wide = std::max(qkv_.out(), mlp_.wide_channels()),
+            .heads = static_cast<std::size_t>(attention_.heads()),
+            .scratch_bytes = attention_.decode_scratch_bytes(capacity, threads)};
+  }
+
+  void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const override {
+    if (first) {
+      norm_1_.forward(call, at.norm, at.narrow, at.x);
+    } else {
+      add_and_norm(call, at, norm_1_);
+    }
+    qkv_.decode(call, at.wide, at.narrow);
+    attention_.decode(call, text, at.narrow, at.wide, at.logsumexp, at.scratch);
+    out_.decode(call, at.branch, at.narrow);
+    add_and_norm(call, at, norm_2_);
+    mlp_.decode(call, at.branch, at.narrow, at.wide, at.narrow);
+  }
+
+ private:
+  /// x = x + branch, narrow = norm of it
+  static void add_and_norm(const LayerCall& call, DecodingArrays& at, const Norm& norm) {
+    norm.forward(call, at.norm, at.narrow, at.x, at.branch, at.sum);
+    std::swap(at.x, at.sum);
+  }
+
+  /// Where a call's arrays lie. Letters: N = B·T rows, C channels, H·D channels of all heads.
+  struct Arrays {
+    Arrays(const PreNormBlock& block, const MicrobatchShape& shape) {
+      const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
+      norm_1 = block.norm_1_.plan(saved, deferred, N);
+      norm_2 = block.norm_2_.plan(saved, deferred, N);
+      attention = block.attention_.plan(saved, deferred, shape);
+      scratch = workspace.add(
+          1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
+                       block.qkv_.scratch_bytes(N), block.out_.scratch_bytes(N), block.mlp_.scratch_bytes(N)}));
+      qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
+      out = block.out_.plan(saved, deferred, workspace, N, scratch);
+      middle = saved.add(N * C, element);
+      mlp = block.mlp_.plan(saved, deferred, workspace, N, scratch);
+      d_out = deferred.add(N * C, element);
+      d_mlp = deferred.add(N * C, element);
+      narrow = workspace.add(N * std::max(C, block.out_.in()), element);
+      const std::size_t of_stream = block.dropout_.drops() ? N * C * element : 0;
+      d_middle = of_stream <= mlp.tile_bytes ? mlp.workspace : workspace.add(1, of_stream);
+    }
+
+    MemoryLayout saved, deferred, workspace;
+    Norm::Arrays norm_1, norm_2;
+    SelfAttention::Arrays attention;
+    std::size_t middle;  ///< saved [N, C]: the residual stream between attention and MLP
+    typename MlpPart::Arrays mlp;
+    Linear::Arrays qkv, out;
+    std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
+    std::size_t narrow;        ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
+    std::size_t d_middle;  ///< workspace [N, C], with dropout: of the residual stream; where the MLP's forward has
+                           ///< its own, if there is room
+    std::size_t scratch;   ///< workspace: whatever a kernel needs
+  };
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {*this, call.shape};
+  }
+
+  std::string name_;
+  runtime::DType dtype_;
+  std::size_t channels_;
+  BlockDropout dropout_;
+  std::size_t unit_;
+  Norm norm_1_;
+  Linear qkv_;
+  SelfAttention attention_;
+  Linear out_;
+  Norm norm_2_;
+  MlpPart mlp_;
+  std::vector<UnitSpec> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<DecodingLayer> make_pre_norm_block(const PreNormBlockOptions& options, UnitBuilder builder) {
+  if (const auto* const gated = std::get_if<GatedMlpOptions>(&options.mlp))
+    return std::make_unique<PreNormBlock<GatedMlp>>(options, *gated, std::move(builder));
+  return std::make_unique<PreNormBlock<Mlp>>(options, std::get<MlpOptions>(options.mlp), std::move(builder));
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,15 @@
+// Where values of units come from: files, checkpoints, counters. Any thread, unless a source says otherwise.
+#pragma once
+
+#include "models/layer.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+namespace ranvier::models {
+
+/// Writes elements [begin, begin + out.size()) of a flattened unit, gaps and padding as zeros.
+using UnitSource = std::function<void(const UnitSpec& unit, std::size_t begin, std::span<float> out)>;
+
+}  // namespace ranvier::models
