@@ -90,6 +90,11 @@ class Optimizer final : public Part {
                   runtime::Handler done) override;
   void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                    runtime::Handler done) override;
+  /// Where elements of one of its arrays lie, from `begin` on and as many as follow one another there, for who fills
+  /// them before the training; empty where the host does not reach them.
+  [[nodiscard]] std::span<float> state_memory(const StateArray& array, std::size_t begin) const {
+    return states_.memory(array, begin);
+  }
 
  private:
   friend class CommitPolicy;

@@ -58,6 +58,7 @@ StateRecords::StateRecords(const RankContext& context, const ModelShare& share, 
       tiers_(&context.tiers),
       compute_(context.compute),
       arena_(&context.arena),
+      device_(&context.device),
       states_(share.states.get()),
       plan_(plan) {
   for (const UnitState& unit : states_->all()) {
@@ -210,15 +211,44 @@ void StateRecords::write(const StateArray& array, std::size_t begin, std::span<c
       {array, begin, const_cast<std::byte*>(values.data()), values.size() / sizeof(float), true, std::move(done)});
 }
 
+std::size_t StateRecords::which_of(const StateArray& array, const UnitState& unit) {
+  const auto name = std::find_if(state_array_names.begin(), state_array_names.end(),
+                                 [&](std::string_view each) { return each == array.name; });
+  expect(name != state_array_names.end(), "{} has no array '{}'", unit.spec->name, array.name);
+  return static_cast<std::size_t>(name - state_array_names.begin());
+}
+
+std::pair<StateRecords::Bucket, std::size_t> StateRecords::bucket_of(std::size_t u, std::size_t element) const {
+  const UnitState& unit = states_->all()[u];
+  const std::size_t in_piece = (element - unit.optimizer.begin) % unit.cut.piece_elements();
+  std::size_t index = 0;
+  while (unit.cut.slice(index).begin + unit.cut.slice(index).count <= in_piece) ++index;
+  const Range slice = unit.cut.slice(index);
+  return {{u, index}, slice.begin + slice.count - in_piece};
+}
+
+std::span<float> StateRecords::memory(const StateArray& array, std::size_t begin) const {
+  const UnitState& unit = states_->all().at(array.unit);
+  expect(unit.optimizer.contains({begin, 1}), "element {} of {} is not this rank's", begin, unit.spec->name);
+  const std::size_t which = which_of(array, unit);
+  const auto floats = [this](std::byte* from, std::size_t count) {
+    return device_->host_reaches(from) ? std::span(reinterpret_cast<float*>(from), count) : std::span<float>();
+  };
+  if (std::byte* whole = beside_unit(array.unit, which, begin))
+    return floats(whole, unit.optimizer.begin + unit.optimizer.count - begin);
+  if (plan_.tier != TierKind::host) return {};
+  const auto [bucket, count] = bucket_of(array.unit, begin);
+  return floats(tiers_->memory(region(bucket, Copy::counts)).data() +
+                    layouts_[array.unit].record_offset(bucket.index) + record_place(bucket, which, begin),
+                count);
+}
+
 void StateRecords::access(Access access) {
   if (access.count == 0) return loop_->post(std::move(access.done));
   const UnitState& unit = states_->all().at(access.array.unit);
   expect(unit.optimizer.contains({access.begin, access.count}), "elements {} to {} of {} are not this rank's",
          access.begin, access.begin + access.count, unit.spec->name);
-  const auto name = std::find_if(state_array_names.begin(), state_array_names.end(),
-                                 [&](std::string_view each) { return each == access.array.name; });
-  expect(name != state_array_names.end(), "{} has no array '{}'", unit.spec->name, access.array.name);
-  const auto which = static_cast<std::size_t>(name - state_array_names.begin());
+  const std::size_t which = which_of(access.array, unit);
   std::byte* whole = beside_unit(access.array.unit, which, access.begin);
   if (whole == nullptr) return access_record(std::move(access), which);
   copy(access, reinterpret_cast<float*>(whole), access.count, access.done);
@@ -250,14 +280,9 @@ void StateRecords::move_blocks(const Bucket& bucket, std::size_t offset, std::sp
 /// Of the record that has the first of the elements comes what it has of the rest of that finest piece, then the rest.
 void StateRecords::access_record(Access access, std::size_t which) {
   constexpr std::size_t block = offload::Tier::block_bytes;
-  const std::size_t u = access.array.unit;
-  const UnitState& unit = states_->all()[u];
-  const std::size_t in_piece = (access.begin - unit.optimizer.begin) % unit.cut.piece_elements();
-  std::size_t index = 0;
-  while (unit.cut.slice(index).begin + unit.cut.slice(index).count <= in_piece) ++index;
-  const Bucket bucket{u, index};
-  const Range slice = unit.cut.slice(index);
-  const std::size_t count = std::min(access.count, slice.begin + slice.count - in_piece);
+  const std::pair<Bucket, std::size_t> found = bucket_of(access.array.unit, access.begin);
+  const Bucket bucket = found.first;
+  const std::size_t count = std::min(access.count, found.second);
   const std::size_t first = record_place(bucket, which, access.begin);
   const std::size_t end = first + count * sizeof(float);
   Access rest = access;

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ranvier::actors {
@@ -48,6 +49,9 @@ class StateRecords {
   [[nodiscard]] std::vector<StateArray> arrays() const;
   void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
   void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
+
+  /// An array from element `begin` of the unit on, as far as it lies together where the host reaches it; or empty.
+  [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
 
   /// The copy that a step leaves its states in.
   enum class Copy { counts, spare };
@@ -95,6 +99,10 @@ class StateRecords {
   [[nodiscard]] offload::TierRegion region(const Bucket& bucket, Copy copy) const;
   /// The array from element `begin` of the unit on, where it lies with its unit; null: it is in records.
   [[nodiscard]] std::byte* beside_unit(std::size_t unit, std::size_t which, std::size_t begin) const;
+  /// Of state_array_names.
+  [[nodiscard]] static std::size_t which_of(const StateArray& array, const UnitState& unit);
+  /// The bucket that has an element of the unit, and how many from there on follow one another in it.
+  [[nodiscard]] std::pair<Bucket, std::size_t> bucket_of(std::size_t unit, std::size_t element) const;
   /// Where that element is in the record of its bucket, in bytes.
   [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
   /// Where the bucket's record lies for the step.
@@ -122,6 +130,7 @@ class StateRecords {
   offload::Tiers* tiers_;
   runtime::StreamView compute_;
   const runtime::Arena* arena_;
+  const runtime::Device* device_;
   const UnitStates* states_;
   Plan plan_;
   std::vector<offload::BucketLayout> layouts_;  // by unit

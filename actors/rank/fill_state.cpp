@@ -11,11 +11,17 @@ namespace ranvier::actors {
 
 namespace {
 
-constexpr std::size_t most_values = std::size_t{1} << 20;  // at a time
+// At a time.
+constexpr std::size_t most_values = std::size_t{1} << 20, most_in_place = std::size_t{1} << 24;
 
 struct Filling : std::enable_shared_from_this<Filling> {
-  Filling(Part& of_part, const UnitStates& of_units, models::UnitSource from, runtime::Handler then)
-      : part(&of_part), units(&of_units), source(std::move(from)), done(std::move(then)) {}
+  Filling(runtime::EventLoop& event_loop, Optimizer& of_optimizer, const UnitStates& of_units, models::UnitSource from,
+          runtime::Handler then)
+      : loop(&event_loop),
+        optimizer(&of_optimizer),
+        units(&of_units),
+        source(std::move(from)),
+        done(std::move(then)) {}
 
   void next() {
     while (at < arrays.size()) {
@@ -28,16 +34,23 @@ struct Filling : std::enable_shared_from_this<Filling> {
         filled = 0;
         continue;
       }
+      const auto go_on = [self = shared_from_this()] { self->next(); };
+      if (const std::span<float> memory = optimizer->state_memory(array, begin); !memory.empty()) {
+        const std::size_t count = std::min({memory.size(), most_in_place, end - begin});
+        source(unit, begin, memory.first(count));
+        filled += count;
+        return loop->post(go_on);
+      }
       values.resize(std::min(most_values, end - begin));
       source(unit, begin, values);
       filled += values.size();
-      return part->write_state(array, begin, std::as_bytes(std::span(values)),
-                               [self = shared_from_this()] { self->next(); });
+      return optimizer->write_state(array, begin, std::as_bytes(std::span(values)), go_on);
     }
     done();
   }
 
-  Part* part;
+  runtime::EventLoop* loop;
+  Optimizer* optimizer;
   const UnitStates* units;
   models::UnitSource source;
   runtime::Handler done;
@@ -49,10 +62,10 @@ struct Filling : std::enable_shared_from_this<Filling> {
 
 }  // namespace
 
-void fill_state(runtime::EventLoop& loop, Part& part, std::string_view name, const UnitStates& units,
+void fill_state(runtime::EventLoop& loop, Optimizer& optimizer, std::string_view name, const UnitStates& units,
                 models::UnitSource source, runtime::Handler done) {
-  const auto filling = std::make_shared<Filling>(part, units, std::move(source), std::move(done));
-  for (const StateArray& array : part.state()) {
+  const auto filling = std::make_shared<Filling>(loop, optimizer, units, std::move(source), std::move(done));
+  for (const StateArray& array : optimizer.state()) {
     if (array.name == name) filling->arrays.push_back(array);
   }
   loop.post([filling] { filling->next(); });

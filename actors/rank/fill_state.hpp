@@ -2,7 +2,7 @@
 // (ZeRO-Infinity §7.2). Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/optimizer/optimizer.hpp"
 #include "actors/states/unit_states.hpp"
 #include "models/unit_source.hpp"
 
@@ -10,9 +10,9 @@
 
 namespace ranvier::actors {
 
-/// Every array of that name, which are of floats; what is behind a unit's last parameter stays. Calls `done` on the
-/// loop, after this returned.
-void fill_state(runtime::EventLoop& loop, Part& part, std::string_view name, const UnitStates& units,
+/// Every array of the optimizer's that has that name; what is behind a unit's last parameter stays. Values go straight
+/// to where they live, as far as the host reaches that. Calls `done` on the loop, after this returned.
+void fill_state(runtime::EventLoop& loop, Optimizer& optimizer, std::string_view name, const UnitStates& units,
                 models::UnitSource source, runtime::Handler done);
 
 }  // namespace ranvier::actors

@@ -102,13 +102,22 @@ void Rank::load_weights(const models::UnitSource& weights) {
 void Rank::fill_parameters(const models::UnitSource& weights) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   const runtime::StreamView compute = context().compute;
-  runtime::Buffer host = context().device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
+  runtime::Device& device = context().device;
+  runtime::Buffer host = device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
   auto* values = reinterpret_cast<float*>(host.data());
+  compute.synchronize();  // what made the memory ready
   // A rank asks for its parts only: the whole model is nowhere (ZeRO-Infinity §7.2).
   const auto fill = [&](const UnitState& unit, const UnitPart& part) {
     const std::size_t end = std::min(part.range.begin + part.range.count, unit.spec->elements());
-    for (std::size_t begin = part.range.begin; begin < end; begin += piece) {
-      const std::size_t count = std::min(piece, end - begin);
+    const bool in_place = part.dtype == runtime::DType::f32 && device.host_reaches(part.data);
+    // Threads of a checkpoint share what is long out among them; files of weights take memory for as much as is asked.
+    const std::size_t most = in_place && source_ != nullptr ? std::size_t{1} << 24 : piece;
+    for (std::size_t begin = part.range.begin; begin < end; begin += most) {
+      const std::size_t count = std::min(most, end - begin);
+      if (in_place) {
+        weights(*unit.spec, begin, {reinterpret_cast<float*>(part.at(begin)), count});
+        continue;
+      }
       weights(*unit.spec, begin, {values, count});
       runtime::cast(compute, part.at(begin), part.dtype, values, runtime::DType::f32, count);
       compute.synchronize();
@@ -142,6 +151,7 @@ void Rank::start(TrainerHooks hooks) {
 
 void Rank::load(runtime::Handler done) {
   const auto load_states = [this, done = std::move(done)] {
+    context().compute.synchronize();
     fill_states(0, [this, done] {
       // Parts get them as the training starts: other ranks may find theirs damaged, and then all load another source.
       const auto scalars = source_ != nullptr ? source_->scalars() : decltype(source_->scalars())();

@@ -9,11 +9,16 @@
 #include <cstring>
 #include <new>
 
+#include <sys/mman.h>
+
 namespace ranvier::offload {
 
 PieceBuffer::PieceBuffer()
-    : data_(static_cast<std::byte*>(std::aligned_alloc(Tier::block_bytes, checkpoint_piece_bytes)), &std::free) {
+    : data_(static_cast<std::byte*>(std::aligned_alloc(checkpoint_piece_bytes, checkpoint_piece_bytes)),
+            &std::free) {
   if (!data_) throw std::bad_alloc();
+  // Of small pages that lie anywhere a disk's request takes no more than it has segments for.
+  madvise(data_.get(), checkpoint_piece_bytes, MADV_HUGEPAGE);
 }
 
 std::optional<PieceLoader::Problem> PieceLoader::load(const CheckpointPiece& piece, const PieceBuffer& to) {

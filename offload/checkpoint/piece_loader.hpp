@@ -16,7 +16,7 @@
 
 namespace ranvier::offload {
 
-/// Memory for one piece, on a block.
+/// Memory for one piece, on a huge page where the system has them.
 class PieceBuffer {
  public:
   PieceBuffer();

@@ -30,7 +30,19 @@ struct CheckpointReader::State {
     PieceBuffer memory;
     std::uint32_t piece = 0;
     Stage stage = Stage::empty;
+    bool delivered = false;  // to what is being read
     std::optional<PieceLoader::Problem> problem;
+  };
+
+  /// Where a read goes.
+  struct Destination {
+    std::uint32_t array = 0;
+    std::uint64_t begin = 0, end = 0;  // elements; none: nothing is being read
+    float* to = nullptr;
+
+    [[nodiscard]] bool wants(const CheckpointPiece& piece) const {
+      return piece.array == array && piece.begin < end && begin < piece.begin + piece.count;
+    }
   };
 
   State(std::filesystem::path folder, CheckpointReaderOptions options, const CheckpointStorage& system);
@@ -43,6 +55,9 @@ struct CheckpointReader::State {
   [[nodiscard]] const Slot& wait_for(std::span<const std::uint32_t> pieces);
   [[nodiscard]] Slot* slot_of(std::uint32_t piece);
   bool want(std::uint32_t piece, std::span<const std::uint32_t> kept);
+  void deliver(const Slot& slot, const Destination& destination) const;
+  void begin_read(const Destination& to);
+  void end_read();
 
   // Constant.
   const std::filesystem::path path;
@@ -63,6 +78,8 @@ struct CheckpointReader::State {
   std::condition_variable wanted, loaded;
   std::vector<Slot> slots;
   std::deque<Slot*> queue;
+  Destination destination;
+  int delivering = 0;  // threads
   bool closing = false;
 
   std::vector<std::thread> threads;
@@ -107,12 +124,52 @@ void CheckpointReader::State::serve() {
     queue.pop_front();
     slot.stage = Stage::loading;
     lock.unlock();
-    auto problem = loader.load(manifest.pieces[slot.piece], slot.memory);
+    const CheckpointPiece& piece = manifest.pieces[slot.piece];
+    auto problem = loader.load(piece, slot.memory);
     lock.lock();
     slot.problem = std::move(problem);
+    if (!slot.problem && destination.wants(piece)) {
+      const Destination to = destination;
+      ++delivering;
+      lock.unlock();
+      deliver(slot, to);
+      lock.lock();
+      slot.delivered = true;
+      --delivering;
+    }
     slot.stage = Stage::loaded;
     loaded.notify_one();
   }
+}
+
+/// What a piece has of what is being read, to where that goes.
+void CheckpointReader::State::deliver(const Slot& slot, const Destination& destination) const {
+  const CheckpointPiece& piece = manifest.pieces[slot.piece];
+  const std::uint64_t from = std::max(destination.begin, piece.begin);
+  const std::uint64_t until = std::min(destination.end, piece.begin + piece.count);
+  float* const to = destination.to + (from - destination.begin);
+  runtime::with_float_type(manifest.arrays[piece.array].dtype, [&](auto type) {
+    using Element = decltype(type);
+    const auto* elements =
+        reinterpret_cast<const Element*>(slot.memory.first(piece.count * sizeof(Element)).data()) +
+        (from - piece.begin);
+    std::transform(elements, elements + (until - from), to,
+                   [](Element element) { return runtime::to_float(element); });
+  });
+}
+
+/// From now on threads deliver what they load; the one that reads delivers what was there before.
+void CheckpointReader::State::begin_read(const Destination& to) {
+  const std::lock_guard lock(mutex);
+  for (Slot& slot : slots) slot.delivered = false;
+  destination = to;
+}
+
+/// Nobody writes to where it went any more.
+void CheckpointReader::State::end_read() {
+  std::unique_lock lock(mutex);
+  destination = {};
+  loaded.wait(lock, [this] { return delivering == 0; });
 }
 
 CheckpointReader::State::Slot* CheckpointReader::State::slot_of(std::uint32_t piece) {
@@ -133,6 +190,7 @@ bool CheckpointReader::State::want(std::uint32_t piece, std::span<const std::uin
   std::erase(queue, &*slot);
   slot->piece = piece;
   slot->stage = Stage::wanted;
+  slot->delivered = false;
   slot->problem.reset();
   queue.push_back(&*slot);
   wanted.notify_one();
@@ -226,6 +284,12 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
   const std::span<const std::uint32_t> all = state.pieces[found->second];
   const auto ahead = std::min<std::size_t>(
       state.further, static_cast<std::size_t>(all.data() + all.size() - (wanted.data() + wanted.size())));
+  const State::Destination destination{found->second, begin, end, to.data()};
+  struct Reading {
+    Reading(State& of, const State::Destination& to) : state(of) { state.begin_read(to); }
+    ~Reading() { state.end_read(); }
+    State& state;
+  } const reading(state, destination);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const CheckpointPiece& piece = state.manifest.pieces[wanted[i]];
     auto window = state.announced_from(wanted[i]);
@@ -235,15 +299,7 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
       throw Error(
           slot.problem->code,
           fmt::format("{}: {}", (state.path / state.manifest.files[piece.file].name).string(), slot.problem->what));
-    const std::uint64_t from = std::max(begin, piece.begin), until = std::min(end, piece.begin + piece.count);
-    runtime::with_float_type(of.dtype, [&](auto type) {
-      using Element = decltype(type);
-      const auto* elements =
-          reinterpret_cast<const Element*>(slot.memory.first(piece.count * sizeof(Element)).data()) +
-          (from - piece.begin);
-      std::transform(elements, elements + (until - from), to.data() + (from - begin),
-                     [](Element element) { return runtime::to_float(element); });
-    });
+    if (!slot.delivered) state.deliver(slot, destination);
   }
 }
 

@@ -52,7 +52,8 @@ class CheckpointReader {
 
   /// Elements [begin, begin + to.size()), as floats whatever floating type they are kept in. Throws ErrorCode::data
   /// where the array lacks them, or where bytes are not what was written, naming file, offset, unit and array;
-  /// ErrorCode::io where they cannot be read.
+  /// ErrorCode::io where they cannot be read; then some of `to` may be written. What is long comes there by several
+  /// threads.
   void read(std::string_view unit, std::string_view array, std::uint64_t begin, std::span<float> to);
 
  private:

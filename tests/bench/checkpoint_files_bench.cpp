@@ -153,7 +153,7 @@ class FilesBench {
 
   void read() {
     CheckpointReader reader(whole());
-    std::vector<float> values(2 * floats);
+    std::vector<float> values(std::size_t{1} << 24);  // as much as a rank that loads asks for at a time
     for (std::uint64_t begin = 0; begin < pieces_ * floats; begin += values.size())
       reader.read("unit", "weights", begin,
                   std::span(values).first(std::min<std::uint64_t>(values.size(), pieces_ * floats - begin)));

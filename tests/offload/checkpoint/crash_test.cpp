@@ -33,12 +33,21 @@ std::int64_t newest_seed(const MemoryStorage& storage) {
   return folder.open(newest->path).training.at("seed").as_int64();
 }
 
-/// How many of the names in the folder hold a part of a checkpoint.
-std::size_t parts_in(const MemoryStorage& storage) {
+/// How many names in the folder are such.
+template <typename Such>
+std::size_t names_in(const MemoryStorage& storage, Such&& such) {
   std::vector<std::string> names;
   static_cast<void>(storage.list(run_folder, names));
-  return static_cast<std::size_t>(
-      std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.ends_with(".part"); }));
+  return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), such));
+}
+
+std::size_t parts_in(const MemoryStorage& storage) {
+  return names_in(storage, [](const std::string& name) { return name.ends_with(".part"); });
+}
+
+/// Checkpoints that were left behind.
+std::size_t left_in(const MemoryStorage& storage) {
+  return names_in(storage, [](const std::string& name) { return name.find(".left") != std::string::npos; });
 }
 
 /// What a disk holds after each of the first changes and a power failure, in several ways for each; `check` gets how
@@ -116,60 +125,98 @@ TEST_CASE("a step that is done again never loses the checkpoint that it replaces
   });
 }
 
-TEST_CASE("a run that leaves checkpoints behind always has a whole one to go on from") {
+TEST_CASE("a run that leaves checkpoints behind always has a whole one to go on from, and clears them at last") {
   MemoryStorage storage;
-  std::size_t begun = 0, whole = 0;
+  std::size_t begun = 0, whole = 0, further = 0;
   {
     CheckpointFolder folder(run_folder, storage);
     folder.lock("aaaa");
     REQUIRE(SmallCheckpoint(500, 1).save(storage, folder, "aaaa").empty());
     REQUIRE(SmallCheckpoint(700, 2).save(storage, folder, "aaaa").empty());
+    REQUIRE(SmallCheckpoint(800, 3).save(storage, folder, "aaaa").empty());
     begun = storage.changes().size();
-    REQUIRE(SmallCheckpoint(600, 3).save(storage, folder, "aaaa").empty());
+    REQUIRE(SmallCheckpoint(600, 4).save(storage, folder, "aaaa").empty());
     whole = storage.changes().size();
+    CHECK(left_in(storage) == 2);
+    REQUIRE(SmallCheckpoint(800, 5).save(storage, folder, "aaaa").empty());
+    further = storage.changes().size();
+    CHECK(folder.prune(1, 0) == std::vector<std::int64_t>{600, 500, 800, 700});
+    CHECK(left_in(storage) == 0);
   }
+  int olds = 0, partly_left = 0, news = 0;
   crash_everywhere(storage, begun, [&](const MemoryStorage& crashed, std::size_t count) {
     const std::int64_t seed = newest_seed(crashed);
-    CHECK((seed == 3 || (seed > 0 && count < whole)));
+    if (count < whole) {
+      CHECK(((seed >= 1 && seed <= 4)));
+    } else if (count < further) {
+      CHECK((seed == 4 || seed == 5));
+    } else {
+      CHECK(seed == 5);
+    }
+    ++(seed < 4 ? olds : news);
+    partly_left += left_in(crashed) == 1 ? 1 : 0;
+    // The next job goes on from there, leaves behind what is newer, and clears what was left once it is as far.
+    CheckpointFolder folder(run_folder, crashed);
+    folder.lock("bbbb");
+    CHECK(parts_in(crashed) == 0);
+    CHECK(newest_seed(crashed) == seed);
+    CHECK(SmallCheckpoint(650, 6).save(crashed, folder, "bbbb").empty());
+    CHECK(newest_seed(crashed) == 6);
+    CHECK(SmallCheckpoint(900, 7).save(crashed, folder, "bbbb").empty());
+    folder.prune(1, 0);
+    CHECK(newest_seed(crashed) == 7);
+    CHECK(left_in(crashed) == 0);
+    CHECK(folder.list().size() == 1);
   });
+  CHECK(olds > 0);
+  CHECK(partly_left > 0);
+  CHECK(news > 0);
 }
 
 TEST_CASE(
     "whichever call fails while a checkpoint is written, the one before stays, and the next try makes it whole") {
-  for (int failing = 1; failing > 0; ++failing) {
-    CAPTURE(failing);
-    MemoryStorage storage;
-    CheckpointFolder folder(run_folder, storage);
-    folder.lock("aaaa");
-    REQUIRE(SmallCheckpoint(500, 1).save(storage, folder, "aaaa").empty());
-    int calls = 0;
-    std::string failed;
-    storage.refuse = [&](const std::string& call, const std::filesystem::path& path) {
-      if (++calls != failing) return 0;
-      failed = call + " of " + path.string();
-      return -EIO;
-    };
-    std::string failure;
-    try {
-      failure = SmallCheckpoint(600, 2).save(storage, folder, "aaaa");
-      if (failure.empty()) folder.prune(1, 0);
-    } catch (const Error& error) {
-      failure = error.what();
+  // Of a run that goes on, and of one that leaves a checkpoint behind.
+  for (const std::int64_t before : {500, 700}) {
+    for (int failing = 1; failing > 0; ++failing) {
+      CAPTURE(before);
+      CAPTURE(failing);
+      MemoryStorage storage;
+      CheckpointFolder folder(run_folder, storage);
+      folder.lock("aaaa");
+      REQUIRE(SmallCheckpoint(before, 1).save(storage, folder, "aaaa").empty());
+      int calls = 0;
+      std::string failed;
+      storage.refuse = [&](const std::string& call, const std::filesystem::path& path) {
+        if (++calls != failing) return 0;
+        failed = call + " of " + path.string();
+        return -EIO;
+      };
+      std::string failure;
+      try {
+        failure = SmallCheckpoint(600, 2).save(storage, folder, "aaaa");
+        if (failure.empty()) folder.prune(1, 0);
+      } catch (const Error& error) {
+        failure = error.what();
+      }
+      storage.refuse = nullptr;
+      if (failed.empty()) break;  // all were tried
+      CAPTURE(failed);
+      const std::int64_t seed = newest_seed(storage);
+      // What is left behind has lost its name for good, and its files stay until a run comes as far.
+      CHECK((seed == 1 || seed == 2 || (seed == 0 && left_in(storage) == 1)));
+      if (seed != 2) {
+        CHECK(failure.find("/disk/run") != std::string::npos);
+        CHECK(failure.find("Input/output error") != std::string::npos);
+      }
+      CHECK(SmallCheckpoint(600, 3).save(storage, folder, "aaaa").empty());
+      CHECK(newest_seed(storage) == 3);
+      CHECK(SmallCheckpoint(700, 4).save(storage, folder, "aaaa").empty());
+      CHECK(newest_seed(storage) == 4);
+      folder.prune(1, 0);
+      CHECK(newest_seed(storage) == 4);
+      CHECK(left_in(storage) == 0);
+      CHECK(folder.list().size() == 1);
+      REQUIRE(failing < 200);
     }
-    storage.refuse = nullptr;
-    if (failed.empty()) break;  // all were tried
-    CAPTURE(failed);
-    const std::int64_t seed = newest_seed(storage);
-    CHECK((seed == 1 || seed == 2));
-    if (seed == 1) {
-      CHECK(failure.find("/disk/run") != std::string::npos);
-      CHECK(failure.find("Input/output error") != std::string::npos);
-    }
-    CHECK(SmallCheckpoint(600, 3).save(storage, folder, "aaaa").empty());
-    CHECK(newest_seed(storage) == 3);
-    folder.prune(1, 0);
-    CHECK(newest_seed(storage) == 3);
-    CHECK(folder.list().size() == 1);
-    REQUIRE(failing < 200);
   }
 }
