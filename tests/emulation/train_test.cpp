@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 namespace runtime = ranvier::runtime;
 using namespace ranvier::tests;
@@ -66,6 +68,63 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
     on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
     check_close(train(1, on_gpu), train(1, flags), relative);
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a GPU trains LLaMA and its kin, and BERT, as the cpu device does") {
+  const std::vector<std::pair<double, Flags>> runs{
+      {1e-6, {"--model", "llama", "--tile", "2"}},
+      {3e-3, {"--model", "mistral", "--window", "5", "--precision", "bf16"}},
+      {1e-6, {"--model", "qwen3", "--kv-heads", "1", "--documents", "mask"}},
+      {1e-6, {"--model", "bert", "--vocab-size", "257", "--dropout", "0.1", "--mlm-probability", "0.3"}},
+  };
+  for (const auto& [relative, more] : runs) {
+    CAPTURE(more);
+    Flags flags = more;
+    flags.insert(flags.end(), {"--ffn-size", "48", "--layers", "1"});
+    Flags on_gpu = flags;
+    on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
+    check_close(train(1, on_gpu), train(1, flags), relative);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a GPU trains a wide residual network as the cpu device does") {
+  const auto losses = [&](const Flags& more) {
+    std::filesystem::remove(metrics);
+    Flags flags{"--model",
+                "wide-resnet",
+                "--data",
+                "synthetic",
+                "--blocks",
+                "1,1,1,1",
+                "--hidden",
+                "4",
+                "--classes",
+                "3",
+                "--image-size",
+                "32",
+                "--batch-size",
+                "2",
+                "--microbatch-size",
+                "2",
+                "--steps",
+                "2",
+                "--threads",
+                "1",
+                "--learning-rate",
+                "0.01",
+                "--metrics",
+                metrics};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(1, flags, 120s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    return metric(metrics, "loss");
+  };
+  const auto expected = losses({}),
+             found = losses({"--device", "cuda", "--device-memory", room, "--products", "first"});
+  REQUIRE(found.size() == 2);
+  for (std::size_t step = 0; step < found.size(); ++step)
+    CHECK(std::stod(found[step]) == doctest::Approx(std::stod(expected.at(step))).epsilon(1e-5));
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -20,7 +20,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", USE_TF="0", USE_
 try:
     import torch
     import transformers
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 except ImportError as missing:
     print(f"Skipped: {missing}")
     sys.exit(77)
@@ -38,6 +38,7 @@ FAMILIES = {
                                            rope_scaling={"rope_type": "linear", "factor": 2.0})),
     "mistral": ("mistral", SIZES | dict(sliding_window=7)),
     "qwen2": ("qwen2", SIZES | dict(tie_word_embeddings=True)),
+    "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),  # transformers has it from 4.51 on
 }
 # Padding has a meaning of its own in transformers, so the data have none.
 SEED, MASK, CHOSEN, FIRST_TOKEN = 12, 256, round(0.15 * LENGTH), 2
@@ -189,6 +190,10 @@ def main():
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     torch.set_num_threads(1)
     masks = family in MASKED_FAMILIES
+    kind = (FAMILIES | MASKED_FAMILIES)[family][0]
+    if kind not in CONFIG_MAPPING:
+        print(f"Skipped: this version of transformers has no {kind}")
+        sys.exit(77)
     tokens = make_tokens(folder / "tokens.txt", FIRST_TOKEN if masks else 0)
     model = make_model(family)
     model.save_pretrained(folder / "given", safe_serialization=True, max_shard_size="60KB")
