@@ -1,11 +1,13 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "models/memory_layout.hpp"
+#include "models/ops/prefetch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -26,14 +28,38 @@ struct Arrays {
   std::size_t scores;  ///< [T], of the query with each key; then their exponentials
 };
 
+/// Rows of one array and then those of another, fetched a little before they are read.
+class RowsAhead {
+ public:
+  template <typename T>
+  RowsAhead(const T* rows, std::size_t n, const T* next, std::size_t channels)
+      : rows_(reinterpret_cast<std::uintptr_t>(rows)), next_(reinterpret_cast<std::uintptr_t>(next)) {
+    row_bytes_ = channels * sizeof(T);
+    bytes_ = n * row_bytes_;
+  }
+
+  /// Before row j of the first array is read.
+  void fetch(std::size_t j) const {
+    const std::size_t at = j * row_bytes_ + prefetched_bytes;
+    const std::uintptr_t place = at < bytes_ ? rows_ + at : next_ + (at - bytes_);
+    for (std::size_t line = 0; line < row_bytes_; line += 64) prefetch<1>(place + line);
+  }
+
+ private:
+  std::uintptr_t rows_, next_;
+  std::size_t row_bytes_, bytes_;
+};
+
 /// to[D] = Σ weights[j] · values[j, D] · factor, in the order of j.
 template <typename T>
-void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, std::size_t channels, float factor) {
+void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, std::size_t channels, float factor,
+                  const RowsAhead& ahead) {
   constexpr std::size_t together = 4;  // vectors of channels, so that few passes over the weights are made
   std::size_t d = 0;
   for (; d + together * simd::lanes <= channels; d += together * simd::lanes) {
     Floats sums[together] = {};
     for (std::size_t j = 0; j < n; ++j) {
+      if (d == 0) ahead.fetch(j);
 #pragma GCC unroll 8
       for (std::size_t v = 0; v < together; ++v)
         sums[v] += simd::load(values + j * channels + d + v * simd::lanes) * weights[j];
@@ -47,16 +73,18 @@ void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, s
   });
 }
 
-/// out[D] of one query of one head, over n positions of the head's cache.
+/// out[D] of one query of one head, over n positions of its cache. next_keys: those that are read next, for fetching.
 template <typename T>
-void attend(T* out, const T* query, const T* keys, const T* values, std::size_t n, std::size_t channels,
-            float* scaled, float* scores) {
+void attend(T* out, const T* query, const T* keys, const T* values, const T* next_keys, std::size_t n,
+            std::size_t channels, float* scaled, float* scores) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(channels));
   simd::for_lanes(0, channels, [&](std::size_t d, auto count) {
     simd::store(scaled + d, simd::load(query + d, count) * scale, count);
   });
   float greatest = -std::numeric_limits<float>::infinity();
+  const RowsAhead keys_ahead(keys, n, values, channels), values_ahead(values, n, next_keys, channels);
   for (std::size_t j = 0; j < n; ++j) {
+    keys_ahead.fetch(j);
     Floats sum{};
     simd::for_lanes(0, channels, [&](std::size_t d, auto count) {
       sum += simd::load(keys + j * channels + d, count) * simd::load(scaled + d, count);
@@ -69,7 +97,7 @@ void attend(T* out, const T* query, const T* keys, const T* values, std::size_t 
     simd::store(scores + j, simd::exp(simd::load(scores + j, count) - greatest), count);
     total += simd::load(scores + j, count);
   });
-  weighted_sum(out, scores, values, n, channels, 1.0f / simd::sum(total));
+  weighted_sum(out, scores, values, n, channels, 1.0f / simd::sum(total), values_ahead);
 }
 
 }  // namespace
@@ -97,7 +125,8 @@ std::size_t cached_attention_cpu_workspace_bytes(const CachedAttentionShape& sha
 }
 
 void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape& shape, runtime::DType dtype,
-                          void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace) {
+                          void* out, const void* all_keys, const void* values, const void* qkv,
+                          std::byte* workspace) {
   const Arrays at(shape);
   const auto H = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
   const auto Q = static_cast<std::size_t>(shape.queries), past = static_cast<std::size_t>(shape.past);
@@ -112,10 +141,12 @@ void cached_attention_cpu(runtime::ComputePool& pool, const CachedAttentionShape
       for (std::size_t item = share.begin; item < share.end; ++item) {
         const std::size_t head = item / Q, i = item % Q;
         const std::size_t end = past + i + 1, first = window > 0 && end > window ? end - window : 0;
-        const std::size_t place = head / sharing * head_elements + first * D;
+        const auto place = [&](std::size_t of_head) { return of_head / sharing * head_elements + first * D; };
+        const T* const keys = static_cast<const T*>(all_keys);
         attend(static_cast<T*>(out) + (i * H + head) * D, static_cast<const T*>(qkv) + i * row + head * D,
-               static_cast<const T*>(keys) + place, static_cast<const T*>(values) + place, end - first, D,
-               reinterpret_cast<float*>(memory + at.query), reinterpret_cast<float*>(memory + at.scores));
+               keys + place(head), static_cast<const T*>(values) + place(head),
+               keys + place(std::min(head + 1, H - 1)), end - first, D, reinterpret_cast<float*>(memory + at.query),
+               reinterpret_cast<float*>(memory + at.scores));
       }
     });
   });

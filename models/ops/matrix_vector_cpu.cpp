@@ -1,10 +1,12 @@
 #include "models/ops/matrix_vector.hpp"
 
+#include "models/ops/prefetch.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ranvier::models {
 namespace {
@@ -12,13 +14,17 @@ namespace {
 using simd::Floats;
 
 /// a[K] · x[K] in four sums, none of which waits for another. Rows come one after another: a processor fetches memory
-/// that is read in order ahead, and several rows at a time come half as fast.
+/// that is read in order ahead, and several rows at a time come half as fast. Floats it fetches as fast as it can; of
+/// halves, which it reads 32 bytes at a time, a core alone gets a tenth more if it is told what comes next.
 template <typename T>
 float product(const T* a, const float* x, std::size_t k) {
   constexpr std::size_t parts = 4;
+  constexpr std::size_t step_bytes = parts * simd::lanes * sizeof(T);
   Floats total[parts] = {};
   std::size_t i = 0;
   for (; i + parts * simd::lanes <= k; i += parts * simd::lanes) {
+    if constexpr (sizeof(T) < sizeof(float))
+      prefetch<step_bytes>(reinterpret_cast<std::uintptr_t>(a + i) + prefetched_bytes);
 #pragma GCC unroll 4
     for (std::size_t part = 0; part < parts; ++part) {
       const std::size_t at = i + part * simd::lanes;

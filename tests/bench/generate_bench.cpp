@@ -1,5 +1,6 @@
-// Tokens per second of a decoder, beside the rate at which memory can give the weights that every token reads. One
-// JSON line per case.
+// Tokens per second of a decoder, beside the rate at which memory can give the weights that every token reads
+// (`share`), and the weights with the keys and values of the positions before it (`share_with_cache`). One JSON line
+// per case.
 //
 //   generate_bench [model ...]      presets, or LAYERSxHIDDENxHEADSxVOCABULARY; default: 4x256x4x256 gpt2-small
 #include "models/generation/decoder_model.hpp"
@@ -113,13 +114,16 @@ void bench(const std::string& model, DType dtype, int threads) {
   }
   const double cache =
       static_cast<double>(decoder.cache_bytes_per_position()) * (decoder.positions() - tokens / 2.0);
-  const double limit = rate / static_cast<double>(decoder.weight_bytes());
+  const auto weights = static_cast<double>(decoder.weight_bytes());
+  const double limit = rate / weights, limit_with_cache = rate / (weights + cache);
   fmt::print(R"({{"bench":"generate","model":"{}","precision":"{}","threads":{},"tokens_per_second":{:.4g},)"
-             R"("best_tokens_per_second":{:.4g},"limit_tokens_per_second":{:.4g},"share":{:.3f},"weight_bytes":{},)"
-             R"("cache_bytes":{:.0f},"read_bytes_per_second":{:.4g},"prompt_tokens_per_second":{:.4g}}})"
+             R"("best_tokens_per_second":{:.4g},"limit_tokens_per_second":{:.4g},"share":{:.3f},)"
+             R"("share_with_cache":{:.3f},"weight_bytes":{},"cache_bytes":{:.0f},)"
+             R"("read_bytes_per_second":{:.4g},"prompt_tokens_per_second":{:.4g}}})"
              "\n",
              model, to_string(dtype), threads, tokens / total, 1 / best, limit, 1 / best / limit,
-             decoder.weight_bytes(), cache, rate, static_cast<double>(prompt.size()) / prompt_seconds);
+             1 / best / limit_with_cache, decoder.weight_bytes(), cache, rate,
+             static_cast<double>(prompt.size()) / prompt_seconds);
   std::fflush(stdout);
 }
 
