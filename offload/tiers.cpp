@@ -106,7 +106,7 @@ struct Tiers::Staged {
 
 Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
              const runtime::Arena& arena, int rank)
-    : loop_(&loop), host_addressable_(device.kind() != runtime::DeviceKind::cuda) {
+    : loop_(&loop), host_addressable_(!device.apart()) {
   if (plan.items().empty()) return;
   fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
   store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
