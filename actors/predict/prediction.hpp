@@ -33,7 +33,7 @@ struct Disturbances {
 struct PredictionOptions {
   int steps = 2;               ///< that are simulated; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
-  bool trace = false;          ///< keep spans, for Prediction::write_trace
+  bool trace = false;          ///< keep what all ranks did, in Prediction::trace
 };
 
 struct StagePrediction {
@@ -55,6 +55,11 @@ struct Prediction {
   std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< of the rank that needs most
   std::uint64_t messages = 0;         ///< of a step, all ranks
   std::uint64_t handlers = 0;         ///< that the simulation ran
+  std::vector<std::string> trace;     ///< by rank, Trace::chrome_events() of all steps; empty unless asked for
+
+  /// What all ranks did as a file for Chrome or Perfetto. Throws ErrorCode::io, and ErrorCode::usage where no trace was
+  /// kept.
+  void write_trace(const std::filesystem::path& path) const;
 };
 
 /// Throws ErrorCode::usage where plan_rank() does, and ErrorCode::memory where a rank's plan is beyond the profile's
