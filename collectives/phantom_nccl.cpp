@@ -153,8 +153,8 @@ Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
     const Topology& topology = group.team.topology;
     const std::size_t elements = operation.bytes / operation.element_bytes;
     const std::size_t parts[] = {elements};
-    const int chunks = group.choice.chunks(topology.ranks(), parts,
-                                           operation.element_bytes == 4 ? runtime::DType::f32 : runtime::DType::bf16);
+    const int chunks = group.choice.chunks(
+        topology.ranks(), parts, operation.element_bytes == 4 ? runtime::DType::f32 : runtime::DType::bf16);
     const Plan plan = group.choice.algorithm_of(operation.collective).plan(topology, elements, chunks, 0);
     known->second = duration(seconds(plan, topology,
                                      {.links = cluster_->network().links(),

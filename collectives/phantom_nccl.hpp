@@ -49,10 +49,10 @@ class PhantomNccl {
     Team team;
     std::vector<int> ranks;  ///< of the cluster, by member
     PlanChoice choice;
-    std::deque<Operation> waiting;      ///< that not all members have begun
-    std::uint64_t first = 0;            ///< number of the first of those
-    std::vector<std::uint64_t> begun;   ///< operations, by member
-    runtime::Duration ends{};           ///< of the last one that all have begun
+    std::deque<Operation> waiting;     ///< that not all members have begun
+    std::uint64_t first = 0;           ///< number of the first of those
+    std::vector<std::uint64_t> begun;  ///< operations, by member
+    runtime::Duration ends{};          ///< of the last one that all have begun
     std::map<std::tuple<Collective, std::size_t, std::size_t>, runtime::Duration> planned = {};
   };
 
@@ -60,7 +60,8 @@ class PhantomNccl {
   void begin(Group& group, int me, Operation operation);
   [[nodiscard]] runtime::Duration end_of(Group& group, const Operation& operation);
   [[nodiscard]] runtime::Duration by_rings(const Group& group, const Operation& operation, runtime::Duration ready);
-  [[nodiscard]] runtime::Duration by_levels(const Group& group, const Operation& operation, runtime::Duration ready);
+  [[nodiscard]] runtime::Duration by_levels(const Group& group, const Operation& operation,
+                                            runtime::Duration ready);
 
   runtime::VirtualCluster* cluster_;
   Ways ways_;

@@ -6,14 +6,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <random>
 #include <utility>
+#include <vector>
 
 namespace ranvier::runtime {
 
@@ -43,20 +42,6 @@ Buffer PhantomSpace::reachable(std::size_t bytes) {
   return {map(bytes, PROT_READ | PROT_WRITE), bytes, [](std::byte* data, std::size_t size) { munmap(data, size); }};
 }
 
-Duration KeptDurations::duration(const WorkCost& cost) const {
-  std::uint64_t hash = static_cast<std::uint64_t>(cost.kind) * 16 + static_cast<std::uint64_t>(cost.dtype);
-  for (const std::uint64_t part : {std::bit_cast<std::uint64_t>(cost.flops), std::bit_cast<std::uint64_t>(cost.bytes),
-                                   std::uint64_t{cost.shape.m}, std::uint64_t{cost.shape.n}}) {
-    hash = (hash ^ part) * 0x9E3779B97F4A7C15ull;
-    hash ^= hash >> 29;
-  }
-  Place& place = places_[hash % places_.size()];
-  if (place.duration < Duration(0) || place.cost.kind != cost.kind || place.cost.dtype != cost.dtype ||
-      place.cost.flops != cost.flops || place.cost.bytes != cost.bytes || place.cost.shape != cost.shape)
-    place = {cost, model_->duration(cost)};
-  return place.duration;
-}
-
 namespace {
 
 class PhantomStream;
@@ -78,7 +63,6 @@ class PhantomEvent final : public Event {
   std::shared_ptr<Mark> mark_;
 };
 
-/// What all devices of a rank have in common, so that streams of a host device may outlive nothing of it.
 class ComputingPhantom final : public PhantomDevice {
  public:
   ComputingPhantom(VirtualTime& time, VirtualCores& cores, PhantomSpace& space, const PhantomDeviceOptions& options)
@@ -285,7 +269,8 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
     expect(rounded <= PhantomSpace::unreachable_bytes - next_, "a phantom device has {} of addresses",
            format_bytes(PhantomSpace::unreachable_bytes));
     *used_ += bytes;
-    buffer = Buffer(space_.unreachable() + next_, bytes, [used = used_](std::byte*, std::size_t size) { *used -= size; });
+    buffer = Buffer(space_.unreachable() + next_, bytes,
+                    [used = used_](std::byte*, std::size_t size) { *used -= size; });
     next_ += rounded;
   } else {
     // What it takes is given back with it, and so is what it counts.

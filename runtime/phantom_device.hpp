@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <vector>
 
 namespace ranvier::runtime {
 
@@ -38,35 +37,20 @@ class PhantomSpace {
   std::byte* unreachable_ = nullptr;
 };
 
-/// Durations of work, kept for work that comes again. All outlive it.
-class KeptDurations final : public CostModel {
- public:
-  explicit KeptDurations(const CostModel& model) : model_(&model), places_(1 << 12) {}
-  [[nodiscard]] Duration duration(const WorkCost& cost) const override;
-
- private:
-  struct Place {
-    WorkCost cost;
-    Duration duration{-1};
-  };
-  const CostModel* model_;
-  mutable std::vector<Place> places_;  // by the cost's hash; a later one takes the place of an earlier one
-};
-
 struct PhantomDeviceOptions {
   bool apart = false;  ///< its memory is, as a GPU's; its work needs no cores of the node then
   int threads = 1;     ///< of the wide stream, where it is not
   std::size_t budget_bytes = std::numeric_limits<std::size_t>::max();  ///< of MemorySpace::device
-  const CostModel* costs = nullptr;       ///< of its work
-  const CostModel* host_costs = nullptr;  ///< of work on make_host_device()
-  double slowness = 1;                    ///< how many times as long its work takes
+  const CostModel* costs = nullptr;                                    ///< of its work
+  const CostModel* host_costs = nullptr;                               ///< of work on make_host_device()
+  double slowness = 1;                                                 ///< how many times as long its work takes
   double jitter = 0;       ///< of every piece of work: lognormal, its standard deviation by its mean
   std::uint64_t seed = 0;  ///< of that
 };
 
 class PhantomDevice : public Device {
  public:
-  /// That the streams of the device had work under way or jittered: of the wide one.
+  /// How long its wide stream has had work under way.
   [[nodiscard]] virtual Duration busy() const noexcept = 0;
 };
 

@@ -65,10 +65,10 @@ struct VirtualCluster::State {
   struct Send {
     Transport::Pending pending;
     bool eager = false;
-    Duration arrival{};             ///< where it is eager
-    std::vector<ConstBytes> ranges; ///< of what is read, where it is not eager
-    std::vector<std::byte> bytes;   ///< of what is read, where it is eager
-    Handler done;                   ///< where it is not eager
+    Duration arrival{};              ///< where it is eager
+    std::vector<ConstBytes> ranges;  ///< of what is read, where it is not eager
+    std::vector<std::byte> bytes;    ///< of what is read, where it is eager
+    Handler done;                    ///< where it is not eager
   };
   struct Receive {
     Transport::Pending pending;
@@ -168,7 +168,8 @@ struct VirtualCluster::State::Port final : Transport {
       }
       const auto passage = state->network.carry(me, peer, send.pending.bytes, now);
       send.arrival = passage.arrived;
-      state->time.at(passage.left, [this, tag, done = std::move(done)]() mutable { complete(tag, std::move(done)); });
+      state->time.at(passage.left,
+                     [this, tag, done = std::move(done)]() mutable { complete(tag, std::move(done)); });
     } else {
       if (is_read(tag.channel)) send.ranges.assign(ranges.begin(), ranges.end());
       send.done = std::move(done);

@@ -34,7 +34,7 @@ struct VirtualClusterOptions {
   VirtualDisk::Rates files;
   double handler_seconds = 0;          ///< what a loop needs for each
   std::size_t eager_bytes = 64 << 10;  ///< of a message that does not wait for its receive
-  std::vector<double> slow_nodes;      ///< by node, how many times as long a byte takes on its links; missing ones: 1
+  std::vector<double> slow_nodes;  ///< by node, how many times as long a byte takes on its links; missing ones: 1
 };
 
 class VirtualCluster {

@@ -28,9 +28,7 @@ class VirtualCores {
     VirtualTime::Action done;
 
     /// Heaps have the greatest in front.
-    bool operator<(const Piece& other) const {
-      return end != other.end ? end > other.end : number > other.number;
-    }
+    bool operator<(const Piece& other) const { return end != other.end ? end > other.end : number > other.number; }
   };
 
   [[nodiscard]] double speed() const noexcept { return threads_ <= cores_ ? 1.0 : double(cores_) / threads_; }
@@ -39,9 +37,9 @@ class VirtualCores {
 
   VirtualTime* time_;
   int cores_;
-  int threads_ = 0;     // of all pieces
-  double served_ = 0;   // nanoseconds that each piece under way was given since the beginning
-  Duration advanced_{}; // when that was counted
+  int threads_ = 0;      // of all pieces
+  double served_ = 0;    // nanoseconds that each piece under way was given since the beginning
+  Duration advanced_{};  // when that was counted
   std::uint64_t made_ = 0, waiting_ = 0;
   std::vector<Piece> pieces_;
 };

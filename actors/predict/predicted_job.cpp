@@ -51,7 +51,8 @@ void check(const TrainerOptions& options, const runtime::MachineProfile& profile
   if (how.steps < 2)
     fail(ErrorCode::usage, "a prediction of {} steps: take 2 at least, as the first one fills caches and pipelines",
          how.steps);
-  if (how.disturbances.jitter < 0) fail(ErrorCode::usage, "a jitter of {}: take 0 or more", how.disturbances.jitter);
+  if (how.disturbances.jitter < 0)
+    fail(ErrorCode::usage, "a jitter of {}: take 0 or more", how.disturbances.jitter);
   for (const auto* const all : {&how.disturbances.slow_ranks, &how.disturbances.slow_nodes}) {
     for (const double times : *all) {
       if (!(times > 0)) fail(ErrorCode::usage, "work that takes {} times as long: take a number above 0", times);
@@ -94,8 +95,7 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
       profile_(&profile),
       how_(how),
       cluster_(cluster_of(options, profile, how)),
-      device_costs_(costs.device),
-      host_costs_(costs.host) {
+      costs_(costs) {
   plan_memory(samples);
   if (options.gpu && options.gpu->nccl) {
     const AlgorithmNames& names = options.algorithms;
@@ -129,10 +129,10 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
             [](const RankPlan& a, const RankPlan& b) { return a.position.stage < b.position.stage; });
   std::vector<Needs> needs;
   for (const RankPlan& plan : stages) {
-    const Needs& need = needs.emplace_back(
-        Needs{plan.memory.bytes(MemorySpace::device),
-              plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host),
-              plan.memory.bytes(MemorySpace::nvme)});
+    const Needs& need =
+        needs.emplace_back(Needs{plan.memory.bytes(MemorySpace::device),
+                                 plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host),
+                                 plan.memory.bytes(MemorySpace::nvme)});
     prediction_.device_bytes = std::max(prediction_.device_bytes, need.device);
     prediction_.host_bytes = std::max(prediction_.host_bytes, need.host);
     prediction_.file_bytes = std::max(prediction_.file_bytes, need.files);
@@ -154,13 +154,14 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
 void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
   Ranks& made = ranks_[static_cast<std::size_t>(rank)];
   const Disturbances& disturbances = how_.disturbances;
-  runtime::PhantomDeviceOptions device{.apart = profile_->gpu,
-                                       .threads = profile_->threads,
-                                       .costs = &device_costs_,
-                                       .host_costs = &host_costs_,
-                                       .slowness = factor_of(disturbances.slow_ranks, rank),
-                                       .jitter = disturbances.jitter,
-                                       .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
+  runtime::PhantomDeviceOptions device{
+      .apart = profile_->gpu,
+      .threads = profile_->threads,
+      .costs = &costs_.device,
+      .host_costs = &costs_.host,
+      .slowness = factor_of(disturbances.slow_ranks, rank),
+      .jitter = disturbances.jitter,
+      .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
   made.device = make_phantom_device(cluster_.time(), cluster_.cores(rank), cluster_.space(), device);
   RankPlan plan = plan_rank(*architecture_, samples.sample_bytes(), options_, rank);
   runtime::EventLoop& loop = cluster_.loop(rank);
@@ -241,8 +242,7 @@ Prediction PredictedJob::run() {
   if (prediction.step_seconds > 0) {
     const double batch = options_.batch_size;
     prediction.tokens_per_second = batch * architecture_->positions / prediction.step_seconds;
-    prediction.model_flops_per_second =
-        batch * architecture_->flops_per_sample() / prediction.step_seconds / count;
+    prediction.model_flops_per_second = batch * architecture_->flops_per_sample() / prediction.step_seconds / count;
     const auto peak = profile_->peak_flops_per_second.find(options_.precision.compute);
     if (peak != profile_->peak_flops_per_second.end() && peak->second > 0)
       prediction.mfu = prediction.model_flops_per_second / peak->second;

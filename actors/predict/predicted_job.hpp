@@ -60,7 +60,7 @@ class PredictedJob {
   PredictionOptions how_;
   Prediction prediction_;
   runtime::VirtualCluster cluster_;
-  runtime::KeptDurations device_costs_, host_costs_;
+  Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<Ranks> ranks_;
 };

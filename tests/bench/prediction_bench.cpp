@@ -1,6 +1,7 @@
 // What a prediction itself takes: time and memory of this process for a step of a GPT on many ranks that are not there.
 //
 //   prediction_bench [ranks=1024] [stages=16] [layers=40] [hidden=5120] [microbatches=16] [shard=zero1] [nccl|plans]
+//                    [profile]
 //
 // Prints a JSON line.
 #include "actors/predict/predicted_job.hpp"
@@ -34,15 +35,6 @@ class NoSamples final : public models::SampleSource {
   int length_;
 };
 
-/// A roofline: 150 TFLOP/s, 1.5 TB/s.
-class Roofline final : public runtime::CostModel {
- public:
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    const double seconds = 3e-6 + std::max(cost.flops / 150e12, cost.bytes / 1.5e12);
-    return runtime::Duration(static_cast<std::int64_t>(seconds * 1e9));
-  }
-};
-
 int run(const std::vector<std::string>& words) {
   const auto word = [&](std::size_t place, const char* otherwise) {
     return place < words.size() ? words[place] : std::string(otherwise);
@@ -51,7 +43,7 @@ int run(const std::vector<std::string>& words) {
   const int ranks = number(0, "1024"), stages = number(1, "16"), microbatches = number(4, "16");
   models::GptOptions gpt{.layers = number(2, "40"),
                          .hidden = number(3, "5120"),
-                         .heads = 40,
+                         .heads = std::stoi(word(3, "5120")) / 128,
                          .vocab_size = 50257,
                          .sequence_length = 2048};
   gpt.precision = {runtime::DType::bf16, runtime::DType::f32};
@@ -64,20 +56,15 @@ int run(const std::vector<std::string>& words) {
   options.policy = options.gpu->nccl ? actors::Policy::one_f_one_b : actors::Policy::message_driven;
   options.recompute_auto = true;
   for (int rank = 0; rank < ranks; ++rank) options.node_of.push_back(rank / 8);
-  runtime::MachineProfile profile;
-  profile.name = "roofline";
-  profile.gpu = true;
-  profile.handler_seconds = 1e-6;
-  profile.links = {.intra_node = {3e-6, 200e9, 1600e9}, .inter_node = {5e-6, 25e9, 50e9}};
-
+  const runtime::MachineProfile profile = runtime::read_machine_profile(word(7, "a100-40g-p4d"));
   const auto began = std::chrono::steady_clock::now();
   const auto since = [began] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
   const NoSamples samples(gpt.sequence_length);
-  const Roofline costs;
+  const runtime::ProfileCosts device(profile), host(profile, runtime::ProfileCosts::Where::host);
   const models::Architecture architecture = make_gpt(gpt);
-  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
+  actors::PredictedJob job(architecture, samples, options, profile, {device, host}, {});
   const double planned = since();
   const actors::Prediction prediction = job.run();
   fmt::print(

@@ -24,7 +24,7 @@ const FlopCosts costs;
 
 WorkCost work(Duration time) { return {.flops = static_cast<double>(time.count())}; }
 void nothing() {}
-constexpr Tag counted{Channel::activation, 0}, read{Channel::user, 0};
+constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
 
 /// Devices, and when what happened.
 struct Machines {
@@ -40,7 +40,8 @@ struct Machines {
   }
   /// Lets everything happen that is going to.
   void run() {
-    while (cluster.time().step()) {}
+    while (cluster.time().step()) {
+    }
   }
 
   VirtualCluster cluster;
@@ -48,7 +49,7 @@ struct Machines {
   std::map<std::string, Duration> times;
 };
 
-constexpr Link link{.latency_seconds = 10e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 0};
+constexpr Link wire{.latency_seconds = 10e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 0};
 constexpr std::size_t megabyte = 1000000;  // a millisecond of that link
 
 /// Sends `bytes` from rank to rank, both ends posted now.
@@ -67,8 +68,10 @@ void exchange(Machines& machines, int from, int to, std::size_t bytes, const std
 TEST_CASE("streams of a phantom device take what their work costs, beside each other") {
   Machines machines({.node_of = {0}});
   PhantomDevice& device = machines.add_device();
-  const auto whole = device.make_stream("whole", StreamWidth::whole), narrow = device.make_stream("narrow", StreamWidth::one);
-  for (int i = 0; i < 10; ++i) whole->launch(work(1ms), [](ComputePool&) { FAIL("work of a phantom device runs"); });
+  const auto whole = device.make_stream("whole", StreamWidth::whole),
+             narrow = device.make_stream("narrow", StreamWidth::one);
+  for (int i = 0; i < 10; ++i)
+    whole->launch(work(1ms), [](ComputePool&) { FAIL("work of a phantom device runs"); });
   machines.note(*whole, "whole");
   narrow->launch(work(4ms), nullptr);
   narrow->launch([](ComputePool&) { FAIL("work without a cost runs"); });
@@ -83,7 +86,8 @@ TEST_CASE("streams of a phantom device take what their work costs, beside each o
 TEST_CASE("a stream of a phantom device waits for an event of another one") {
   Machines machines({.node_of = {0}});
   PhantomDevice& device = machines.add_device();
-  const auto first = device.make_stream("first", StreamWidth::one), second = device.make_stream("second", StreamWidth::one);
+  const auto first = device.make_stream("first", StreamWidth::one),
+             second = device.make_stream("second", StreamWidth::one);
   const auto event = device.make_event();
   CHECK(event->reached());
   first->launch(work(3ms), nullptr);
@@ -164,13 +168,13 @@ TEST_CASE("memory of a phantom device is counted, and the host does not reach th
 }
 
 TEST_CASE("a message takes latency and bytes by rate, and a long one waits for its receive") {
-  Machines machines({.node_of = {0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  Machines machines({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(machines, 0, 1, 1000, "short");
   machines.run();
   CHECK(machines.times["short received"] == 11us);
   CHECK(machines.times["short sent"] == 1us);
 
-  Machines long_one({.node_of = {0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  Machines long_one({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(long_one, 0, 1, megabyte, "long");
   long_one.run();
   CHECK(long_one.times["long received"] == 1020us);  // asked for, then sent
@@ -178,7 +182,7 @@ TEST_CASE("a message takes latency and bytes by rate, and a long one waits for i
   CHECK(long_one.cluster.network().sent(0).bytes_intra == megabyte);
   CHECK(long_one.cluster.network().sent(0).messages == 1);
 
-  Machines late({.node_of = {0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  Machines late({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   const std::vector<std::byte> memory(megabyte);
   late.cluster.transport(0).send(1, counted, ConstBytes(memory), nothing);
   std::vector<std::byte> target(megabyte);
@@ -191,7 +195,7 @@ TEST_CASE("a message takes latency and bytes by rate, and a long one waits for i
 }
 
 TEST_CASE("messages of one rank follow each other, and those in both directions do not") {
-  Machines machines({.node_of = {0, 0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  Machines machines({.node_of = {0, 0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(machines, 0, 1, megabyte, "first");
   exchange(machines, 0, 2, megabyte, "second");
   exchange(machines, 1, 0, megabyte, "back");
@@ -203,8 +207,8 @@ TEST_CASE("messages of one rank follow each other, and those in both directions 
 
 TEST_CASE("ranks of a node share its NIC") {
   const auto second_arrives = [](double node_rate) {
-    Machines machines({.node_of = {0, 0, 1, 1},
-                       .links = {.intra_node = link, .inter_node = {10e-6, 1e9, node_rate}}});
+    Machines machines(
+        {.node_of = {0, 0, 1, 1}, .links = {.intra_node = wire, .inter_node = {10e-6, 1e9, node_rate}}});
     exchange(machines, 0, 2, megabyte, "first");
     exchange(machines, 1, 3, megabyte, "second");
     machines.run();
@@ -217,7 +221,7 @@ TEST_CASE("ranks of a node share its NIC") {
 }
 
 TEST_CASE("links of a slow node take longer") {
-  Machines machines({.node_of = {0, 1, 2}, .links = {.intra_node = {}, .inter_node = link}, .slow_nodes = {1, 3}});
+  Machines machines({.node_of = {0, 1, 2}, .links = {.intra_node = {}, .inter_node = wire}, .slow_nodes = {1, 3}});
   exchange(machines, 0, 1, megabyte, "slow");
   exchange(machines, 2, 0, megabyte, "usual");
   machines.run();
@@ -261,14 +265,15 @@ TEST_CASE("files of a node are read one after another, beside what is written") 
   disk.read(megabyte, end);
   disk.read(megabyte, end);
   disk.write(megabyte, end);
-  while (time.step()) {}
+  while (time.step()) {
+  }
   CHECK(ends == std::vector<Duration>{1100us, 2100us, 2100us});
   CHECK(disk.bytes_read() == 2 * megabyte);
   CHECK(disk.bytes_written() == megabyte);
 }
 
 TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of kernels do not") {
-  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   for (const std::size_t count : {std::size_t{4}, std::size_t{1} << 16}) {
     std::vector<int> sent(count, 7), arrived(count, 1), untouched(count, 1);
     int left = 2;
@@ -278,9 +283,10 @@ TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of ke
         cluster.loop(1).stop();
       }
     };
-    for (const Tag tag : {read, counted}) {
+    for (const Tag tag : {spoken, counted}) {
       cluster.transport(0).send(1, tag, std::as_bytes(std::span(sent)), nothing);
-      cluster.transport(1).receive(0, tag, std::as_writable_bytes(std::span(tag == read ? arrived : untouched)), over);
+      cluster.transport(1).receive(0, tag, std::as_writable_bytes(std::span(tag == spoken ? arrived : untouched)),
+                                   over);
     }
     cluster.run();
     CHECK(arrived == sent);
@@ -289,7 +295,7 @@ TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of ke
 }
 
 TEST_CASE("messages of another length than their receive are an error, and ranks that wait for ever are named") {
-  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = link, .inter_node = {}}});
+  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   std::vector<std::byte> memory(megabyte);
   cluster.transport(0).send(1, counted, ConstBytes(memory).first(8), nothing);
   try {
