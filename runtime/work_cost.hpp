@@ -42,9 +42,9 @@ struct ProductShape {
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
   DType dtype = DType::f32;  ///< of the operands
-  double flops = 0;          ///< multiplications and additions, as MFU counts them; causal attention: half of all pairs
-  double bytes = 0;          ///< read and written, each array once
-  ProductShape shape;        ///< of a product
+  double flops = 0;    ///< multiplications and additions, as MFU counts them; causal attention: half of all pairs
+  double bytes = 0;    ///< read and written, each array once
+  ProductShape shape;  ///< of a product
 };
 
 /// 2mnk flops; bytes of A, B and C, C also read where it is added to.
