@@ -6,6 +6,8 @@
 // A class that there was none of, as where all ranks were on one node, is left out.
 #pragma once
 
+#include "runtime/links.hpp"
+
 #include <filesystem>
 #include <span>
 #include <string>
@@ -13,23 +15,8 @@
 
 namespace ranvier::collectives {
 
-/// One class of links. Each carries both directions at once; figures are for one direction.
-struct Link {
-  double latency_seconds = 0;        ///< what a message costs before its first byte
-  double bytes_per_second = 0;       ///< of one rank
-  double node_bytes_per_second = 0;  ///< of all ranks of a node together
-
-  [[nodiscard]] bool measured() const noexcept { return bytes_per_second > 0; }
-
-  friend bool operator==(const Link&, const Link&) = default;
-};
-
-struct Links {
-  Link intra_node;  ///< between ranks of one node
-  Link inter_node;  ///< between nodes
-
-  friend bool operator==(const Links&, const Links&) = default;
-};
+using runtime::Link;
+using runtime::Links;
 
 /// Exactly the form above, with one class at least. Throws ErrorCode::usage that begins with `source` and names the
 /// class or key that is missing, unknown, or not a number that makes sense (latency 0 or more, rates above 0).

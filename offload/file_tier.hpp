@@ -11,8 +11,7 @@
 #pragma once
 
 #include "offload/file_system.hpp"
-#include "offload/tier.hpp"
-#include "runtime/own_work.hpp"
+#include "offload/nvme_tier.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +32,7 @@ struct FileTierOptions {
   bool checksums = false;  ///< compare what is read back with what was written (block_sums.hpp)
 };
 
-class FileTier final : public Tier, public runtime::Workplace {
+class FileTier final : public NvmeTier {
  public:
   /// Throws ErrorCode::usage for options that make no sense. The loop outlives the tier.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
@@ -48,22 +47,20 @@ class FileTier final : public Tier, public runtime::Workplace {
   void plan(runtime::MemoryPlan& plan) override;
   /// Makes the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, when they do not fit.
   void start(const runtime::Arena& arena) override { start(arena, sums_); }
-  /// Where checksums are an item of the plan that somebody else added.
-  void start(const runtime::Arena& arena, runtime::MemoryId sums);
+  void start(const runtime::Arena& arena, runtime::MemoryId sums) override;
   /// Without checksums no memory is needed.
   void start();
 
   [[nodiscard]] std::string description() const override;
 
   /// As TransferEngine::lose_next(); started.
-  void lose_next_request() noexcept;
+  void lose_next_request() noexcept override;
   /// The oldest request in flight.
   [[nodiscard]] std::string place() const override;
   /// Requests.
   [[nodiscard]] std::uint64_t done() const noexcept override;
 
-  /// Folders that dead jobs had left in the directories, and start() removed.
-  [[nodiscard]] int cleared() const;
+  [[nodiscard]] int cleared() const override;
 
   /// One for each directory, once started.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;

@@ -106,13 +106,17 @@ struct Tiers::Staged {
 
 Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& plan, const FileOptions& files,
              const runtime::Arena& arena, int rank)
-    : loop_(&loop), host_addressable_(device.kind() != runtime::DeviceKind::cuda) {
+    : loop_(&loop), host_addressable_(!device.apart()) {
   if (plan.items().empty()) return;
   fetch_stream_ = device.make_stream("fetch", runtime::StreamWidth::one);
   store_stream_ = device.make_stream("store", runtime::StreamWidth::one);
   if (plan.uses(TierKind::nvme)) {
-    files_ = std::make_unique<FileTier>(
-        loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
+    if (files.make) {
+      files_ = files.make(loop, rank);
+    } else {
+      files_ = std::make_unique<FileTier>(
+          loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
+    }
     pool_ = std::make_unique<HostPool>(loop, "between device and files", TierPlan::staging_slot_bytes,
                                        TierPlan::staging_slots);
     pool_->start(arena, plan.staging());

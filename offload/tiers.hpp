@@ -14,6 +14,7 @@
 #pragma once
 
 #include "offload/host_pool.hpp"
+#include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device.hpp"
 
@@ -37,6 +38,7 @@ struct TierRegion {
 struct FileOptions {
   std::vector<std::filesystem::path> directories;  ///< one for each disk
   bool checksums = false;                          ///< of what is read back
+  MakeNvmeTier make = {};                          ///< null: files in the directories (FileTier)
 };
 
 class TierPlan {
@@ -68,8 +70,6 @@ class TierPlan {
   std::vector<Item> items_;
   runtime::MemoryId staging_, checksums_;
 };
-
-class FileTier;
 
 class Tiers {
  public:
@@ -132,7 +132,7 @@ class Tiers {
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Place> places_;  // by region
   std::unique_ptr<HostPool> pool_;
-  std::unique_ptr<FileTier> files_;
+  std::unique_ptr<NvmeTier> files_;
 };
 
 }  // namespace ranvier::offload

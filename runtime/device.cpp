@@ -35,4 +35,9 @@ Buffer::~Buffer() {
   if (data_ != nullptr && release_) release_(data_, bytes_);
 }
 
+std::unique_ptr<Device> Device::make_host_device(int threads) const {
+  if (kind() == DeviceKind::inline_) return nullptr;
+  return make_cpu_device({.threads = threads});
+}
+
 }  // namespace ranvier::runtime

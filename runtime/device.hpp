@@ -1,9 +1,10 @@
-// What computes: memory with a budget, streams, events. Three kinds stand behind one interface:
+// What computes: memory with a budget, streams, events. Four kinds stand behind one interface:
 //
 //   cpu     a faithful asynchronous device: its own budget, a thread per stream, a pool for its kernels;
 //           so order and overlap can go wrong, and be tested, without a GPU
 //   inline  runs work at once on the calling thread: deterministic tests and simulation
 //   cuda    a GPU
+//   phantom computes nothing and takes the time that work would cost, in virtual time (phantom_device.hpp)
 //
 // Allocation happens before the first step (see arena.hpp); streams and events are made once, too.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace ranvier::runtime {
 
-enum class DeviceKind { cpu, inline_, cuda };
+enum class DeviceKind { cpu, inline_, cuda, phantom };
 
 enum class MemorySpace {
   device,  ///< counts against the device's budget
@@ -67,7 +68,9 @@ class Device {
   /// Throws ErrorCode::memory when the budget or the system has no room for it.
   [[nodiscard]] virtual Buffer allocate(std::size_t bytes, MemorySpace space) = 0;
 
-  /// Whether the host reads and writes what lies at `address`; not so in MemorySpace::device of a `cuda` device.
+  /// Whether MemorySpace::device is apart from the host's memory, as a GPU's is.
+  [[nodiscard]] virtual bool apart() const noexcept { return kind() == DeviceKind::cuda; }
+  /// Whether the host reads and writes what lies at `address`; not so in MemorySpace::device where that is apart.
   [[nodiscard]] virtual bool host_reaches([[maybe_unused]] const void* address) const { return true; }
 
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) = 0;
@@ -75,6 +78,10 @@ class Device {
 
   /// Called once, from any thread, with the first exception that work on a stream threw.
   virtual void on_failure(std::function<void(std::exception_ptr)> handler) = 0;
+
+  /// A device of the host beside this one, for work that needs a processor: of so many threads. Null: this one runs
+  /// its work at once, on whoever calls (`inline`).
+  [[nodiscard]] virtual std::unique_ptr<Device> make_host_device(int threads) const;
 };
 
 struct CpuDeviceOptions {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "runtime/own_work.hpp"
+#include "runtime/work_cost.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -51,6 +52,9 @@ class Stream : public Workplace {
   /// An exception in it reaches Device::on_failure; from then on the device drops all work and callbacks.
   virtual void launch(Work work) = 0;
 
+  /// The same, for a device that may have to take its time without doing it: all that trains says what it costs.
+  virtual void launch([[maybe_unused]] const WorkCost& cost, Work work) { launch(std::move(work)); }
+
   /// Does what `queue` does, which queues work on this stream and nothing else: no callback, no event, no allocation.
   /// Calls of equal `key`s queue the same work on the same memory, so a device may keep what one of them queued and
   /// repeat it without a call (CUDA graphs). Others call `queue` every time.
@@ -89,6 +93,7 @@ class StreamView {
   [[nodiscard]] Device& device() const noexcept { return stream_->device(); }
   [[nodiscard]] const std::string& name() const noexcept { return stream_->name(); }
   void launch(Stream::Work work) const { stream_->launch(std::move(work)); }
+  void launch(const WorkCost& cost, Stream::Work work) const { stream_->launch(cost, std::move(work)); }
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) const {
     stream_->repeat(key, queue);
   }

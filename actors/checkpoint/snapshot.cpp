@@ -3,6 +3,7 @@
 #include "offload/checkpoint/manifest.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/memory_cost.hpp"
 #include "runtime/xxh3.hpp"
 
 #include <algorithm>
@@ -212,11 +213,13 @@ void Snapshot::copied(std::size_t number, std::size_t slot_index, std::size_t be
   BucketCopy& bucket = buckets_[bucket_of_[number]];
   if (--bucket.missing == 0 && bucket.waits) go_on(bucket);
   const std::size_t bytes = plan_.pieces[number].bytes();
-  hashes_->launch([this, begin, bytes, all = blocks(number, slot_index), slot_index](runtime::ComputePool&) {
-    if (begin > 0) std::memmove(all.data(), all.data() + begin, bytes);
-    std::fill(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(), std::byte{0});
-    hash_[slot_index] = runtime::xxh3(all);
-  });
+  const std::span<std::byte> all = blocks(number, slot_index);
+  hashes_->launch(runtime::elementwise_cost(all.size()),
+                  [this, begin, bytes, all, slot_index](runtime::ComputePool&) {
+                    if (begin > 0) std::memmove(all.data(), all.data() + begin, bytes);
+                    std::fill(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(), std::byte{0});
+                    hash_[slot_index] = runtime::xxh3(all);
+                  });
   context_->loop.after_work(*hashes_, {name(), "the hash of a piece"},
                             [this, number, slot_index] { put(number, slot_index); });
 }

@@ -31,13 +31,10 @@ HostStep::Plan HostStep::plan(Planner& planner, std::size_t slots) {
 HostStep::HostStep(const RankContext& context, const ModelShare& share, const Plan& plan)
     : loop_(&context.loop), arena_(&context.arena), states_(share.states.get()), plan_(plan) {
   runtime::Device& device = context.device;
-  if (device.kind() != runtime::DeviceKind::inline_) {
-    // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
-    const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    host_ = runtime::make_cpu_device(
-        {.threads = device.kind() == runtime::DeviceKind::cuda ? cores : device.threads()});
-    host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
-  }
+  // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  host_ = device.make_host_device(device.apart() ? cores : device.threads());
+  if (host_) host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);
   to_device_ = device.make_stream("parameters from the host", StreamWidth::one);
   steps_ = host_ ? host_->make_stream("step", StreamWidth::whole) : device.make_stream("step", StreamWidth::one);

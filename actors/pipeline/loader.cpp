@@ -2,10 +2,19 @@
 
 #include "actors/states/model_share.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/memory_cost.hpp"
 
 #include <utility>
 
 namespace ranvier::actors {
+namespace {
+
+/// Of samples of so many bytes.
+runtime::WorkCost samples_cost(std::size_t bytes) {
+  return memory_cost(runtime::WorkKind::samples, runtime::DType::i32, bytes);
+}
+
+}  // namespace
 
 Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
   const models::Stage& stage = *planner.share.stage;
@@ -64,15 +73,22 @@ void Loader::load(Read read, runtime::PinnedPool& places, std::int64_t first, in
   if (!context_->load.device().host_reaches(to)) {
     return read_and_copy(read, places, first, count, bytes, to, std::move(done));
   }
-  context_->load.launch(
-      [source = source_, read, first, count, to](runtime::ComputePool&) { (source->*read)(first, count, to); });
+  launch_read(context_->load, read, first, count, bytes, to);
   context_->loop.after_work(context_->load, {name(), "the samples from", {}, first}, std::move(done));
+}
+
+void Loader::launch_read(runtime::StreamView stream, Read read, std::int64_t first, int count, std::size_t bytes,
+                         std::byte* to) {
+  stream.launch(samples_cost(bytes), [source = source_, read, first, count, to](runtime::ComputePool&) {
+    (source->*read)(first, count, to);
+  });
 }
 
 void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int count) {
   if (stride_ == 0) return;
-  reader.launch(
-      [source = source_, next = first + stride_, count](runtime::ComputePool&) { source->will_read(next, count); });
+  reader.launch(samples_cost(0), [source = source_, next = first + stride_, count](runtime::ComputePool&) {
+    source->will_read(next, count);
+  });
 }
 
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
@@ -80,9 +96,7 @@ void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t 
   const runtime::StreamView reader = reader_of(to);
   // Given back before anybody hears of it, whoever keeps a copy of the handlers.
   const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
-  reader.launch([source = source_, read, first, count, to_place = place->get()](runtime::ComputePool&) {
-    (source->*read)(first, count, to_place);
-  });
+  launch_read(reader, read, first, count, bytes, place->get());
   context_->loop.after_work(
       reader, {name(), "the samples from", {}, first}, [this, place, first, bytes, to, done = std::move(done)] {
         runtime::copy(context_->load, to, place->get(), bytes);

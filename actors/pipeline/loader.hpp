@@ -53,6 +53,8 @@ class Loader final : public Part {
             runtime::Handler done);
   /// The stream that reads what goes to `to`.
   [[nodiscard]] runtime::StreamView reader_of(const std::byte* to);
+  void launch_read(runtime::StreamView stream, Read read, std::int64_t first, int count, std::size_t bytes,
+                   std::byte* to);
   void announce_next(runtime::StreamView reader, std::int64_t first, int count);
   void read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                      std::byte* to, runtime::Handler done);

@@ -10,8 +10,8 @@ using runtime::StreamWidth;
 namespace {
 
 std::unique_ptr<runtime::Device> host_beside(const runtime::Device& device, runtime::EventLoop& loop) {
-  if (device.kind() != runtime::DeviceKind::cuda) return nullptr;
-  auto host = runtime::make_cpu_device({.threads = 1});
+  if (!device.apart()) return nullptr;
+  auto host = device.make_host_device(1);
   host->on_failure([&loop](std::exception_ptr error) { loop.stop(std::move(error)); });
   return host;
 }

@@ -4,6 +4,7 @@
 #include "actors/states/parameter_records.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/memory_cost.hpp"
 #include "runtime/xxh3.hpp"
 
 #include <algorithm>
@@ -180,7 +181,7 @@ void ReplicaCheck::clear_gaps(const Piece& piece, std::span<std::byte> values) c
 void ReplicaCheck::hash(const Piece& piece, std::size_t slot) {
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set_of(piece.copy)));
   const std::span<std::byte> values = this->values(slot).first(bytes);
-  hashes_on_->launch([this, piece, values](runtime::ComputePool&) {
+  hashes_on_->launch(runtime::elementwise_cost(bytes), [this, piece, values](runtime::ComputePool&) {
     clear_gaps(piece, values);
     hashes_[piece.copy][piece.number] = runtime::xxh3(values);
   });

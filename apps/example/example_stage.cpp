@@ -10,6 +10,7 @@
 #include "runtime/compute_pool.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/kernels/elementwise.hpp"
+#include "runtime/memory_cost.hpp"
 #include "runtime/philox.hpp"
 
 #include <array>
@@ -24,10 +25,12 @@ using runtime::DType;
 
 constexpr std::size_t features = 8;
 
-/// Calls f(value index) for n values on the stream, shared among the device's threads.
+/// Calls f(value index) for n values on the stream, shared among the device's threads. Of each, three are read or
+/// written: what work costs is said with it, for whoever predicts a run.
 template <typename F>
-void for_each(runtime::StreamView stream, std::size_t n, F f) {
-  stream.launch([n, f](runtime::ComputePool& pool) {
+void for_each(runtime::StreamView stream, DType dtype, std::size_t n, F f) {
+  const runtime::WorkCost cost = runtime::elementwise_cost(3 * n * runtime::size_of(dtype), dtype);
+  stream.launch(cost, [n, f](runtime::ComputePool& pool) {
     pool.run([&](int thread, int threads) {
       const auto [begin, end] = runtime::share_of(n, thread, threads, 64);
       for (std::size_t i = begin; i < end; ++i) f(i);
@@ -75,9 +78,10 @@ class Dense : public models::Layer {
     if (!activated_) return;
     runtime::with_float_type(precision_.compute, [&](auto type) {
       using T = decltype(type);
-      for_each(call.stream, n, [y = reinterpret_cast<T*>(output), kept = reinterpret_cast<T*>(call.saved)](auto i) {
-        y[i] = kept[i] = runtime::from_float<T>(std::tanh(runtime::to_float(y[i])));
-      });
+      for_each(call.stream, precision_.compute, n,
+               [y = reinterpret_cast<T*>(output), kept = reinterpret_cast<T*>(call.saved)](auto i) {
+                 y[i] = kept[i] = runtime::from_float<T>(std::tanh(runtime::to_float(y[i])));
+               });
     });
   }
 
@@ -86,7 +90,7 @@ class Dense : public models::Layer {
     const std::size_t n = rows(call.shape) * n_;
     runtime::with_float_type(precision_.compute, [&](auto type) {
       using T = decltype(type);
-      for_each(call.stream, n,
+      for_each(call.stream, precision_.compute, n,
                [dz = reinterpret_cast<T*>(call.deferred), dy = reinterpret_cast<const T*>(output_gradient),
                 y = reinterpret_cast<const T*>(call.saved), activated = activated_](auto i) {
                  const float slope = activated ? 1 - runtime::to_float(y[i]) * runtime::to_float(y[i]) : 1;
@@ -144,11 +148,14 @@ class SquaredError : public models::Layer {
   models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
-    call.stream.launch([call, prediction = values(input, call), target = targets(call)](runtime::ComputePool&) {
-      double sum = 0;
-      for (int b = 0; b < call.shape.samples; ++b) sum += std::pow(double{prediction(b)} - target[b], 2);
-      *call.loss = sum * call.loss_factor;
-    });
+    const std::size_t bytes = static_cast<std::size_t>(call.shape.samples) * 2 * sizeof(float);
+    call.stream.launch(runtime::elementwise_cost(bytes),
+                       [call, prediction = values(input, call), target = targets(call)](runtime::ComputePool&) {
+                         double sum = 0;
+                         for (int b = 0; b < call.shape.samples; ++b)
+                           sum += std::pow(double{prediction(b)} - target[b], 2);
+                         *call.loss = sum * call.loss_factor;
+                       });
   }
 
   void backward_input(const LayerCall& call, const std::byte* input, const std::byte*,
@@ -157,7 +164,7 @@ class SquaredError : public models::Layer {
       using T = decltype(type);
       const auto factor = static_cast<float>(2 * call.loss_factor * double{call.loss_scale});
       for_each(
-          call.stream, static_cast<std::size_t>(call.shape.samples),
+          call.stream, precision_.compute, static_cast<std::size_t>(call.shape.samples),
           [prediction = values(input, call), target = targets(call), factor, out = reinterpret_cast<T*>(gradient)](
               auto i) { out[i] = runtime::from_float<T>(factor * (prediction(static_cast<int>(i)) - target[i])); });
     });

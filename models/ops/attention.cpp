@@ -1,6 +1,7 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_cpu.hpp"
+#include "models/ops/attention_sight.hpp"
 #include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "runtime/cuda_build.hpp"
@@ -22,6 +23,19 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
   expect(shape.window >= 0 && (shape.window == 0 || shape.causal),
          "attention with a window of {} positions{}: windows end at a position that sees nothing later",
          shape.window, shape.causal ? "" : ", not causal");
+}
+
+/// Of so many arrays [B, T, (H + 2K)·D], so many arrays [B, T, C], and logsumexp. Two products for each pair forward,
+/// four backward.
+runtime::WorkCost cost_of(const AttentionShape& shape, runtime::DType dtype, std::size_t wide, std::size_t narrow,
+                          int products) {
+  const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
+  const auto H = static_cast<std::size_t>(shape.heads), C = H * static_cast<std::size_t>(shape.channels);
+  runtime::WorkCost cost =
+      memory_cost(runtime::WorkKind::attention, dtype,
+                  B * T * (bytes_of(wide * shape.row_channels() + narrow * C, dtype) + H * sizeof(float)));
+  cost.flops = 2.0 * products * static_cast<double>(B * C) * pairs_of(shape);
+  return cost;
 }
 
 /// Of the library's backward pass.
@@ -75,7 +89,7 @@ void attention_forward(runtime::StreamView stream, const AttentionShape& shape, 
     if (on_gpu(stream))
       return attention_forward_cuda(stream, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
   }
-  stream.launch([=](runtime::ComputePool& pool) {
+  stream.launch(cost_of(shape, dtype, 1, 1, 2), [=](runtime::ComputePool& pool) {
     attention_forward_cpu(pool, shape, dtype, out, logsumexp, qkv, dropout, workspace, bounds);
   });
 }
@@ -89,7 +103,7 @@ void attention_backward(runtime::StreamView stream, const AttentionShape& shape,
       return attention_backward_cuda(stream, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace,
                                      bounds);
   }
-  stream.launch([=](runtime::ComputePool& pool) {
+  stream.launch(cost_of(shape, dtype, 2, 2, 4), [=](runtime::ComputePool& pool) {
     attention_backward_cpu(pool, shape, dtype, d_qkv, d_out, qkv, out, logsumexp, dropout, workspace, bounds);
   });
 }

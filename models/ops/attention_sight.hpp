@@ -10,6 +10,24 @@
 
 namespace ranvier::models {
 
+/// Pairs of a query and a key of one head and sample, of which causality hides the later keys and a window those
+/// further back: those of `queries` positions that follow `past` ones.
+[[nodiscard]] inline double causal_pairs(std::size_t past, std::size_t queries, std::size_t window) {
+  const auto up_to = [](std::size_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
+  const std::size_t end = past + queries;
+  if (window == 0) window = end;
+  const std::size_t growing = std::min(end, window), whole = std::min(past, growing);  // before the window moves
+  return up_to(growing) - up_to(whole) +
+         static_cast<double>(window) * static_cast<double>(end - std::max(past, growing));
+}
+
+/// The same of attention over whole samples. Which documents hide, if any, only the device knows.
+[[nodiscard]] inline double pairs_of(const AttentionShape& shape) {
+  const auto T = static_cast<std::size_t>(shape.positions);
+  if (!shape.causal) return static_cast<double>(T) * static_cast<double>(T);
+  return causal_pairs(0, T, static_cast<std::size_t>(shape.window));
+}
+
 /// Which keys the positions of a sample see: first(i) … end(i)-1, neither of which decreases along the sample.
 class Sight {
  public:

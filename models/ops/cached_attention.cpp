@@ -1,7 +1,10 @@
 #include "models/ops/cached_attention.hpp"
 
+#include "models/ops/attention_sight.hpp"
 #include "models/ops/dispatch.hpp"
 #include "runtime/cuda_build.hpp"
+
+#include <algorithm>
 
 namespace ranvier::models {
 namespace {
@@ -23,6 +26,27 @@ CachedAttentionShape with_past(CachedAttentionShape shape) {
   return shape;
 }
 
+/// Keys and values of the new positions, read and written.
+runtime::WorkCost append_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
+  const auto Q = static_cast<std::size_t>(shape.queries), K = static_cast<std::size_t>(shape.stored_key_heads());
+  return runtime::elementwise_cost(bytes_of(4 * Q * K * static_cast<std::size_t>(shape.channels), dtype), dtype);
+}
+
+/// Two products for each pair; the queries, their results, and keys and values of all positions that one sees. Where
+/// the device alone knows how many came before, as for the last positions that the cache has room for.
+runtime::WorkCost attention_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
+  const auto Q = static_cast<std::size_t>(shape.queries), D = static_cast<std::size_t>(shape.channels);
+  const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads());
+  const auto window = static_cast<std::size_t>(shape.window);
+  const std::size_t past = shape.past_place != nullptr ? static_cast<std::size_t>(shape.capacity) - Q
+                                                       : static_cast<std::size_t>(shape.past);
+  const std::size_t seen = window == 0 ? past + Q : std::min(past + Q, window + Q - 1);
+  runtime::WorkCost cost =
+      memory_cost(runtime::WorkKind::attention, dtype, bytes_of(2 * (Q * H + seen * K) * D, dtype));
+  cost.flops = 4 * static_cast<double>(H * D) * causal_pairs(past, Q, window);
+  return cost;
+}
+
 }  // namespace
 
 void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
@@ -32,8 +56,9 @@ void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& sha
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return append_to_cache_cuda(stream, shape, dtype, keys, values, qkv);
   }
-  stream.launch(
-      [=](runtime::ComputePool& pool) { append_to_cache_cpu(pool, with_past(shape), dtype, keys, values, qkv); });
+  stream.launch(append_cost(shape, dtype), [=](runtime::ComputePool& pool) {
+    append_to_cache_cpu(pool, with_past(shape), dtype, keys, values, qkv);
+  });
 }
 
 std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads) {
@@ -47,7 +72,7 @@ void cached_attention(runtime::StreamView stream, const CachedAttentionShape& sh
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return cached_attention_cuda(stream, shape, dtype, out, keys, values, qkv, workspace);
   }
-  stream.launch([=](runtime::ComputePool& pool) {
+  stream.launch(attention_cost(shape, dtype), [=](runtime::ComputePool& pool) {
     cached_attention_cpu(pool, with_past(shape), dtype, out, keys, values, qkv, workspace);
   });
 }

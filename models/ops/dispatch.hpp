@@ -5,7 +5,10 @@
 #include "runtime/device.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/error.hpp"
+#include "runtime/memory_cost.hpp"
 #include "runtime/stream.hpp"
+
+#include <cstddef>
 
 namespace ranvier::models {
 
@@ -22,13 +25,17 @@ inline void expect_kernel(runtime::DType dtype, const char* operation) {
   return stream.device().kind() == runtime::DeviceKind::cuda;
 }
 
-/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as a piece of work, or `cuda`, which queues its own.
+/// Bytes of n elements.
+[[nodiscard]] inline std::size_t bytes_of(std::size_t n, runtime::DType dtype) { return n * size_of(dtype); }
+
+/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as a piece of work of this cost, or `cuda`, which
+/// queues its own.
 template <auto cpu, auto cuda, typename... Arguments>
-void on_device(runtime::StreamView stream, const Arguments&... arguments) {
+void on_device(runtime::StreamView stream, const runtime::WorkCost& cost, const Arguments&... arguments) {
   if constexpr (runtime::with_cuda) {
     if (on_gpu(stream)) return cuda(stream, arguments...);
   }
-  stream.launch([=](runtime::ComputePool& pool) { cpu(pool, arguments...); });
+  stream.launch(cost, [=](runtime::ComputePool& pool) { cpu(pool, arguments...); });
 }
 
 }  // namespace ranvier::models

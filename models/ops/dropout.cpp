@@ -17,7 +17,9 @@ void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samp
              std::size_t elements_per_sample, const Dropout& options) {
   expect_kernel(dtype, "dropout");
   if (options.rate <= 0) return;
-  on_device<dropout_cpu, dropout_cuda>(stream, x, dtype, samples, elements_per_sample, options);
+  const std::size_t bytes = 2 * bytes_of(static_cast<std::size_t>(samples) * elements_per_sample, dtype);
+  on_device<dropout_cpu, dropout_cuda>(stream, memory_cost(runtime::WorkKind::dropout, dtype, bytes), x, dtype,
+                                       samples, elements_per_sample, options);
 }
 
 }  // namespace ranvier::models

@@ -7,13 +7,15 @@ namespace ranvier::models {
 void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                   GeluForm form) {
   expect_kernel(dtype, "gelu");
-  on_device<gelu_forward_cpu, gelu_forward_cuda>(stream, dtype, y, x, n, form);
+  on_device<gelu_forward_cpu, gelu_forward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n, form);
 }
 
 void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
                    GeluForm form) {
   expect_kernel(dtype, "gelu");
-  on_device<gelu_backward_cpu, gelu_backward_cuda>(stream, dtype, d, x, n, form);
+  on_device<gelu_backward_cpu, gelu_backward_cuda>(
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(4 * n, dtype)), dtype, d, x, n, form);
 }
 
 }  // namespace ranvier::models

@@ -6,17 +6,30 @@
 #include <algorithm>
 
 namespace ranvier::models {
+namespace {
+
+/// Of so many arrays [N, C], a mean and a rstd for each row, and so many arrays [C] of the run's dtype.
+runtime::WorkCost cost_of(const LayerNormShape& shape, runtime::DType dtype, std::size_t arrays,
+                          std::size_t parameters, std::size_t more = 0) {
+  return memory_cost(
+      runtime::WorkKind::norm, dtype,
+      bytes_of((arrays * shape.rows + parameters) * shape.channels, dtype) + 2 * shape.rows * sizeof(float) + more);
+}
+
+}  // namespace
 
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_forward_cpu, layer_norm_forward_cuda>(stream, shape, dtype, arrays);
+  on_device<layer_norm_forward_cpu, layer_norm_forward_cuda>(
+      stream, cost_of(shape, dtype, arrays.branch == nullptr ? 2 : 4, 2), shape, dtype, arrays);
 }
 
 void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
                       const float* mean, const float* rstd, const void* x, const void* weight, const void* bias) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_again_cpu, layer_norm_again_cuda>(stream, shape, dtype, y, mean, rstd, x, weight, bias);
+  on_device<layer_norm_again_cpu, layer_norm_again_cuda>(stream, cost_of(shape, dtype, 2, 2), shape, dtype, y, mean,
+                                                         rstd, x, weight, bias);
 }
 
 std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
@@ -29,13 +42,17 @@ std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape) {
 void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                          const LayerNormBackward& arrays) {
   expect_kernel(dtype, "layer norm");
-  on_device<layer_norm_backward_cpu, layer_norm_backward_cuda>(stream, shape, dtype, arrays);
+  on_device<layer_norm_backward_cpu, layer_norm_backward_cuda>(
+      stream, cost_of(shape, dtype, arrays.residual == nullptr ? 3 : 4, 1, 2 * shape.channels * sizeof(float)),
+      shape, dtype, arrays);
 }
 
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate) {
   expect_kernel(dtype, "store_gradient");
-  on_device<store_gradient_cpu, store_gradient_cuda>(stream, gradient, dtype, sums, n, accumulate);
+  const std::size_t bytes = n * sizeof(float) + bytes_of(n, dtype) * (accumulate ? 2 : 1);
+  on_device<store_gradient_cpu, store_gradient_cuda>(stream, runtime::elementwise_cost(bytes, dtype), gradient,
+                                                     dtype, sums, n, accumulate);
 }
 
 }  // namespace ranvier::models

@@ -22,7 +22,10 @@ void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulAr
          "matmul of M {}, N {}, K {} with rows of {}, {} and {} elements", shape.m, shape.n, shape.k,
          shape.a_stride, shape.b_stride, shape.c_stride);
   if (shape.m == 0 || shape.n == 0) return;
-  on_device<matmul_cpu, matmul_cuda>(stream, shape, arrays);
+  runtime::WorkCost cost =
+      product_cost({shape.m, shape.n, shape.k}, arrays.dtype, arrays.c_dtype, arrays.accumulate);
+  if (arrays.bias != nullptr) cost.bytes += static_cast<double>(bytes_of(shape.n, arrays.dtype));
+  on_device<matmul_cpu, matmul_cuda>(stream, cost, shape, arrays);
 }
 
 void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const void* dy, DType dtype,
@@ -30,7 +33,9 @@ void column_sums(runtime::StreamView stream, void* sums, DType sums_dtype, const
   expect(is_float(dtype) && is_float(sums_dtype), "column_sums of {} to {}", to_string(dtype),
          to_string(sums_dtype));
   if (n == 0) return;
-  on_device<column_sums_cpu, column_sums_cuda>(stream, sums, sums_dtype, dy, dtype, m, n, accumulate);
+  const std::size_t bytes = bytes_of(m * n, dtype) + bytes_of(n, sums_dtype) * (accumulate ? 2 : 1);
+  on_device<column_sums_cpu, column_sums_cuda>(stream, runtime::elementwise_cost(bytes, dtype), sums, sums_dtype,
+                                               dy, dtype, m, n, accumulate);
 }
 
 }  // namespace ranvier::models

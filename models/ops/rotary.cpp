@@ -41,7 +41,12 @@ void rotary(runtime::StreamView stream, const RotaryShape& shape, runtime::DType
   expect(
       shape.row_channels >= static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels),
       "rotary of {} heads of {} channels in rows of {}", shape.heads, frequencies.channels, shape.row_channels);
-  on_device<rotary_cpu, rotary_cuda>(stream, shape, dtype, x, frequencies, rotation, positions, first_position);
+  const std::size_t rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
+  const std::size_t turned =
+      rows * static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(frequencies.channels);
+  const std::size_t bytes = bytes_of(2 * turned, dtype) + (positions == nullptr ? 0 : rows * sizeof(std::int32_t));
+  on_device<rotary_cpu, rotary_cuda>(stream, memory_cost(runtime::WorkKind::rotary, dtype, bytes), shape, dtype, x,
+                                     frequencies, rotation, positions, first_position);
 }
 
 }  // namespace ranvier::models

@@ -7,6 +7,7 @@
 #include "runtime/kernels/adamw_cpu.hpp"
 #include "runtime/kernels/adamw_cuda.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
+#include "runtime/memory_cost.hpp"
 
 #include <algorithm>
 #include <array>
@@ -80,6 +81,13 @@ void step(const AdamWArrays& arrays, const Stretch& stretch, const cpu::AdamWCon
   }
 }
 
+/// Weights, m and v are read and written, the gradient is read, the working copy written.
+WorkCost cost_of(const AdamWArrays& arrays, std::size_t elements) {
+  const std::size_t working = arrays.working == nullptr ? 0 : size_of(arrays.working_dtype);
+  return memory_cost(WorkKind::optimizer, arrays.gradient_dtype,
+                     elements * (6 * sizeof(float) + size_of(arrays.gradient_dtype) + working));
+}
+
 }  // namespace
 
 void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegment> segments,
@@ -111,7 +119,7 @@ void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, 
   std::size_t elements = 0;
   for (const Stretch& stretch : stretches) elements += stretch.elements;
   if (elements == 0) return;
-  stream.launch([=, stretches = std::move(stretches)](ComputePool& pool) {
+  stream.launch(cost_of(arrays, elements), [=, stretches = std::move(stretches)](ComputePool& pool) {
     with_float_type(arrays.gradient_dtype, [&]<typename Gradient>(Gradient) {
       with_float_type(arrays.working_dtype, [&]<typename Working>(Working) {
         pool.run([&](int thread, int threads) {

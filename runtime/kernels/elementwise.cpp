@@ -6,6 +6,7 @@
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
 #include "runtime/kernels/elementwise_cuda.hpp"
+#include "runtime/memory_cost.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,14 @@ void check_float(DType dtype, const char* kernel) {
 }
 
 bool on_cuda(StreamView stream) { return stream.device().kind() == DeviceKind::cuda; }
+
+/// Of so many bytes: read and written, or between a device and its host.
+WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::size_t bytes) {
+  const Device& device = stream.device();
+  if (device.apart() && device.host_reaches(to) != device.host_reaches(from))
+    return memory_cost(WorkKind::host_copy, DType::f32, bytes);
+  return elementwise_cost(2 * bytes);
+}
 
 /// Calls part(begin, end) for parts of [0, items) on all threads that are worth waking.
 template <typename Part>
@@ -118,7 +127,7 @@ void copy(StreamView stream, void* to, const void* from, std::size_t bytes) {
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return copy_cuda(stream, to, from, bytes);
   }
-  stream.launch([=](ComputePool& pool) {
+  stream.launch(copy_cost(stream, to, from, bytes), [=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, end - begin);
     });
@@ -160,7 +169,7 @@ void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, co
       return;
     }
   }
-  stream.launch([=](ComputePool& pool) {
+  stream.launch(copy_cost(stream, to, from, n * width), [=](ComputePool& pool) {
     in_parts(pool, n, width, [&](std::size_t begin, std::size_t end) {
       in_stretches(to_runs, from_runs, begin, end, [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
         std::memcpy(static_cast<std::byte*>(to) + to_at * width,
@@ -175,7 +184,7 @@ void fill_zero(StreamView stream, void* to, std::size_t bytes) {
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return fill_zero_cuda(stream, to, bytes);
   }
-  stream.launch([=](ComputePool& pool) {
+  stream.launch(elementwise_cost(bytes), [=](ComputePool& pool) {
     in_parts(pool, bytes, 1, [&](std::size_t begin, std::size_t end) {
       std::memset(static_cast<std::byte*>(to) + begin, 0, end - begin);
     });
@@ -190,7 +199,8 @@ void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType f
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return cast_cuda(stream, to, to_dtype, from, from_dtype, n, to_runs, from_runs);
   }
-  stream.launch([=](ComputePool& pool) {
+  const std::size_t bytes = n * (size_of(to_dtype) + size_of(from_dtype));
+  stream.launch(elementwise_cost(bytes, from_dtype), [=](ComputePool& pool) {
     with_float_type(to_dtype, [&]<typename To>(To) {
       with_float_type(from_dtype, [&]<typename From>(From) {
         in_parts(pool, n, std::min(sizeof(To), sizeof(From)), [&](std::size_t begin, std::size_t end) {
@@ -210,7 +220,7 @@ void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return scale_cuda(stream, to, dtype, factor, n);
   }
-  stream.launch([=](ComputePool& pool) {
+  stream.launch(elementwise_cost(2 * n * size_of(dtype), dtype), [=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T),
                [&](std::size_t begin, std::size_t end) { scale_part(static_cast<T*>(to), factor, begin, end); });
@@ -225,7 +235,7 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return add_cuda(stream, to, from, dtype, n, to_runs, from_runs);
   }
-  stream.launch([=](ComputePool& pool) {
+  stream.launch(elementwise_cost(3 * n * size_of(dtype), dtype), [=](ComputePool& pool) {
     const auto add_as = [&]<typename T>(T) {
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
         in_stretches(to_runs, from_runs, begin, end,
@@ -256,10 +266,11 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return sums_of_squares_cuda(stream, sums, sums_stride, from, runs, dtype, n);
   }
-  stream.launch([=](ComputePool& pool) {
+  const std::size_t blocks = n / runs.run * of_run + (n % runs.run + block_elements - 1) / block_elements;
+  const std::size_t bytes = n * size_of(dtype) + blocks * sizeof(float);
+  stream.launch(elementwise_cost(bytes, dtype), [=](ComputePool& pool) {
     with_float_type(dtype, [&]<typename T>(T) {
       const auto* values = static_cast<const T*>(from);
-      const std::size_t blocks = n / runs.run * of_run + (n % runs.run + block_elements - 1) / block_elements;
       in_parts(pool, blocks, block_elements * sizeof(T), [&](std::size_t begin, std::size_t end) {
         for (std::size_t block = begin; block < end; ++block) {
           const std::size_t run = block / of_run, at = block % of_run * block_elements;
@@ -275,7 +286,7 @@ void sum(StreamView stream, double* total, const float* from, std::size_t n) {
   if constexpr (with_cuda) {
     if (on_cuda(stream)) return sum_cuda(stream, total, from, n);
   }
-  stream.launch([=](ComputePool&) {
+  stream.launch(elementwise_cost(n * sizeof(float) + sizeof(double)), [=](ComputePool&) {
     double sum = 0;
     for (std::size_t i = 0; i < n; ++i) sum += from[i];
     *total = sum;

@@ -1,10 +1,11 @@
-// The JSON files beside weights, that of a cluster's links and that of chosen kernels. The first byte says which.
+// The JSON files beside weights, those of a cluster's links, of a machine and of chosen kernels. The first byte says which.
 #include "collectives/links.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/weights/bert_config.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
 #include "models/weights/safetensors.hpp"
+#include "runtime/machine_profile.hpp"
 #include "tests/fuzz/input.hpp"
 
 using namespace ranvier;
@@ -13,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::InputFolder folder;
   static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   std::string_view input = fuzz::view(data, size);
-  switch (fuzz::take_byte(input) % 6) {
+  switch (fuzz::take_byte(input) % 7) {
     case 0: {
       const auto path = folder.write("config.json", input);
       fuzz::accepts_or_refuses(path.string(), [&] {
@@ -47,6 +48,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         fuzz::require(
             models::bert_config_json(models::read_bert_config({written, "config.json"}).sizes, written) == written,
             "a config is what was written of it");
+      });
+      break;
+    case 6:
+      fuzz::accepts_or_refuses("machine.json", [&] {
+        const std::string written = runtime::to_json(runtime::parse_machine_profile(input, "machine.json"));
+        fuzz::require(runtime::to_json(runtime::parse_machine_profile(written, "machine.json")) == written,
+                      "a profile is what was written of it");
       });
       break;
     case 3:

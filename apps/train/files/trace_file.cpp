@@ -1,7 +1,7 @@
 #include "apps/train/files/trace_file.hpp"
 
-#include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
+#include "runtime/trace_file.hpp"
 
 #include <filesystem>
 #include <system_error>
@@ -17,17 +17,8 @@ std::string trace_path(const std::string& path, std::int64_t step) {
 }
 
 std::string write_trace(const std::string& path, std::span<const std::string> events) {
-  std::string text = "{\"traceEvents\":[\n";
-  for (const std::string& rank : events) {
-    if (rank.empty()) continue;
-    if (text.back() != '\n') text += ",\n";
-    text += rank;
-  }
-  text += "\n]}\n";
   try {
-    runtime::AtomicFile file(path);
-    file.append(text.data(), text.size());
-    file.commit();
+    runtime::write_trace_file(path, events);
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,0 +1,253 @@
+#include "actors/predict/predicted_job.hpp"
+
+#include "offload/virtual_files.hpp"
+#include "runtime/error.hpp"
+#include "runtime/trace_file.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace ranvier::actors {
+
+using runtime::MemorySpace;
+using runtime::SpanKind;
+
+namespace {
+
+/// The node of every rank, counted from 0 in the order in which they come.
+std::vector<int> nodes_of(const TrainerOptions& options) {
+  std::vector<int> nodes = options.node_of;
+  nodes.resize(static_cast<std::size_t>(options.grid.ranks()), nodes.empty() ? 0 : nodes.back());
+  std::map<int, int> numbers;
+  for (int& node : nodes) node = numbers.try_emplace(node, static_cast<int>(numbers.size())).first->second;
+  return nodes;
+}
+
+/// What trains, without what a training does beside its steps.
+TrainerOptions steps_of(TrainerOptions options, int steps) {
+  options.steps = steps;
+  options.rollback.reset();
+  options.check_every = 0;
+  options.eval_every = 0;
+  options.choices = nullptr;
+  options.sample.every = 0;
+  options.checkpoint_staging = 0;
+  options.fault.reset();
+  return options;
+}
+
+runtime::VirtualClusterOptions cluster_of(const TrainerOptions& options, const runtime::MachineProfile& profile,
+                                          const PredictionOptions& how) {
+  return {.node_of = nodes_of(options),
+          .links = profile.links,
+          .cores = profile.cores,
+          .files = {profile.read_bytes_per_second, profile.write_bytes_per_second, profile.file_latency_seconds},
+          .handler_seconds = profile.handler_seconds,
+          .slow_nodes = how.disturbances.slow_nodes};
+}
+
+void check(const TrainerOptions& options, const runtime::MachineProfile& profile, const PredictionOptions& how) {
+  if (how.steps < 2)
+    fail(ErrorCode::usage, "a prediction of {} steps: take 2 at least, as the first one fills caches and pipelines",
+         how.steps);
+  if (how.disturbances.jitter < 0)
+    fail(ErrorCode::usage, "a jitter of {}: take 0 or more", how.disturbances.jitter);
+  for (const auto* const all : {&how.disturbances.slow_ranks, &how.disturbances.slow_nodes}) {
+    for (const double times : *all) {
+      if (!(times > 0)) fail(ErrorCode::usage, "work that takes {} times as long: take a number above 0", times);
+    }
+  }
+  if (profile.gpu != options.gpu.has_value())
+    fail(ErrorCode::usage, "the profile '{}' is of {}, and the job is planned for {}: choose the other one",
+         profile.name, profile.gpu ? "a GPU" : "a CPU", options.gpu ? "GPUs" : "CPUs");
+  if (options.steps < 1) fail(ErrorCode::usage, "an evaluation cannot be predicted: train for a step at least");
+  if (options.grid.ranks() > 1)
+    collectives::require_classes(profile.links, nodes_of(options), fmt::format("profile '{}'", profile.name));
+}
+
+/// Throws unless `needed` is within `there`; 0: not known.
+void check_room(const char* of, const std::string& whose, std::size_t needed, std::size_t there,
+                const runtime::MachineProfile& profile, const runtime::MemoryPlan& plan) {
+  if (there == 0 || needed <= there) return;
+  fail(ErrorCode::memory, "{} needs {} of {}, and a machine of the profile '{}' has {}:\n{}", whose,
+       runtime::format_bytes(needed), of, profile.name, runtime::format_bytes(there), plan.table());
+}
+
+double factor_of(const std::vector<double>& factors, int index) {
+  return static_cast<std::size_t>(index) < factors.size() ? factors[static_cast<std::size_t>(index)] : 1.0;
+}
+
+}  // namespace
+
+void Prediction::write_trace(const std::filesystem::path& path) const {
+  if (trace.empty())
+    fail(ErrorCode::usage, "{}: the prediction kept no trace: ask for one with PredictionOptions::trace",
+         path.string());
+  runtime::write_trace_file(path, trace);
+}
+
+PredictedJob::PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
+                           const TrainerOptions& options, const runtime::MachineProfile& profile,
+                           const Costs& costs, const PredictionOptions& how)
+    : architecture_(&architecture),
+      options_((check(options, profile, how), options)),
+      profile_(&profile),
+      how_(how),
+      cluster_(cluster_of(options, profile, how)),
+      costs_(costs) {
+  plan_memory(samples);
+  if (options.gpu && options.gpu->nccl) {
+    const AlgorithmNames& names = options.algorithms;
+    nccl_ = std::make_unique<collectives::PhantomNccl>(
+        cluster_, collectives::PhantomNccl::Ways{collectives::nccl_way(names.all_gather),
+                                                 collectives::nccl_way(names.reduce_scatter),
+                                                 collectives::nccl_way(names.all_reduce)});
+  }
+  options_ = steps_of(options, how.steps);
+  options_.tiers.files.make = [this](runtime::EventLoop& loop, int rank) {
+    return std::make_unique<offload::VirtualFiles>(loop, cluster_.disk(rank));
+  };
+  ranks_.resize(static_cast<std::size_t>(options.grid.ranks()));
+  for (int rank = 0; rank < options.grid.ranks(); ++rank) make_rank(rank, samples);
+}
+
+PredictedJob::~PredictedJob() = default;
+
+/// Ranks of a column need the same.
+void PredictedJob::plan_memory(const models::SampleSource& samples) {
+  struct Needs {
+    std::size_t device = 0, host = 0, files = 0;
+  };
+  const runtime::Grid grid(options_.grid, options_.grid.ranks());
+  std::vector<RankPlan> stages;
+  for (int rank = 0; rank < options_.grid.ranks(); ++rank) {
+    if (grid.position(rank).row == 0)
+      stages.push_back(plan_rank(*architecture_, samples.sample_bytes(), options_, rank));
+  }
+  std::sort(stages.begin(), stages.end(),
+            [](const RankPlan& a, const RankPlan& b) { return a.position.stage < b.position.stage; });
+  std::vector<Needs> needs;
+  for (const RankPlan& plan : stages) {
+    const Needs& need =
+        needs.emplace_back(Needs{plan.memory.bytes(MemorySpace::device),
+                                 plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host),
+                                 plan.memory.bytes(MemorySpace::nvme)});
+    prediction_.device_bytes = std::max(prediction_.device_bytes, need.device);
+    prediction_.host_bytes = std::max(prediction_.host_bytes, need.host);
+    prediction_.file_bytes = std::max(prediction_.file_bytes, need.files);
+    check_room("device memory", fmt::format("a rank of stage {}", plan.position.stage), need.device,
+               profile_->device_memory, *profile_, plan.memory);
+  }
+  std::vector<Needs> nodes(static_cast<std::size_t>(cluster_.network().nodes()));
+  for (int rank = 0; rank < options_.grid.ranks(); ++rank) {
+    const auto stage = static_cast<std::size_t>(grid.position(rank).stage);
+    Needs& node = nodes[static_cast<std::size_t>(cluster_.network().node_of(rank))];
+    node.host += needs[stage].host + (profile_->gpu ? 0 : needs[stage].device);
+    node.files += needs[stage].files;
+    const std::string whose = fmt::format("node {}", cluster_.network().node_of(rank));
+    check_room("memory", whose, node.host, profile_->host_memory, *profile_, stages[stage].memory);
+    check_room("disk", whose, node.files, profile_->disk, *profile_, stages[stage].memory);
+  }
+}
+
+void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
+  Ranks& made = ranks_[static_cast<std::size_t>(rank)];
+  const Disturbances& disturbances = how_.disturbances;
+  runtime::PhantomDeviceOptions device{
+      .apart = profile_->gpu,
+      .threads = profile_->threads,
+      .costs = &costs_.device,
+      .host_costs = &costs_.host,
+      .slowness = factor_of(disturbances.slow_ranks, rank),
+      .jitter = disturbances.jitter,
+      .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
+  made.device = make_phantom_device(cluster_.time(), cluster_.cores(rank), cluster_.space(), device);
+  RankPlan plan = plan_rank(*architecture_, samples.sample_bytes(), options_, rank);
+  runtime::EventLoop& loop = cluster_.loop(rank);
+  runtime::Transport* transport = &cluster_.transport(rank);
+  if (options_.gpu && options_.gpu->staged) {
+    made.staged = std::make_unique<runtime::StagedTransport>(loop, *transport, *made.device);
+    for (const runtime::StagedMessages& messages : plan.staged_messages) made.staged->reserve(messages);
+    transport = made.staged.get();
+  }
+  if (nccl_) {
+    made.source = nccl_->source(loop);
+    plan.column->source = made.source.get();
+  }
+  made.rank = std::make_unique<Rank>(loop, *transport, *made.device, Rank::Samples{samples}, std::move(plan));
+}
+
+PredictedJob::Moment PredictedJob::moment(int rank) {
+  const Ranks& of = ranks_[static_cast<std::size_t>(rank)];
+  const runtime::Trace& trace = of.rank->context().trace;
+  Moment moment{.time = trace.now(), .busy = of.device->busy(), .sent = cluster_.network().sent(rank)};
+  for (int kind = 0; kind < runtime::span_kinds; ++kind)
+    moment.seconds[static_cast<std::size_t>(kind)] = trace.seconds(static_cast<SpanKind>(kind));
+  return moment;
+}
+
+StagePrediction PredictedJob::stage(const Ranks& rank) const {
+  const auto spent = [&](SpanKind kind) {
+    const auto index = static_cast<std::size_t>(kind);
+    return rank.after.seconds[index] - rank.before.seconds[index];
+  };
+  StagePrediction stage{.forward_seconds = spent(SpanKind::forward),
+                        .backward_seconds = spent(SpanKind::backward),
+                        .optimizer_seconds = spent(SpanKind::optimizer),
+                        .step_seconds = runtime::seconds(rank.after.time - rank.before.time)};
+  const double busy = runtime::seconds(rank.after.busy - rank.before.busy);
+  stage.other_seconds =
+      std::max(0.0, busy - stage.forward_seconds - stage.backward_seconds - stage.optimizer_seconds);
+  return stage;
+}
+
+Prediction PredictedJob::run() {
+  const int count = options_.grid.ranks();
+  for (int r = 0; r < count; ++r) {
+    cluster_.loop(r).post([this, r] {
+      Ranks& of = ranks_[static_cast<std::size_t>(r)];
+      of.rank->start({.step =
+                          [this, r](const StepResult&) {
+                            Ranks& mine = ranks_[static_cast<std::size_t>(r)];
+                            mine.before = std::exchange(mine.after, moment(r));
+                          },
+                      .done = [this, r] { cluster_.loop(r).stop(); }});
+    });
+  }
+  cluster_.run();
+
+  const runtime::Grid grid(options_.grid, count);
+  Prediction prediction = std::move(prediction_);
+  prediction.stages.resize(static_cast<std::size_t>(options_.grid.g_inter));
+  double idle = 0;
+  std::uint64_t messages = 0;
+  for (int r = 0; r < count; ++r) {
+    const Ranks& of = ranks_[static_cast<std::size_t>(r)];
+    const double step = runtime::seconds(of.after.time - of.before.time);
+    const double busy = runtime::seconds(of.after.busy - of.before.busy);
+    idle += step > 0 ? 1 - std::min(1.0, busy / step) : 0;
+    prediction.rank_bytes_intra.push_back(of.after.sent.bytes_intra - of.before.sent.bytes_intra);
+    prediction.rank_bytes_inter.push_back(of.after.sent.bytes_inter - of.before.sent.bytes_inter);
+    messages += of.after.sent.messages - of.before.sent.messages;
+    const runtime::Position position = grid.position(r);
+    if (position.row == 0) prediction.stages[static_cast<std::size_t>(position.stage)] = stage(of);
+    if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());
+  }
+  const Ranks& first = ranks_.front();
+  prediction.step_seconds = runtime::seconds(first.after.time - first.before.time);
+  prediction.bubble = idle / count;
+  prediction.messages = messages;
+  prediction.handlers = cluster_.handlers_run();
+  if (prediction.step_seconds > 0) {
+    const double batch = options_.batch_size;
+    prediction.tokens_per_second = batch * architecture_->positions / prediction.step_seconds;
+    prediction.model_flops_per_second = batch * architecture_->flops_per_sample() / prediction.step_seconds / count;
+    const auto peak = profile_->peak_flops_per_second.find(options_.precision.compute);
+    if (peak != profile_->peak_flops_per_second.end() && peak->second > 0)
+      prediction.mfu = prediction.model_flops_per_second / peak->second;
+  }
+  return prediction;
+}
+
+}  // namespace ranvier::actors

@@ -1,0 +1,68 @@
+// A whole job in virtual time: every rank with its actors on a phantom device, as it would be on the machines of a
+// profile, from the first message to the end of its steps. predict() is this with the profile's costs. One thread.
+#pragma once
+
+#include "actors/predict/prediction.hpp"
+#include "actors/rank/rank.hpp"
+#include "collectives/phantom_nccl.hpp"
+#include "runtime/staged_transport.hpp"
+#include "runtime/virtual_cluster.hpp"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace ranvier::actors {
+
+class PredictedJob {
+ public:
+  /// How long work takes on devices, and on the host beside them.
+  struct Costs {
+    const runtime::CostModel& device;
+    const runtime::CostModel& host;
+  };
+
+  /// Plans all ranks, and allocates nothing but addresses. Throws as predict() does. All outlive it.
+  PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
+               const TrainerOptions& options, const runtime::MachineProfile& profile, const Costs& costs,
+               const PredictionOptions& how);
+  ~PredictedJob();
+
+  [[nodiscard]] Prediction run();
+
+  [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(rank)).rank; }
+  [[nodiscard]] runtime::VirtualCluster& cluster() noexcept { return cluster_; }
+
+ private:
+  /// What a rank has done by the end of a step.
+  struct Moment {
+    runtime::Duration time{};
+    std::array<double, runtime::span_kinds> seconds{};
+    runtime::Duration busy{};
+    runtime::VirtualNetwork::Sent sent;
+  };
+  struct Ranks {
+    std::unique_ptr<runtime::PhantomDevice> device;
+    std::unique_ptr<runtime::StagedTransport> staged;
+    std::unique_ptr<collectives::CommunicatorSource> source;
+    std::unique_ptr<Rank> rank;
+    Moment before, after;  ///< the step that is reported
+  };
+
+  void plan_memory(const models::SampleSource& samples);
+  void make_rank(int rank, const models::SampleSource& samples);
+  [[nodiscard]] Moment moment(int rank);
+  [[nodiscard]] StagePrediction stage(const Ranks& rank) const;
+
+  const models::Architecture* architecture_;
+  TrainerOptions options_;
+  const runtime::MachineProfile* profile_;
+  PredictionOptions how_;
+  Prediction prediction_;
+  runtime::VirtualCluster cluster_;
+  Costs costs_;
+  std::unique_ptr<collectives::PhantomNccl> nccl_;
+  std::vector<Ranks> ranks_;
+};
+
+}  // namespace ranvier::actors

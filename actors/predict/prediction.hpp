@@ -1,0 +1,74 @@
+// A training that nothing computes: all ranks of a job, the actors that would run, on phantom devices in virtual time.
+//
+//   const Prediction p = predict(architecture, sample_bytes, options, profile);
+//   fmt::print("{:.1f} ms a step, {:.0f} % of it waiting\n", 1e3 * p.step_seconds, 100 * p.stages[0].waiting());
+//
+// What is predicted is the order, the messages, the memory and the waits of the real run; only durations come from the
+// profile. Deterministic by seed. Any thread; one core; memory and time grow with ranks × layers × microbatches.
+#pragma once
+
+#include "actors/rank/trainer_options.hpp"
+#include "models/architecture.hpp"
+#include "models/sample_source.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/machine_profile.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+/// What goes otherwise than planned, for "what if".
+struct Disturbances {
+  std::uint64_t seed = 0;
+  double jitter = 0;               ///< of every piece of work: lognormal, its standard deviation by its mean
+  std::vector<double> slow_ranks;  ///< by rank, how many times as long its work takes; missing ones: 1
+  std::vector<double> slow_nodes;  ///< by node, how many times as long a byte takes on its links
+};
+
+struct PredictionOptions {
+  int steps = 2;  ///< that are simulated; the first fills caches and pipelines, the last is reported
+  Disturbances disturbances;
+  bool trace = false;  ///< keep what all ranks did, in Prediction::trace
+};
+
+struct StagePrediction {
+  double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0,
+         other_seconds = 0;  ///< of a step, of row 0
+  double step_seconds = 0;
+  [[nodiscard]] double busy() const {
+    return step_seconds > 0
+               ? (forward_seconds + backward_seconds + optimizer_seconds + other_seconds) / step_seconds
+               : 0;
+  }
+};
+
+struct Prediction {
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double model_flops_per_second = 0;  ///< of one device
+  double mfu = 0;                     ///< by the profile's peak; 0: it has none
+  std::vector<StagePrediction> stages;
+  std::vector<double> rank_bytes_intra, rank_bytes_inter;  ///< sent by each rank in a step
+  double bubble = 0;  ///< share of the step in which an average rank computes nothing
+  std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< of the rank that needs most
+  std::uint64_t messages = 0;                                    ///< of a step, all ranks
+  std::uint64_t handlers = 0;                                    ///< that the simulation ran
+  std::vector<std::string> trace;  ///< by rank, Trace::chrome_events() of all steps; empty unless asked for
+
+  /// What all ranks did as a file for Chrome or Perfetto. Throws ErrorCode::io, and ErrorCode::usage where no trace was
+  /// kept.
+  void write_trace(const std::filesystem::path& path) const;
+};
+
+/// Throws ErrorCode::usage where plan_rank() does, and ErrorCode::memory where a rank's plan is beyond the profile's
+/// memory, with the table.
+[[nodiscard]] Prediction predict(const models::Architecture& architecture, const models::SampleSource& samples,
+                                 const TrainerOptions& options, const runtime::MachineProfile& profile,
+                                 const PredictionOptions& how = {});
+
+}  // namespace ranvier::actors

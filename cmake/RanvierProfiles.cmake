@@ -1,0 +1,12 @@
+# runtime/profiles/*.json as text in the programs: <source> is made of them.
+function(ranvier_shipped_profiles source)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/profiles/*.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  set(ranvier_profiles "")
+  foreach(file IN LISTS files)
+    get_filename_component(name ${file} NAME_WLE)
+    file(READ ${file} json)
+    string(APPEND ranvier_profiles "    {\"${name}\", R\"json(${json})json\"},\n")
+  endforeach()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/shipped_profiles.cpp.in ${source} @ONLY)
+endfunction()

@@ -1,0 +1,71 @@
+// NCCL in virtual time: the operations of all ranks of a cluster, by formula. An operation begins when all ranks of its
+// team have begun it and the one before it of the same communicator has ended, and takes what rings over all links
+// that the team has take (VirtualNetwork::ring): of S bytes, (P - 1)/P to gather or scatter them among P ranks, twice
+// that to reduce them for all. To that come latencies: one for each link that a ring goes over, or of an all-reduce
+// those of a tree over the nodes, where that is less, as NCCL has both. Hierarchical ones are rings across the nodes
+// and inside them, after one another. Any other algorithm by its name takes what its plan is estimated to take
+// (cost.hpp), and keeps no link from others.
+//
+// One per cluster, one thread.
+#pragma once
+
+#include "collectives/communicator_source.hpp"
+#include "collectives/nccl_stages.hpp"
+#include "runtime/virtual_cluster.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace ranvier::collectives {
+
+class PhantomNccl {
+ public:
+  using Ways = std::array<NcclWay, 3>;  ///< by Collective
+
+  /// The cluster outlives it.
+  PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways) : cluster_(&cluster), ways_(ways) {}
+
+  /// For the column of one rank, whose loop that is. What it makes, this outlives.
+  [[nodiscard]] std::unique_ptr<CommunicatorSource> source(runtime::EventLoop& loop);
+
+ private:
+  class Source;
+  class Member;
+
+  struct Operation {
+    Collective collective = Collective::all_gather;
+    std::size_t bytes = 0;
+    std::size_t element_bytes = 1;
+    std::vector<runtime::Handler> done;  ///< of the members that have begun it
+  };
+  /// A communicator with all its members.
+  struct Group {
+    Team team;
+    std::vector<int> ranks;  ///< of the cluster, by member
+    PlanChoice choice;
+    std::deque<Operation> waiting;     ///< that not all members have begun
+    std::uint64_t first = 0;           ///< number of the first of those
+    std::vector<std::uint64_t> begun;  ///< operations, by member
+    runtime::Duration ends{};          ///< of the last one that all have begun
+    std::map<std::tuple<Collective, std::size_t, std::size_t>, runtime::Duration> planned = {};
+  };
+
+  [[nodiscard]] Group& group(int number, const PlanCommunicator::Options& options);
+  void begin(Group& group, int me, Operation operation);
+  [[nodiscard]] runtime::Duration end_of(Group& group, const Operation& operation);
+  [[nodiscard]] runtime::Duration by_rings(const Group& group, const Operation& operation, runtime::Duration ready);
+  [[nodiscard]] runtime::Duration by_levels(const Group& group, const Operation& operation,
+                                            runtime::Duration ready);
+
+  runtime::VirtualCluster* cluster_;
+  Ways ways_;
+  std::map<std::pair<int, int>, Group> groups_;  ///< by number and first rank
+};
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,130 @@
+#include "runtime/machine_profile.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/memory_map.hpp"
+#include "runtime/options.hpp"
+#include "runtime/shipped_profiles.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace ranvier::runtime {
+
+namespace {
+
+constexpr double longest_seconds = 1e9;  // so that nanoseconds do not overflow
+constexpr DType stand_ins[] = {DType::f32, DType::bf16, DType::f16};
+
+using KindRates = std::array<WorkRate, work_kinds>;
+
+constexpr std::size_t index_of(DType dtype) { return static_cast<std::size_t>(dtype); }
+constexpr std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
+
+/// The rate of the kind in that type, or of what stands in for it.
+WorkRate rate_of(const std::map<DType, KindRates>& rates, DType dtype, WorkKind kind) {
+  for (const WorkKind each : {kind, WorkKind::elementwise}) {
+    const auto own = rates.find(dtype);
+    if (own != rates.end() && own->second[index_of(each)] != WorkRate{}) return own->second[index_of(each)];
+    for (const DType other : stand_ins) {
+      const auto there = rates.find(other);
+      if (there != rates.end() && there->second[index_of(each)] != WorkRate{}) return there->second[index_of(each)];
+    }
+  }
+  return {};
+}
+
+std::array<double, 3> logarithms(const ProductShape& shape) {
+  const auto log = [](std::size_t size) { return std::log2(static_cast<double>(std::max<std::size_t>(1, size))); };
+  return {log(shape.m), log(shape.n), log(shape.k)};
+}
+
+}  // namespace
+
+MachineProfile read_machine_profile(const std::string& path_or_name) {
+  const std::string source = "--profile " + path_or_name;
+  for (const ShippedProfile& shipped : all_shipped_profiles()) {
+    if (shipped.name == path_or_name) return parse_machine_profile(shipped.json, source);
+  }
+  if (!std::filesystem::exists(path_or_name)) {
+    const auto names = shipped_profiles();
+    const auto nearest = nearest_name(path_or_name, names);
+    fail(ErrorCode::usage, "{}: there is no such file, and no profile of that name{}: there are {}", source,
+         nearest ? fmt::format(", perhaps {}", *nearest) : "", fmt::join(names, ", "));
+  }
+  std::string text;
+  try {
+    const MemoryMap file(path_or_name);
+    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  } catch (const Error& error) {
+    fail(ErrorCode::usage, "{}: cannot be read: {}", source, error.what());
+  }
+  return parse_machine_profile(text, source);
+}
+
+std::vector<std::string> shipped_profiles() {
+  std::vector<std::string> names;
+  for (const ShippedProfile& shipped : all_shipped_profiles()) names.emplace_back(shipped.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ProfileCosts::ProfileCosts(const MachineProfile& profile, Where where) {
+  const bool host = where == Where::host && profile.host_rates != KindRates{};
+  const std::map<DType, KindRates> rates =
+      host ? std::map<DType, KindRates>{{DType::f32, profile.host_rates}} : profile.rates;
+  for (std::size_t dtype = 0; dtype < dtypes; ++dtype) {
+    for (std::size_t kind = 0; kind < work_kinds; ++kind)
+      rates_[dtype][kind] = rate_of(rates, static_cast<DType>(dtype), static_cast<WorkKind>(kind));
+  }
+  if (host) return;
+  for (const auto& [dtype, products] : profile.products) {
+    Points& points = points_[index_of(dtype)];
+    for (const ProductRate& product : products) {
+      const auto place = logarithms(product.shape);
+      if (points.all.empty()) points.least = points.most = place;
+      for (std::size_t i = 0; i < place.size(); ++i) {
+        points.least[i] = std::min(points.least[i], place[i]);
+        points.most[i] = std::max(points.most[i], place[i]);
+      }
+      points.all.push_back({place, std::log(product.flops_per_second)});
+    }
+  }
+}
+
+double ProfileCosts::product_rate(std::size_t dtype, const ProductShape& shape) const {
+  const auto [entry, is_new] = known_[dtype].try_emplace({shape.m, shape.n, shape.k}, 0.0);
+  if (!is_new) return entry->second;
+  const Points& points = points_[dtype];
+  auto place = logarithms(shape);
+  for (std::size_t i = 0; i < place.size(); ++i) place[i] = std::clamp(place[i], points.least[i], points.most[i]);
+  constexpr double same = 1e-12;  // of a distance to the fourth
+  double sum = 0, weights = 0;
+  for (const Point& point : points.all) {
+    double square = 0;
+    for (std::size_t i = 0; i < place.size(); ++i)
+      square += (place[i] - point.place[i]) * (place[i] - point.place[i]);
+    const double weight = 1 / std::max(square * square, same);
+    sum += weight * point.log_rate;
+    weights += weight;
+  }
+  return entry->second = std::exp(sum / weights);
+}
+
+Duration ProfileCosts::duration(const WorkCost& cost) const {
+  const std::size_t dtype = index_of(cost.dtype);
+  const WorkRate& rate = rates_[dtype][index_of(cost.kind)];
+  double seconds = 0;
+  if (cost.kind == WorkKind::product && !points_[dtype].all.empty() && cost.shape != ProductShape{}) {
+    seconds = cost.flops / product_rate(dtype, cost.shape);
+  } else {
+    if (rate.flops_per_second > 0) seconds = cost.flops / rate.flops_per_second;
+    if (rate.bytes_per_second > 0) seconds = std::max(seconds, cost.bytes / rate.bytes_per_second);
+  }
+  seconds = std::min(seconds + rate.launch_seconds, longest_seconds);
+  return Duration(std::llround(1e9 * seconds));
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,302 @@
+#include "runtime/phantom_device.hpp"
+
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace ranvier::runtime {
+
+PhantomSpace::~PhantomSpace() {
+  if (unreachable_ != nullptr) munmap(unreachable_, unreachable_bytes);
+}
+
+namespace {
+
+std::byte* map(std::size_t bytes, int protection) {
+  void* const data = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED)
+    fail(ErrorCode::memory, "the system refused {} of addresses for a phantom device: {}", format_bytes(bytes),
+         std::strerror(errno));
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+std::byte* PhantomSpace::unreachable() {
+  if (unreachable_ == nullptr) unreachable_ = map(unreachable_bytes, PROT_NONE);
+  return unreachable_;
+}
+
+Buffer PhantomSpace::reachable(std::size_t bytes) {
+  if (bytes == 0) return {};
+  return {map(bytes, PROT_READ | PROT_WRITE), bytes, [](std::byte* data, std::size_t size) { munmap(data, size); }};
+}
+
+namespace {
+
+class PhantomStream;
+
+/// One record of an event.
+struct Mark {
+  bool reached = false;
+  std::vector<PhantomStream*> waiting;
+};
+
+class PhantomEvent final : public Event {
+ public:
+  void record(StreamView stream) override;
+  [[nodiscard]] bool reached() const override { return mark_ == nullptr || mark_->reached; }
+
+  [[nodiscard]] const std::shared_ptr<Mark>& mark() const noexcept { return mark_; }
+
+ private:
+  std::shared_ptr<Mark> mark_;
+};
+
+class ComputingPhantom final : public PhantomDevice {
+ public:
+  ComputingPhantom(VirtualTime& time, VirtualCores& cores, PhantomSpace& space, const PhantomDeviceOptions& options)
+      : time_(time), cores_(cores), space_(space), options_(options), random_(options.seed) {
+    expect(options.costs != nullptr, "a phantom device has no costs");
+    const double variance = std::log1p(options.jitter * options.jitter);
+    jitter_ = std::lognormal_distribution<double>(-variance / 2, std::sqrt(variance));
+  }
+
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::phantom; }
+  [[nodiscard]] std::string description() const override {
+    return fmt::format("phantom, {} thread{}", threads(), threads() == 1 ? "" : "s");
+  }
+  [[nodiscard]] int threads() const noexcept override { return options_.threads; }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return *used_; }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return options_.budget_bytes; }
+  [[nodiscard]] bool apart() const noexcept override { return options_.apart; }
+  [[nodiscard]] bool host_reaches(const void* address) const override {
+    if (!options_.apart) return true;
+    const std::byte* const begin = space_.unreachable();
+    return address < begin || address >= begin + PhantomSpace::unreachable_bytes;
+  }
+  [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
+  [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<PhantomEvent>(); }
+  void on_failure(std::function<void(std::exception_ptr)>) override {}  // nothing runs that could fail
+  [[nodiscard]] std::unique_ptr<Device> make_host_device(int threads) const override {
+    PhantomDeviceOptions host = options_;
+    host.apart = false;
+    host.threads = threads;
+    host.budget_bytes = std::numeric_limits<std::size_t>::max();
+    host.costs = options_.host_costs != nullptr ? options_.host_costs : options_.costs;
+    host.seed = ~options_.seed;
+    return std::make_unique<ComputingPhantom>(time_, cores_, space_, host);
+  }
+  [[nodiscard]] Duration busy() const noexcept override { return busy_; }
+
+  [[nodiscard]] double nanoseconds(const WorkCost& cost) {
+    double time = static_cast<double>(options_.costs->duration(cost).count()) * options_.slowness;
+    if (options_.jitter > 0) time *= jitter_(random_);
+    return time;
+  }
+
+ private:
+  friend class PhantomStream;
+
+  VirtualTime& time_;
+  VirtualCores& cores_;
+  PhantomSpace& space_;
+  PhantomDeviceOptions options_;
+  std::mt19937_64 random_;
+  std::lognormal_distribution<double> jitter_;
+  std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
+  std::size_t next_ = 0;  // of the addresses that the host does not reach
+  Duration busy_{};
+  bool whole_taken_ = false;
+};
+
+class PhantomStream final : public Stream {
+ public:
+  PhantomStream(ComputingPhantom& device, std::string name, StreamWidth width)
+      : device_(device), name_(std::move(name)), width_(width) {
+    if (width == StreamWidth::whole) {
+      expect(!device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
+      device.whole_taken_ = true;
+    }
+  }
+  ~PhantomStream() override {
+    if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
+  }
+
+  [[nodiscard]] Device& device() const noexcept override { return device_; }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+
+  void launch(Work) override {
+    fail(ErrorCode::internal,
+         "stream '{}' of a phantom device has work without a cost, and so no time that it takes: launch it with a "
+         "WorkCost",
+         name_);
+  }
+  void launch(const WorkCost& cost, Work) override;
+  void call_back(std::function<void()> function) override;
+  void wait(const Event& event) override;
+  void synchronize() override {}  // never in a training step, and afterwards nobody looks
+
+  void mark(const std::shared_ptr<Mark>& mark);
+  /// Goes on behind a mark that was reached.
+  void wake();
+
+ private:
+  struct Item {
+    enum class Kind { work, call, mark, wait } kind;
+    double nanoseconds = 0;
+    std::function<void()> call;
+    std::shared_ptr<Mark> mark;
+  };
+
+  [[nodiscard]] bool idle() const noexcept { return !running_ && items_.empty(); }
+  void run();
+  void begin(double nanoseconds);
+  static void reach(const std::shared_ptr<Mark>& mark);
+
+  ComputingPhantom& device_;
+  const std::string name_;
+  const StreamWidth width_;
+  std::deque<Item> items_;
+  bool running_ = false;  // work, or items one after another
+};
+
+void PhantomEvent::record(StreamView stream) {
+  auto* const phantom = dynamic_cast<PhantomStream*>(&stream.stream());
+  expect(phantom != nullptr, "an event of a phantom device is recorded on stream {} of another kind of device",
+         stream.name());
+  mark_ = std::make_shared<Mark>();
+  phantom->mark(mark_);
+}
+
+void PhantomStream::launch(const WorkCost& cost, Work) {
+  count_done();
+  const double nanoseconds = device_.nanoseconds(cost);
+  if (nanoseconds <= 0) return;
+  if (!items_.empty() && items_.back().kind == Item::Kind::work) {
+    items_.back().nanoseconds += nanoseconds;
+  } else if (idle()) {
+    begin(nanoseconds);
+  } else {
+    items_.push_back({.kind = Item::Kind::work, .nanoseconds = nanoseconds, .call = {}, .mark = {}});
+  }
+}
+
+void PhantomStream::call_back(std::function<void()> function) {
+  count_done();
+  if (idle()) return function();
+  items_.push_back({.kind = Item::Kind::call, .call = std::move(function), .mark = {}});
+}
+
+void PhantomStream::mark(const std::shared_ptr<Mark>& mark) {
+  if (idle()) return reach(mark);
+  items_.push_back({.kind = Item::Kind::mark, .call = {}, .mark = mark});
+}
+
+void PhantomStream::wait(const Event& event) {
+  const auto* const phantom = dynamic_cast<const PhantomEvent*>(&event);
+  expect(phantom != nullptr, "stream {} waits for an event of another kind of device", name_);
+  if (phantom->reached()) return;
+  const bool was_idle = idle();
+  items_.push_back({.kind = Item::Kind::wait, .call = {}, .mark = phantom->mark()});
+  if (was_idle) run();
+}
+
+void PhantomStream::begin(double nanoseconds) {
+  running_ = true;
+  const bool whole = width_ == StreamWidth::whole;
+  const int threads = device_.apart() ? 0 : whole ? device_.threads() : 1;
+  const Duration began = device_.time_.now();
+  device_.cores_.run(Duration(std::llround(nanoseconds)), threads, [this, whole, began] {
+    if (whole) device_.busy_ += device_.time_.now() - began;
+    running_ = false;
+    run();
+  });
+}
+
+void PhantomStream::wake() {
+  if (!running_) run();
+}
+
+void PhantomStream::run() {
+  while (!items_.empty()) {
+    if (items_.front().kind == Item::Kind::wait && !items_.front().mark->reached) {
+      items_.front().mark->waiting.push_back(this);
+      return;
+    }
+    const Item item = std::move(items_.front());
+    items_.pop_front();
+    switch (item.kind) {
+      case Item::Kind::work:
+        return begin(item.nanoseconds);
+      case Item::Kind::call:
+        running_ = true;  // whoever is called may queue more
+        item.call();
+        running_ = false;
+        break;
+      case Item::Kind::mark:
+        running_ = true;
+        reach(item.mark);
+        running_ = false;
+        break;
+      case Item::Kind::wait:
+        break;
+    }
+  }
+}
+
+void PhantomStream::reach(const std::shared_ptr<Mark>& mark) {
+  mark->reached = true;
+  for (PhantomStream* const stream : std::exchange(mark->waiting, {})) stream->wake();
+}
+
+Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
+  if (bytes == 0) return {};
+  const bool counts = space == MemorySpace::device;
+  if (counts && (*used_ > options_.budget_bytes || bytes > options_.budget_bytes - *used_))
+    fail(ErrorCode::memory, "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use",
+         format_bytes(bytes), bytes, format_bytes(*used_), format_bytes(options_.budget_bytes));
+  Buffer buffer;
+  if (counts && options_.apart) {
+    constexpr std::size_t page_bytes = 4096;
+    const std::size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    expect(rounded <= PhantomSpace::unreachable_bytes - next_, "a phantom device has {} of addresses",
+           format_bytes(PhantomSpace::unreachable_bytes));
+    *used_ += bytes;
+    buffer = Buffer(space_.unreachable() + next_, bytes,
+                    [used = used_](std::byte*, std::size_t size) { *used -= size; });
+    next_ += rounded;
+  } else {
+    // What it takes is given back with it, and so is what it counts.
+    auto memory = std::make_shared<Buffer>(space_.reachable(bytes));
+    if (counts) *used_ += bytes;
+    buffer = Buffer(memory->data(), bytes, [memory, counts, used = used_](std::byte*, std::size_t size) {
+      if (counts) *used -= size;
+    });
+  }
+  return buffer;
+}
+
+std::unique_ptr<Stream> ComputingPhantom::make_stream(std::string name, StreamWidth width) {
+  return std::make_unique<PhantomStream>(*this, std::move(name), width);
+}
+
+}  // namespace
+
+std::unique_ptr<PhantomDevice> make_phantom_device(VirtualTime& time, VirtualCores& cores, PhantomSpace& space,
+                                                   const PhantomDeviceOptions& options) {
+  return std::make_unique<ComputingPhantom>(time, cores, space, options);
+}
+
+}  // namespace ranvier::runtime

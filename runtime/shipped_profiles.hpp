@@ -1,0 +1,16 @@
+// The files of runtime/profiles/, which CMake compiles in. Any thread.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace ranvier::runtime {
+
+struct ShippedProfile {
+  std::string_view name;  ///< of the file, without .json
+  std::string_view json;
+};
+
+[[nodiscard]] std::span<const ShippedProfile> all_shipped_profiles();
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,115 @@
+#include "runtime/virtual_network.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace ranvier::runtime {
+
+namespace {
+
+Duration duration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
+
+/// 0: nothing bounds it.
+double seconds_of(double bytes, double bytes_per_second) {
+  return bytes_per_second > 0 ? bytes / bytes_per_second : 0;
+}
+
+/// Gives a port `busy` more to do from `ready` on; returns when it has done that.
+Duration take(Duration& free, Duration ready, Duration busy) { return free = std::max(free, ready) + busy; }
+
+}  // namespace
+
+VirtualNetwork::VirtualNetwork(std::vector<int> node_of, const Links& links, std::vector<double> slowness)
+    : node_of_(std::move(node_of)), links_(links), slowness_(std::move(slowness)) {
+  for (const int node : node_of_) {
+    expect(node >= 0, "there is no node {}", node);
+    nodes_ = std::max(nodes_, node + 1);
+  }
+  ranks_.resize(node_of_.size());
+  sent_.resize(node_of_.size());
+  node_ports_.resize(static_cast<std::size_t>(nodes_));
+}
+
+double VirtualNetwork::slowness(int node) const {
+  return static_cast<std::size_t>(node) < slowness_.size() ? slowness_[static_cast<std::size_t>(node)] : 1;
+}
+
+Duration VirtualNetwork::latency(int from, int to) const {
+  return duration((node_of(from) == node_of(to) ? links_.intra_node : links_.inter_node).latency_seconds);
+}
+
+VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t bytes, Duration ready) {
+  const int node_from = node_of(from), node_to = node_of(to);
+  const bool same = node_from == node_to;
+  const Link& link = same ? links_.intra_node : links_.inter_node;
+  const std::size_t which = same ? intra : inter;
+  const double slow = std::max(slowness(node_from), slowness(node_to)), size = static_cast<double>(bytes) * slow;
+  const Duration of_rank = duration(seconds_of(size, link.bytes_per_second));
+  const Duration of_node = duration(seconds_of(size, link.node_bytes_per_second));
+  Sent& sent = sent_[static_cast<std::size_t>(from)];
+  (same ? sent.bytes_intra : sent.bytes_inter) += static_cast<double>(bytes);
+  ++sent.messages;
+
+  // Each place goes on as fast as it can with what has come; the slowest one says when all is there. Who waits for a
+  // place behind its own port keeps that from nobody.
+  Port& source = ranks_[static_cast<std::size_t>(from)][which];
+  const Duration begin = std::max(source.out, ready);
+  const Duration left = take(source.out, begin, of_rank);
+  Duration end = std::max(left, take(ranks_[static_cast<std::size_t>(to)][which].in, begin, of_rank));
+  end = std::max(end, take(node_ports_[static_cast<std::size_t>(node_from)][which].out, begin, of_node));
+  if (!same) end = std::max(end, take(node_ports_[static_cast<std::size_t>(node_to)][which].in, begin, of_node));
+  return {left, end + duration(link.latency_seconds)};
+}
+
+Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration ready) {
+  std::map<int, int> members;  // by node
+  double slow = 1;
+  for (const int rank : ranks) {
+    ++members[node_of(rank)];
+    slow = std::max(slow, slowness(node_of(rank)));
+  }
+  const bool several = members.size() > 1;
+  const double size = bytes * slow;
+  struct Share {
+    Port* port;
+    Duration busy;
+  };
+  std::vector<Share> of_ranks;
+  Duration begin = ready;
+  for (const int rank : ranks) {
+    const int beside = members[node_of(rank)];
+    const double across = several ? 1.0 / beside : 0.0;  // of a rank's bytes, what leaves the node by its port
+    Ports& ports = ranks_[static_cast<std::size_t>(rank)];
+    const auto use = [&](Port& port, double seconds) {
+      if (seconds <= 0) return;
+      of_ranks.push_back({&port, duration(seconds)});
+      begin = std::max({begin, port.out, port.in});
+    };
+    if (beside > 1) use(ports[intra], seconds_of(size, links_.intra_node.bytes_per_second));
+    use(ports[inter], seconds_of(size * across, links_.inter_node.bytes_per_second));
+    Sent& sent = sent_[static_cast<std::size_t>(rank)];
+    sent.bytes_inter += bytes * across;
+    sent.bytes_intra += bytes * (1 - across);
+    ++sent.messages;
+  }
+  Duration end = begin;
+  for (const Share& share : of_ranks) {
+    share.port->out = share.port->in = begin + share.busy;
+    end = std::max(end, begin + share.busy);
+  }
+  for (const auto& [node, beside] : members) {
+    Ports& ports = node_ports_[static_cast<std::size_t>(node)];
+    const double inside = beside - (several ? 1.0 : 0.0);
+    const Duration bus = duration(seconds_of(size * inside, links_.intra_node.node_bytes_per_second));
+    const Duration nic = duration(several ? seconds_of(size, links_.inter_node.node_bytes_per_second) : 0);
+    if (inside > 0) end = std::max(end, take(ports[intra].out, begin, bus));
+    if (several) end = std::max({end, take(ports[inter].out, begin, nic), take(ports[inter].in, begin, nic)});
+  }
+  return end;
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,34 @@
+#include "runtime/virtual_time.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::runtime {
+
+void VirtualTime::at(Duration time, Action action) {
+  std::size_t place = actions_.size();
+  if (free_.empty()) {
+    actions_.push_back(std::move(action));
+  } else {
+    place = free_.back();
+    free_.pop_back();
+    actions_[place] = std::move(action);
+  }
+  heap_.push_back({std::max(time, now_).count(), made_++, place});
+  std::push_heap(heap_.begin(), heap_.end(), later);
+}
+
+bool VirtualTime::step() {
+  if (heap_.empty()) return false;
+  std::pop_heap(heap_.begin(), heap_.end(), later);
+  const Entry next = heap_.back();
+  heap_.pop_back();
+  const Action action = std::exchange(actions_[next.action], nullptr);
+  free_.push_back(next.action);
+  now_ = Duration(next.time);
+  ++steps_;
+  action();
+  return true;
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,46 @@
+// Time that passes when nothing is left to do at a moment: a clock and a heap of what happens next. Streams of phantom
+// devices, links, disks and loops of a VirtualCluster share one. One thread.
+#pragma once
+
+#include "runtime/clock.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace ranvier::runtime {
+
+class VirtualTime {
+ public:
+  using Action = std::function<void()>;
+
+  [[nodiscard]] Duration now() const noexcept { return now_; }
+
+  /// Runs `action` at that time, or now where that has passed; of equal times in the order of the calls.
+  void at(Duration time, Action action);
+
+  /// Runs what comes next; false: there is nothing.
+  bool step();
+
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  /// Small, as heaps move their entries often.
+  struct Entry {
+    std::int64_t time = 0;
+    std::uint64_t number = 0;
+    std::size_t action = 0;
+  };
+  static bool later(const Entry& a, const Entry& b) noexcept {
+    return a.time != b.time ? a.time > b.time : a.number > b.number;
+  }
+
+  Duration now_{};
+  std::uint64_t steps_ = 0, made_ = 0;
+  std::vector<Entry> heap_;
+  std::vector<Action> actions_;
+  std::vector<std::size_t> free_;
+};
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,433 @@
+// Jobs in virtual time: their times against what was worked out by hand, their messages and memory against real jobs'.
+#include "actors/predict/predicted_job.hpp"
+#include "runtime/error.hpp"
+#include "runtime/json_text.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using runtime::Channel;
+using runtime::DType;
+using runtime::MemorySpace;
+using tests::small_gpt;
+
+namespace {
+
+/// A second for so many FLOPs of products and attention, nothing for the rest; or so many bytes of the rest.
+class Rates final : public runtime::CostModel {
+ public:
+  explicit Rates(double flops_per_second = 0, double bytes_per_second = 0)
+      : flops_(flops_per_second), bytes_(bytes_per_second) {}
+  [[nodiscard]] double launched_flops() const { return launched_; }
+  runtime::Duration duration(const runtime::WorkCost& cost) const override {
+    launched_ += cost.flops;
+    double seconds = flops_ > 0 ? cost.flops / flops_ : 0;
+    if (cost.flops == 0 && bytes_ > 0) seconds = cost.bytes / bytes_;
+    return runtime::Duration(static_cast<std::int64_t>(seconds * 1e9));
+  }
+
+ private:
+  double flops_, bytes_;
+  mutable double launched_ = 0;
+};
+
+constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
+
+runtime::MachineProfile machine(const runtime::Link& link = no_time) {
+  runtime::MachineProfile profile;
+  profile.name = "test";
+  profile.cores = 0;
+  profile.links = {link, link};
+  profile.peak_flops_per_second[DType::f32] = 1e9;
+  return profile;
+}
+
+TrainerOptions job_of(int stages, int rows, int batch, int microbatch) {
+  TrainerOptions options = tests::small_run();
+  options.grid = {.g_inter = stages, .g_data = rows};
+  options.batch_size = batch;
+  options.microbatch_size = microbatch;
+  return options;
+}
+
+Prediction predicted(const models::GptOptions& gpt, const TrainerOptions& options,
+                     const runtime::MachineProfile& profile, const runtime::CostModel& costs,
+                     const PredictionOptions& how = {}) {
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  return PredictedJob(make_gpt(gpt), tokens, options, profile, {costs, costs}, how).run();
+}
+
+/// Of two durations, however short.
+void check_ratio(double a, double b, double ratio, double tolerance) {
+  CAPTURE(a);
+  CAPTURE(b);
+  CHECK(a / b > ratio * (1 - tolerance));
+  CHECK(a / b < ratio * (1 + tolerance));
+}
+
+void refused(ErrorCode code, const std::string& words, const auto& what) {
+  try {
+    (void)what();
+    FAIL("nothing was thrown, instead of: ", words);
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    CHECK_MESSAGE(std::string(error.what()).find(words) != std::string::npos, error.what());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("one rank takes the time of its layers' FLOPs") {
+  const models::GptOptions gpt = small_gpt();
+  constexpr double rate = 1e9;
+  const double declared = 8 * make_gpt(gpt).flops_per_sample();
+  for (const int microbatch : {1, 4, 8}) {
+    const Rates rates(rate);
+    const Prediction one = predicted(gpt, job_of(1, 1, 8, microbatch), machine(), rates);
+    const double launched = rates.launched_flops() / 2;  // of a step
+    check_ratio(one.step_seconds, launched / rate, 1, 1e-3);
+    check_ratio(launched, declared, 0.93, 0.02);  // which counts all pairs of positions, and vectors
+    check_ratio(one.model_flops_per_second, declared / one.step_seconds, 1, 1e-9);
+    check_ratio(one.mfu, one.model_flops_per_second / 1e9, 1, 1e-9);
+    CHECK(one.bubble < 1e-3);
+    check_ratio(one.tokens_per_second, 8 * gpt.sequence_length / one.step_seconds, 1, 1e-9);
+    REQUIRE(one.stages.size() == 1);
+    check_ratio(one.stages[0].backward_seconds, one.stages[0].forward_seconds, 2, 0.01);
+    check_ratio(one.stages[0].busy(), 1, 1, 1e-3);
+    CHECK(one.messages == 0);
+  }
+}
+
+TEST_CASE("two stages and one microbatch take four latencies where nothing else takes time") {
+  // An activation, its gradient, the other stage's gradients of the tied embedding, and what both agree on.
+  const Rates nothing;
+  constexpr runtime::Link far{.latency_seconds = 1, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
+  const Prediction two = predicted(small_gpt(), job_of(2, 1, 1, 1), machine(far), nothing);
+  CHECK(two.step_seconds == doctest::Approx(4));
+  CHECK(two.bubble == doctest::Approx(1));
+  // Activation, gradient; both ends of the tied unit; two halves of the agreement.
+  CHECK(two.messages == 6);
+}
+
+TEST_CASE("a pipeline idles while it fills and drains") {
+  // Stages that compute alike, forward for 1 and backward for 2, p stages and m microbatches: (p - 1) / (m + p - 1).
+  // The layers' times differ a little, and weight gradients overlap what the next stage does.
+  models::GptOptions gpt = small_gpt(14);
+  gpt.vocab_size = 2;
+  const Rates rates(1e9);
+  double before = 1;
+  for (const int microbatches : {1, 2, 4, 16}) {
+    TrainerOptions options = job_of(2, 1, microbatches, 1);
+    options.policy = Policy::one_f_one_b;
+    const Prediction two = predicted(gpt, options, machine(), rates);
+    const double bubble = 1.0 / (microbatches + 1);
+    CHECK(two.bubble < bubble + 0.08);
+    CHECK(two.bubble > bubble / 2 - 0.02);
+    CHECK(two.bubble < before);
+    before = two.bubble;
+    CHECK(two.stages[0].busy() + two.stages[1].busy() == doctest::Approx(2 * (1 - two.bubble)));
+  }
+}
+
+TEST_CASE("a slow rank holds up all others, and a slow link those that use it") {
+  const Rates rates(1e9);
+  const TrainerOptions options = job_of(1, 2, 8, 2);
+  const double usual = predicted(small_gpt(), options, machine(), rates).step_seconds;
+  const double slow = predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
+  check_ratio(slow, usual, 2.5, 0.01);
+
+  constexpr runtime::Link wire{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 0};
+  const Rates nothing;
+  TrainerOptions apart = options;
+  apart.node_of = {0, 1};
+  const Prediction waits = predicted(small_gpt(), apart, machine(wire), nothing);
+  const double messages = waits.step_seconds;
+  const double slow_link =
+      predicted(small_gpt(), apart, machine(wire), nothing, {.disturbances = {.slow_nodes = {1, 3}}}).step_seconds;
+  check_ratio(slow_link, messages, 3, 1e-3);
+  // A ring all-reduce of two ranks moves all gradients once, both ways at a time; to that come padding and agreement.
+  const double bytes = 4.0 * static_cast<double>(make_gpt(small_gpt()).parameters());
+  REQUIRE(waits.rank_bytes_inter.size() == 2);
+  CHECK(waits.rank_bytes_intra[0] == 0);
+  check_ratio(waits.rank_bytes_inter[0], bytes, 1.06, 0.02);
+  check_ratio(messages, waits.rank_bytes_inter[0] / 1e6, 1.02, 0.02);
+}
+
+TEST_CASE("jitter is repeatable by its seed") {
+  const Rates rates(1e9);
+  const auto step = [&](std::uint64_t seed, double jitter) {
+    return predicted(small_gpt(), job_of(2, 2, 8, 1), machine(), rates,
+                     {.disturbances = {.seed = seed, .jitter = jitter}})
+        .step_seconds;
+  };
+  CHECK(step(1, 0.1) == step(1, 0.1));
+  CHECK(step(1, 0.1) != step(2, 0.1));
+  CHECK(step(1, 0.1) > step(1, 0));  // whoever is late holds up the others
+  CHECK(step(1, 0) == step(2, 0));
+}
+
+TEST_CASE("ranks with more threads than a node has cores take longer, and not on two nodes") {
+  const Rates rates(1e9);
+  runtime::MachineProfile profile = machine();
+  TrainerOptions options = job_of(1, 2, 8, 2);
+  const double usual = predicted(small_gpt(), options, profile, rates).step_seconds;
+  profile.cores = 1;
+  check_ratio(predicted(small_gpt(), options, profile, rates).step_seconds, usual, 2, 0.01);
+  options.node_of = {0, 1};
+  check_ratio(predicted(small_gpt(), options, profile, rates).step_seconds, usual, 1, 0.01);
+}
+
+namespace {
+
+/// What a rank sends under each tag to each rank, in order, and in which order what stages send each other.
+struct Sends {
+  std::map<std::tuple<int, Channel, std::uint32_t>, std::vector<std::size_t>> by_tag;
+  std::vector<std::tuple<Channel, std::uint32_t>> between_stages;
+
+  friend bool operator==(const Sends&, const Sends&) = default;
+};
+
+class RecordingTransport final : public runtime::Transport {
+ public:
+  RecordingTransport(runtime::Transport& transport, Sends& sends) : transport_(&transport), sends_(&sends) {}
+
+  int rank() const noexcept override { return transport_->rank(); }
+  int ranks() const noexcept override { return transport_->ranks(); }
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
+            runtime::Handler done) override {
+    std::size_t bytes = 0;
+    for (const auto& range : ranges) bytes += range.size();
+    sends_->by_tag[{peer, tag.channel, tag.index}].push_back(bytes);
+    if (tag.channel == Channel::activation || tag.channel == Channel::gradient)
+      sends_->between_stages.emplace_back(tag.channel, tag.index);
+    transport_->send(peer, tag, ranges, std::move(done));
+  }
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+    transport_->receive(peer, tag, ranges, std::move(done));
+  }
+  std::vector<Pending> pending() const override { return transport_->pending(); }
+
+ private:
+  runtime::Transport* transport_;
+  Sends* sends_;
+};
+
+/// By rank, on the loops and transports of a Simulation or of a VirtualCluster.
+std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architecture, const TrainerOptions& options,
+                            const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
+  const tests::RandomTokens tokens(architecture.positions, 37);
+  const int ranks = options.grid.ranks();
+  std::vector<Sends> sends(static_cast<std::size_t>(ranks));
+  std::vector<RecordingTransport> transports;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<Rank>> trainers;
+  for (int r = 0; r < ranks; ++r) transports.emplace_back(cluster.transport(r), sends[std::size_t(r)]);
+  for (int r = 0; r < ranks; ++r) {
+    devices.push_back(make_device(r));
+    devices.back()->on_failure([&cluster, r](std::exception_ptr error) { cluster.loop(r).stop(error); });
+    trainers.push_back(std::make_unique<Rank>(cluster.loop(r), transports[std::size_t(r)], *devices.back(),
+                                              Rank::Samples{tokens},
+                                              plan_rank(architecture, tokens.sample_bytes(), options, r)));
+  }
+  for (int r = 0; r < ranks; ++r)
+    trainers[std::size_t(r)]->start({.step = [](const StepResult&) {}, .done = [&cluster, r] { cluster.loop(r).stop(); }});
+  cluster.run();
+  return sends;
+}
+
+}  // namespace
+
+TEST_CASE("a job in virtual time sends what a job that computes sends, in the same order") {
+  struct Case {
+    const char* shard;
+    Policy policy;
+    int stages, rows;
+  };
+  const Case cases[] = {{"ddp", Policy::one_f_one_b, 3, 1},
+                        {"zero3", Policy::one_f_one_b, 2, 2},
+                        {"paro-iig", Policy::gpipe, 2, 4},
+                        {"zero2", Policy::message_driven, 1, 4}};
+  const Rates rates(1e9, 1e10);
+  for (const Case& each : cases) {
+    CAPTURE(each.shard);
+    TrainerOptions options = job_of(each.stages, each.rows, 8, 1);
+    options.policy = each.policy;
+    options.sharding = collectives::parse_sharding(each.shard);
+    options.group_size = each.rows == 4 ? 2 : 0;
+    const models::Architecture architecture = make_gpt(small_gpt());
+
+    runtime::Simulation simulation(options.grid.ranks(), {.seed = 3});
+    const auto computed = sends_of(simulation, architecture, options, [](int) { return runtime::make_inline_device(); });
+    const std::vector<int> nodes(static_cast<std::size_t>(options.grid.ranks()), 0);
+    runtime::VirtualCluster cluster(
+        {.node_of = nodes, .links = {{1e-5, 1e9, 0}, {}}, .cores = 2, .handler_seconds = 1e-6});
+    const auto virtually = sends_of(cluster, architecture, options, [&](int rank) -> std::unique_ptr<runtime::Device> {
+      return make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &rates});
+    });
+    std::size_t messages = 0;
+    for (std::size_t r = 0; r < computed.size(); ++r) {
+      CHECK(virtually[r].by_tag == computed[r].by_tag);
+      CHECK(virtually[r].between_stages == computed[r].between_stages);
+      messages += computed[r].by_tag.size();
+    }
+    CHECK(messages > 0);
+  }
+}
+
+TEST_CASE("memory is that of the plan, and what a machine does not have is refused") {
+  const Rates rates(1e9);
+  TrainerOptions options = job_of(2, 2, 8, 2);
+  options.tiers.optimizer = TierKind::host;
+  options.tiers.parameters = TierKind::nvme;
+  const models::GptOptions gpt = small_gpt();
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const models::Architecture architecture = make_gpt(gpt);
+  std::size_t device = 0, host = 0, files = 0, of_all = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankPlan plan = plan_rank(architecture, tokens.sample_bytes(), options, rank);
+    device = std::max(device, plan.memory.bytes(MemorySpace::device));
+    host = std::max(host, plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host));
+    files = std::max(files, plan.memory.bytes(MemorySpace::nvme));
+    of_all += plan.memory.bytes(MemorySpace::device) + plan.memory.bytes(MemorySpace::pinned) +
+              plan.memory.bytes(MemorySpace::host);
+  }
+  runtime::MachineProfile profile = machine();
+  profile.device_memory = device;
+  profile.host_memory = of_all;
+  profile.disk = 4 * files;
+  const Prediction fits = predicted(gpt, options, profile, rates);
+  CHECK(fits.device_bytes == device);
+  CHECK(fits.host_bytes == host);
+  CHECK(fits.file_bytes == files);
+  CHECK(files > 0);
+
+  const auto run = [&] { return predicted(gpt, options, profile, rates); };
+  profile.device_memory = device - 1;
+  refused(ErrorCode::memory, "of device memory, and a machine of the profile 'test' has", run);
+  profile.device_memory = 0;
+  profile.host_memory = of_all - 1;
+  refused(ErrorCode::memory, "node 0 needs", run);
+  profile.host_memory = 0;
+  profile.disk = files;
+  refused(ErrorCode::memory, "of disk, and a machine", run);
+}
+
+TEST_CASE("a prediction that makes no sense is refused") {
+  const Rates rates(1e9);
+  const TrainerOptions options = job_of(1, 2, 8, 2);
+  const auto run = [&](const runtime::MachineProfile& profile, const PredictionOptions& how, TrainerOptions job) {
+    return [=, &rates] { return predicted(small_gpt(), job, profile, rates, how); };
+  };
+  refused(ErrorCode::usage, "take 2 at least", run(machine(), {.steps = 1}, options));
+  refused(ErrorCode::usage, "take 0 or more", run(machine(), {.disturbances = {.jitter = -1}}, options));
+  refused(ErrorCode::usage, "take a number above 0", run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
+  refused(ErrorCode::usage, "lacks the class 'intra_node'", run(machine({}), {}, options));
+  runtime::MachineProfile gpu = machine();
+  gpu.gpu = true;
+  refused(ErrorCode::usage, "is of a GPU, and the job is planned for CPUs", run(gpu, {}, options));
+  TrainerOptions evaluation = options;
+  evaluation.steps = 0;
+  refused(ErrorCode::usage, "an evaluation cannot be predicted", run(machine(), {}, evaluation));
+  TrainerOptions uneven = options;
+  uneven.batch_size = 7;
+  refused(ErrorCode::usage, "does not divide by --g-data", run(machine(), {}, uneven));
+}
+
+TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtual time") {
+  tests::Share share(4, 16);
+  for (const bool gpu : {false, true}) {
+    for (const char* const shard : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
+      for (const TierKind tier : {TierKind::device, TierKind::host, TierKind::nvme}) {
+        for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b}) {
+          if (!share.takes()) continue;
+          CAPTURE(gpu);
+          CAPTURE(shard);
+          CAPTURE(static_cast<int>(tier));
+          models::GptOptions gpt = small_gpt();
+          gpt.precision = {DType::bf16, DType::f32};
+          TrainerOptions options = job_of(2, 4, 8, 1);
+          options.precision = gpt.precision;
+          options.policy = policy;
+          options.sharding = collectives::parse_sharding(shard);
+          options.group_size = 2;
+          options.node_of = {0, 0, 1, 1, 2, 2, 3, 3};
+          options.tiers.optimizer = options.tiers.parameters = options.tiers.gradients = tier;
+          if (tier != TierKind::device) {
+            options.recompute = 1;
+            options.tiers.activations = tier;
+          }
+          runtime::MachineProfile profile = machine({1e-5, 1e8, 2e8});
+          profile.gpu = gpu;
+          profile.cores = 2;
+          profile.handler_seconds = 1e-6;
+          profile.read_bytes_per_second = profile.write_bytes_per_second = 1e8;
+          if (gpu)
+            options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = policy == Policy::one_f_one_b};
+          const Rates rates(1e9, 1e9);
+          const Prediction there = predicted(gpt, options, profile, rates);
+          CHECK(there.step_seconds > 0);
+          CHECK(there.bubble >= 0);
+          CHECK(there.bubble < 1);
+          CHECK(there.messages > 0);
+          if (tier == TierKind::nvme) {
+            CHECK(there.file_bytes > 0);
+            profile.read_bytes_per_second = profile.write_bytes_per_second = 1e6;
+            CHECK(predicted(gpt, options, profile, rates).step_seconds > there.step_seconds);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("64 ranks leave a trace of all of them") {
+  models::GptOptions gpt = small_gpt(8);
+  TrainerOptions options = job_of(8, 8, 64, 1);
+  for (int rank = 0; rank < 64; ++rank) options.node_of.push_back(rank / 8);
+  const Rates rates(1e9, 1e10);
+  const runtime::MachineProfile profile = machine({1e-5, 1e9, 4e9});
+  CHECK(predicted(gpt, options, profile, rates).trace.empty());
+  const Prediction prediction = predicted(gpt, options, profile, rates, {.trace = true});
+  const tests::TemporaryFolder folder;
+  const auto path = folder.path() / "trace.json";
+  prediction.write_trace(path);
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const boost::json::value json = runtime::parse_json(text, path.string());
+  std::set<std::int64_t> ranks;
+  for (const auto& event : json.at("traceEvents").as_array()) {
+    if (event.at("ph") == "X" && event.at("name") == "forward 0") ranks.insert(event.at("pid").as_int64());
+  }
+  CHECK(ranks.size() == 64);
+  refused(ErrorCode::usage, "kept no trace", [&] {
+    Prediction().write_trace(path);
+    return 0;
+  });
+}
+
+TEST_CASE("predict() takes the times of work from the profile") {
+  runtime::MachineProfile profile = machine();
+  auto& rates = profile.rates[DType::f32];
+  rates[static_cast<std::size_t>(runtime::WorkKind::product)].flops_per_second = 1e9;
+  rates[static_cast<std::size_t>(runtime::WorkKind::attention)].flops_per_second = 1e9;
+  const models::GptOptions gpt = small_gpt();
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const TrainerOptions options = job_of(1, 1, 8, 2);
+  const models::Architecture architecture = make_gpt(gpt);
+  const double step = predict(architecture, tokens, options, profile).step_seconds;
+  check_ratio(step, 8 * architecture.flops_per_sample() / 1e9, 0.93, 0.02);
+}

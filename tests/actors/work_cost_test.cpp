@@ -1,0 +1,195 @@
+// What all work of a job costs: none is launched without a cost, and the grid changes nothing about products.
+#include "models/bert.hpp"
+#include "models/images/image_source.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "models/initialize.hpp"
+#include "models/llama.hpp"
+#include "models/resnet.hpp"
+#include "models/text/masked_source.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/recording_device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+using runtime::DType;
+using runtime::WorkKind;
+
+namespace {
+
+/// Of all ranks.
+struct JobCost {
+  std::array<double, runtime::work_kinds> bytes{};
+  double flops = 0;
+
+  [[nodiscard]] double bytes_of(WorkKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+};
+
+/// Trains the job on devices that take no work without a cost.
+JobCost train(const models::Architecture& architecture, const models::SampleSource& samples,
+              const actors::TrainerOptions& options) {
+  const int ranks = options.grid.ranks();
+  runtime::Simulation simulation(ranks, {.seed = 5});
+  std::vector<std::unique_ptr<tests::RecordingDevice>> devices;
+  std::vector<std::unique_ptr<actors::Rank>> all;
+  for (int r = 0; r < ranks; ++r) {
+    devices.push_back(std::make_unique<tests::RecordingDevice>());
+    devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
+    all.push_back(std::make_unique<actors::Rank>(
+        simulation.loop(r), simulation.transport(r), *devices.back(), actors::Rank::Samples{samples, nullptr},
+        actors::plan_rank(architecture, samples.sample_bytes(), options, r)));
+    all.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+    devices.back()->clear();
+    all.back()->start({.done = [&simulation, r] { simulation.loop(r).stop(); }});
+  }
+  simulation.run();
+  JobCost cost;
+  for (const auto& device : devices) {
+    for (const auto& work : device->work()) {
+      cost.bytes[static_cast<std::size_t>(work.cost.kind)] += work.cost.bytes;
+      cost.flops += work.cost.flops;
+    }
+  }
+  return cost;
+}
+
+/// Grids, what is shared out, and where states live.
+std::vector<actors::TrainerOptions> jobs() {
+  std::vector<actors::TrainerOptions> jobs(5, tests::small_run());
+  jobs[1].grid = {2, 2};
+  jobs[1].sharding = collectives::parse_sharding("zero3");
+  jobs[2].grid = {1, 2};
+  jobs[2].sharding = collectives::parse_sharding("zero2");
+  jobs[2].tiers = {.optimizer = TierKind::host, .step = actors::StepPlace::host, .bucket_elements = 300};
+  jobs[3].grid = {2, 1};
+  jobs[3].recompute = 1;
+  jobs[3].tiers = {.parameters = TierKind::host,
+                   .gradients = TierKind::host,
+                   .optimizer = TierKind::host,
+                   .activations = TierKind::host,
+                   .bucket_elements = 300};
+  jobs[4].precision = {DType::bf16, DType::bf16};
+  jobs[4].grid = {2, 2};
+  jobs[4].recompute = 1;
+  jobs[4].sharding = collectives::parse_sharding("zero3");
+  jobs[4].tiers = {.parameters = TierKind::host,
+                   .gradients = TierKind::host,
+                   .optimizer = TierKind::host,
+                   .activations = TierKind::host,
+                   .step = actors::StepPlace::host,
+                   .bucket_elements = 300};
+  return jobs;
+}
+
+/// That are stepped: all parameters, those that the first and the last layer share by each stage that has them.
+double elements_of(const models::Architecture& architecture, int stages) {
+  auto elements = static_cast<double>(architecture.parameters());
+  if (stages == 1) return elements;
+  for (const models::UnitSpec& first : architecture.layers.front()->units())
+    for (const models::UnitSpec& last : architecture.layers.back()->units())
+      for (const models::ParameterSpec& parameter : last.parameters)
+        elements += first.name == last.name ? static_cast<double>(parameter.elements()) : 0;
+  return elements;
+}
+
+/// `make` makes the model in a precision.
+template <typename Make>
+void check_family(const Make& make, const models::SampleSource& samples) {
+  double flops = 0;
+  const auto all = jobs();
+  for (std::size_t j = 0; j < all.size(); ++j) {
+    CAPTURE(j);
+    const actors::TrainerOptions& options = all[j];
+    const models::Architecture architecture = make(options.precision);
+    const JobCost cost = train(architecture, samples, options);
+    const auto trained = static_cast<double>(options.steps * options.batch_size);
+    if (j == 0) flops = cost.flops;
+    CHECK(flops > 0);
+    if (options.recompute == 0) {
+      CHECK(cost.flops == doctest::Approx(flops));
+    } else {  // forward passes of most layers once more
+      CHECK(cost.flops > flops * 1.05);
+      CHECK(cost.flops < flops * 1.35);
+    }
+    CHECK(cost.bytes_of(WorkKind::samples) ==
+          trained * static_cast<double>(samples.input_bytes() + samples.target_bytes()));
+    // Weights and moments are read and written, gradients read, and where layers do not read the weights themselves,
+    // their copy is written.
+    const bool copied = options.precision.compute != DType::f32 || options.tiers.parameters != TierKind::device;
+    const std::size_t of_element =
+        6 * sizeof(float) + size_of(options.precision.gradient) + (copied ? size_of(options.precision.compute) : 0);
+    CHECK(cost.bytes_of(WorkKind::optimizer) == static_cast<double>(options.steps) *
+                                                    elements_of(architecture, options.grid.g_inter) *
+                                                    static_cast<double>(of_element));
+    CHECK(cost.bytes_of(WorkKind::elementwise) > 0);
+    CHECK(cost.bytes_of(WorkKind::host_copy) == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all work of a GPT's training has a cost, and the grid does not change what products there are") {
+  auto gpt = tests::small_gpt();
+  gpt.dropout = 0.1f;
+  check_family(
+      [&](const models::Precision& precision) { return models::make_gpt(tests::in_precision(gpt, precision)); },
+      tests::RandomTokens(gpt.sequence_length, gpt.vocab_size));
+}
+
+TEST_CASE("all work of a LLaMA's training has a cost, and the grid does not change what products there are") {
+  models::LlamaOptions llama;
+  llama.layers = 3;
+  llama.hidden = 16;
+  llama.heads = 4;
+  llama.key_heads = 2;
+  llama.window = 5;
+  llama.inner = 24;
+  llama.vocab_size = 37;
+  llama.sequence_length = 8;
+  llama.qkv_bias = llama.qk_norm = true;
+  check_family(
+      [&](const models::Precision& precision) {
+        llama.precision = precision;
+        return models::make_llama(llama);
+      },
+      tests::RandomTokens(llama.sequence_length, llama.vocab_size));
+}
+
+TEST_CASE("all work of a BERT's training has a cost, and the grid does not change what products there are") {
+  models::BertOptions bert{.layers = 3,
+                           .hidden = 16,
+                           .heads = 2,
+                           .inner = 24,
+                           .vocab_size = 37,
+                           .sequence_length = 8,
+                           .dropout = 0.1f,
+                           .targets = 2};
+  check_family(
+      [&](const models::Precision& precision) {
+        bert.precision = precision;
+        return models::make_bert(bert);
+      },
+      models::MaskedSource(std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1),
+                           {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = 11}));
+}
+
+TEST_CASE(
+    "all work of a residual network's training has a cost, and the grid does not change what products there are") {
+  models::ResnetOptions resnet{.blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
+  const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
+  check_family(
+      [&](const models::Precision& precision) {
+        resnet.precision = precision;
+        return models::make_resnet(resnet);
+      },
+      models::ImageSource(set, 0, 1000, std::nullopt));
+}

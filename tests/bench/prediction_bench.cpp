@@ -1,0 +1,88 @@
+// What a prediction itself takes: time and memory of this process for a step of a GPT on many ranks that are not there.
+//
+//   prediction_bench [ranks=1024] [stages=16] [layers=40] [hidden=5120] [microbatches=16] [shard=zero1] [nccl|plans]
+//                    [profile]
+//
+// Prints a JSON line.
+#include "actors/predict/predicted_job.hpp"
+#include "models/gpt.hpp"
+#include "runtime/error.hpp"
+#include "runtime/process_memory.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace ranvier;
+
+/// Samples that nobody reads.
+class NoSamples final : public models::SampleSource {
+ public:
+  explicit NoSamples(int length) : length_(length) {}
+  std::int64_t samples() const override { return std::int64_t{1} << 40; }
+  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return input_bytes(); }
+  std::int64_t losses_per_sample() const override { return length_; }
+  void read_inputs(std::int64_t, int, std::byte*) const override {}
+  void read_targets(std::int64_t, int, std::byte*) const override {}
+
+ private:
+  int length_;
+};
+
+int run(const std::vector<std::string>& words) {
+  const auto word = [&](std::size_t place, const char* otherwise) {
+    return place < words.size() ? words[place] : std::string(otherwise);
+  };
+  const auto number = [&](std::size_t place, const char* otherwise) { return std::stoi(word(place, otherwise)); };
+  const int ranks = number(0, "1024"), stages = number(1, "16"), microbatches = number(4, "16");
+  models::GptOptions gpt{.layers = number(2, "40"),
+                         .hidden = number(3, "5120"),
+                         .heads = std::stoi(word(3, "5120")) / 128,
+                         .vocab_size = 50257,
+                         .sequence_length = 2048};
+  gpt.precision = {runtime::DType::bf16, runtime::DType::f32};
+  actors::TrainerOptions options;
+  options.grid = {.g_inter = stages, .g_data = ranks / stages};
+  options.batch_size = ranks / stages * microbatches;
+  options.precision = gpt.precision;
+  options.gpu = actors::TrainerOptions::GpuMemory{.nccl = word(6, "nccl") == "nccl"};
+  options.sharding = collectives::parse_sharding(word(5, "zero1"));
+  options.policy = options.gpu->nccl ? actors::Policy::one_f_one_b : actors::Policy::message_driven;
+  options.recompute_auto = true;
+  for (int rank = 0; rank < ranks; ++rank) options.node_of.push_back(rank / 8);
+  const runtime::MachineProfile profile = runtime::read_machine_profile(word(7, "a100-40g-p4d"));
+  const auto began = std::chrono::steady_clock::now();
+  const auto since = [began] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  const NoSamples samples(gpt.sequence_length);
+  const runtime::ProfileCosts device(profile), host(profile, runtime::ProfileCosts::Where::host);
+  const models::Architecture architecture = make_gpt(gpt);
+  actors::PredictedJob job(architecture, samples, options, profile, {device, host}, {});
+  const double planned = since();
+  const actors::Prediction prediction = job.run();
+  fmt::print(
+      R"({{"ranks": {}, "stages": {}, "parameters": {}, "step_seconds": {:.4f}, "bubble": {:.3f}, "messages": {}, )"
+      R"("handlers": {}, "seconds_to_plan": {:.2f}, "seconds_in_all": {:.2f}, "resident_bytes": {}}})"
+      "\n",
+      ranks, stages, architecture.parameters(), prediction.step_seconds, prediction.bubble, prediction.messages,
+      prediction.handlers, planned, since(), runtime::peak_resident_bytes());
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "prediction_bench: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,149 @@
+// Collectives in virtual time: plans step by step, and NCCL's by formula, against times worked out by hand.
+#include "collectives/phantom_nccl.hpp"
+#include "collectives/ring.hpp"
+#include "runtime/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::collectives;
+using runtime::DType;
+using runtime::Duration;
+using namespace std::chrono_literals;
+
+namespace {
+
+class NoCosts final : public runtime::CostModel {
+ public:
+  Duration duration(const runtime::WorkCost&) const override { return Duration(0); }
+};
+
+constexpr Link fast{.latency_seconds = 10e-6, .bytes_per_second = 4e9, .node_bytes_per_second = 0};
+constexpr Link slow{.latency_seconds = 20e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 1e9};
+
+PlanCommunicator::Options options_of(const Topology& topology, int me, std::vector<int> ranks) {
+  Team team{.topology = topology, .members = std::vector<int>(std::size_t(topology.ranks()))};
+  std::iota(team.members.begin(), team.members.end(), 0);
+  return {.team = team, .me = me, .ranks = std::move(ranks), .choice = {}, .staging = {}};
+}
+
+/// When an operation of `elements` floats that all ranks begin at once is over, by NCCL's formula.
+Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclWay way) {
+  runtime::VirtualCluster cluster({.node_of = topology.node_of, .links = {fast, slow}});
+  PhantomNccl nccl(cluster, {way, way, way});
+  std::vector<std::unique_ptr<CommunicatorSource>> sources;
+  std::vector<std::unique_ptr<Communicator>> members;
+  std::vector<int> ranks(std::size_t(topology.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<Duration> ends(ranks.size());
+  for (const int rank : ranks) {
+    sources.push_back(nccl.source(cluster.loop(rank)));
+    members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, ranks)));
+    const Communicator::Part part{.data = nullptr, .elements = elements};
+    members.back()->run(collective, {&part, 1}, DType::f32, "all of it", [&cluster, &ends, rank] {
+      ends[std::size_t(rank)] = cluster.time().now();
+      cluster.loop(rank).stop();
+    });
+    CHECK(members.back()->running().size() == 1);
+  }
+  cluster.run();
+  for (const Duration end : ends) CHECK(end == ends.front());
+  for (const auto& member : members) CHECK(member->running().empty());
+  return ends.front();
+}
+
+}  // namespace
+
+TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
+  constexpr int ranks = 4;
+  constexpr std::size_t elements = 4000;  // a quarter of them takes 1 µs
+  runtime::VirtualCluster cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
+  const NoCosts costs;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<runtime::Stream>> streams;
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<std::byte> memory(elements * sizeof(float)), staging(elements * sizeof(float));
+  std::vector<Duration> ends(ranks);
+  const Plan plan = ring_all_reduce(Topology::regular(ranks, 1), elements);
+  for (int rank = 0; rank < ranks; ++rank) {
+    devices.push_back(
+        make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &costs}));
+    streams.push_back(devices.back()->make_stream("reduce", runtime::StreamWidth::one));
+    executors.push_back(
+        std::make_unique<Executor>(cluster.loop(rank), cluster.transport(rank), *streams.back()));
+    const auto scripts = std::make_shared<const std::vector<Script>>(1, script_of(plan, rank));
+    executors.back()->run({.parts = {{memory.data(), scripts}},
+                           .members = {0, 1, 2, 3},
+                           .me = rank,
+                           .staging = staging.data(),
+                           .dtype = DType::f32,
+                           .depth = 1},
+                          [&, rank] {
+                            ends[std::size_t(rank)] = cluster.time().now();
+                            cluster.loop(rank).stop();
+                          });
+  }
+  cluster.run();
+  for (int rank = 0; rank < ranks; ++rank) {
+    CHECK(ends[std::size_t(rank)] == 6 * (10us + 1us));
+    CHECK(cluster.network().sent(rank).bytes_intra == 6 * 4000);
+  }
+}
+
+TEST_CASE("operations of NCCL take what rings take") {
+  constexpr std::size_t elements = 1000000;  // 1 ms of a fast link, 4 ms of a slow one
+  const Topology inside = Topology::regular(4, 1), across = Topology::regular(1, 4), both = Topology::regular(2, 2);
+  CHECK(nccl_time(inside, Collective::all_gather, elements, NcclWay::own) == 750us + 3 * 10us);
+  CHECK(nccl_time(inside, Collective::reduce_scatter, elements, NcclWay::own) == 750us + 3 * 10us);
+  CHECK(nccl_time(inside, Collective::all_reduce, elements, NcclWay::own) == 1500us + 6 * 10us);
+  CHECK(nccl_time(across, Collective::all_gather, elements, NcclWay::own) == 3ms + 3 * 20us);
+  CHECK(nccl_time(across, Collective::all_reduce, elements, NcclWay::own) == 6ms + 4 * 20us);  // by a tree
+  // The NIC of each node carries three quarters once, and two links inside nodes and one between follow each other.
+  CHECK(nccl_time(both, Collective::all_gather, elements, NcclWay::own) == 3ms + 20us + 2 * 10us);
+  // Both ranks of a node take half of a half across, together by the NIC, and then half inside.
+  CHECK(nccl_time(both, Collective::all_gather, elements, NcclWay::hierarchical) == 2ms + 20us + 500us + 10us);
+  CHECK(nccl_time(both, Collective::reduce_scatter, elements, NcclWay::hierarchical) == 2ms + 20us + 500us + 10us);
+  CHECK(nccl_time(both, Collective::all_reduce, elements, NcclWay::hierarchical) ==
+        4ms + 2 * 20us + 2 * (500us + 10us));
+  // A plan's time is the estimate that choices are made by: three steps of 1 MB, in a chunk.
+  CHECK(nccl_time(across, Collective::all_gather, elements / 4, NcclWay::plan) == 3 * (20us + 250us));
+}
+
+TEST_CASE("an operation of NCCL begins when its last rank does, and after the one before it") {
+  const Topology topology = Topology::regular(2, 1);
+  runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {fast, {}}});
+  PhantomNccl nccl(cluster, {NcclWay::own, NcclWay::own, NcclWay::own});
+  std::vector<std::unique_ptr<CommunicatorSource>> sources;
+  std::vector<std::unique_ptr<Communicator>> members;
+  for (const int rank : {0, 1}) {
+    sources.push_back(nccl.source(cluster.loop(rank)));
+    members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, {0, 1})));
+  }
+  std::vector<Duration> ends;
+  const Communicator::Part part{.data = nullptr, .elements = 1000000}, empty;
+  const auto run = [&](int rank, bool last) {
+    members[std::size_t(rank)]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [&, rank, last] {
+      ends.push_back(cluster.time().now());
+      if (last) cluster.loop(rank).stop();
+    });
+  };
+  run(0, false);
+  run(0, true);
+  cluster.loop(1).after(2ms, [&] {
+    run(1, false);
+    run(1, true);
+  });
+  int at_once = 0;
+  members[0]->run(Collective::all_gather, {&empty, 1}, DType::f32, "nothing", [&] { ++at_once; });
+  cluster.run();
+  CHECK(at_once == 1);
+  CHECK(ends == std::vector<Duration>{2510us, 2510us, 3020us, 3020us});
+
+  members[0]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [] {});
+  CHECK_THROWS_AS(members[1]->run(Collective::all_reduce, {&part, 1}, DType::f32, "another", [] {}), Error);
+}

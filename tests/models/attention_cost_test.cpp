@@ -1,0 +1,120 @@
+#include "models/ops/attention.hpp"
+#include "models/ops/cached_attention.hpp"
+#include "tests/models/costed_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+using runtime::StreamView;
+using runtime::WorkKind;
+using tests::CostedRun;
+
+namespace {
+
+/// Whether query i sees key j.
+bool sees(bool causal, int window, int i, int j) { return !causal || (j <= i && (window == 0 || j > i - window)); }
+
+/// Two operations for each channel of each pair that is seen, of one head and sample.
+double product_flops(bool causal, int window, int first, int queries, int keys, int channels) {
+  double flops = 0;
+  for (int i = first; i < first + queries; ++i)
+    for (int j = 0; j < keys; ++j) flops += sees(causal, window, i, j) ? 2 * channels : 0;
+  return flops;
+}
+
+std::vector<AttentionShape> shapes() {
+  std::vector<AttentionShape> all;
+  for (const int key_heads : {0, 2, 1}) {
+    for (const int window : {0, 1, 3, 7, 20})
+      all.push_back(
+          {.samples = 2, .positions = 7, .heads = 4, .channels = 6, .key_heads = key_heads, .window = window});
+    all.push_back(
+        {.samples = 3, .positions = 5, .heads = 2, .channels = 8, .key_heads = key_heads, .causal = false});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("attention costs two products forward and four backward, of the pairs that its mask leaves") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const AttentionShape& shape : shapes()) {
+      CAPTURE(shape.key_heads);
+      CAPTURE(shape.window);
+      const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
+      const auto H = static_cast<std::size_t>(shape.heads), C = H * static_cast<std::size_t>(shape.channels);
+      const std::size_t wide = B * T * shape.row_channels(),
+                        work_bytes = attention_workspace_bytes(shape, dtype, 1);
+      const double flops =
+          shape.samples * shape.heads *
+          product_flops(shape.causal, shape.window, 0, shape.positions, shape.positions, shape.channels);
+      CostedRun forward(dtype), backward(dtype);
+      const auto out = forward.writes(B * T * C), sums = forward.writes(B * H * T, DType::f32);
+      const auto qkv = forward.reads(wide), work = forward.workspace(work_bytes);
+      const auto cost = forward.check(WorkKind::attention, [&](StreamView stream) {
+        attention_forward(stream, shape, dtype, forward[out], forward.floats(sums), forward[qkv], {},
+                          forward[work]);
+      });
+      CHECK(cost.flops == 2 * flops);
+      CHECK(cost.dtype == dtype);
+
+      const auto d_qkv = backward.writes(wide), d_out = backward.reads(B * T * C), of = backward.reads(wide);
+      const auto result = backward.reads(B * T * C), sums_of = backward.reads(B * H * T, DType::f32);
+      const auto scratch = backward.workspace(work_bytes);
+      const auto back = backward.check(WorkKind::attention, [&](StreamView stream) {
+        attention_backward(stream, shape, dtype, backward[d_qkv], backward[d_out], backward[of], backward[result],
+                           backward.floats(sums_of), {}, backward[scratch]);
+      });
+      CHECK(back.flops == 4 * flops);
+    }
+  }
+}
+
+TEST_CASE("cached attention costs two products of the positions that are there") {
+  constexpr int T = 9, H = 4, K = 2, D = 6;
+  constexpr std::size_t cache = K * T * D;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const int window : {0, 2, 5, 20}) {
+      for (const int past : {0, 1, 4}) {
+        for (const int queries : {1, 3}) {
+          CAPTURE(window);
+          CAPTURE(past);
+          CAPTURE(queries);
+          const CachedAttentionShape shape{.queries = queries,
+                                           .past = past,
+                                           .capacity = T,
+                                           .heads = H,
+                                           .channels = D,
+                                           .key_heads = K,
+                                           .window = window};
+          const auto Q = static_cast<std::size_t>(queries);
+          std::size_t seen = 0;  // keys, by any of the queries
+          for (int j = 0; j < past + queries; ++j) {
+            bool any = false;
+            for (int i = past; i < past + queries; ++i) any = any || sees(true, window, i, j);
+            seen += any ? 1 : 0;
+          }
+          tests::RecordingDevice device;
+          const auto stream = device.make_stream("operations", runtime::StreamWidth::whole);
+          TypedArray keys(dtype, cache, 1), values(dtype, cache, 2), qkv(dtype, Q * shape.row_channels(), 3);
+          TypedArray out(dtype, Q * H * D);
+          std::vector<std::byte> work(cached_attention_workspace_bytes(shape, 1));
+          append_to_cache(*stream, shape, dtype, keys.data(), values.data(), qkv.data());
+          cached_attention(*stream, shape, dtype, out.data(), keys.data(), values.data(), qkv.data(), work.data());
+          const auto width = static_cast<double>(size_of(dtype));
+          REQUIRE(device.work().size() == 2);
+          CHECK(device.work()[0].cost.bytes == width * static_cast<double>(2 * 2 * Q * K * D));
+          CHECK(device.work()[1].cost.bytes == width * static_cast<double>(2 * Q * H * D + 2 * seen * K * D));
+          CHECK(device.work()[1].cost.flops ==
+                2 * H * product_flops(true, window, past, queries, past + queries, D));
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,135 @@
+// What the operations of a pass cost together, beside what a model says of itself.
+#include "tests/models/bert_family.hpp"
+#include "tests/models/llama_family.hpp"
+#include "tests/models/model_run.hpp"
+#include "tests/recording_device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::WorkKind;
+
+namespace {
+
+constexpr int samples = 3;
+
+/// FLOPs of forward and backward passes of a microbatch.
+struct PassFlops {
+  double products = 0, attention = 0, others = 0;
+  double forward = 0;
+};
+
+template <typename Options>
+PassFlops measured(const Options& options, const ReferenceSamples& batch) {
+  auto device = std::make_unique<tests::RecordingDevice>();
+  const tests::RecordingDevice& recorded = *device;
+  ModelRun run(std::move(device), options, samples);
+  run.forward(batch, 1);
+  const std::size_t forward = recorded.work().size();
+  run.backward(false);
+  PassFlops flops;
+  for (std::size_t i = 0; i < recorded.work().size(); ++i) {
+    const runtime::WorkCost& cost = recorded.work()[i].cost;
+    (cost.kind == WorkKind::product     ? flops.products
+     : cost.kind == WorkKind::attention ? flops.attention
+                                        : flops.others) += cost.flops;
+    if (i < forward) flops.forward += cost.flops;
+    if (cost.kind != WorkKind::product) CHECK(cost.shape == runtime::ProductShape{});
+    CHECK(cost.bytes > 0);
+  }
+  CHECK(flops.others == 0);
+  return flops;
+}
+
+/// Elements of a layer's vectors: of norms and biases, which FLOPs by parameter count and no product has.
+double vectors_of(const Layer& layer) {
+  double elements = 0;
+  for (const UnitSpec& unit : layer.units())
+    for (const ParameterSpec& parameter : unit.parameters)
+      elements += parameter.shape.size() == 1 ? static_cast<double>(parameter.elements()) : 0;
+  return elements;
+}
+
+/// Rows that a table of tokens is stored with beyond those that there are.
+double rows_beyond(int tokens) { return std::ceil(tokens / 64.0) * 64 - tokens; }
+
+/// Pairs of a query and a key that one of T positions sees.
+double pairs(int T, int window) {
+  double seen = 0;
+  for (int i = 0; i < T; ++i) seen += window > 0 ? std::min(i + 1, window) : i + 1;
+  return seen;
+}
+
+/// A transformer whose attention has C channels for its queries and sees so many pairs, of whose samples `targets`
+/// positions have logits: the products are what the model declares, but for vectors, positions and attention; and of
+/// attention what is seen.
+void check_transformer(const Architecture& model, const PassFlops& flops, double channels, double pairs, int hidden,
+                       int vocabulary, int targets) {
+  const double T = model.positions;
+  const std::size_t blocks = model.layers.size() - 2;
+  double left_out = model.layers.front()->flops_per_sample(model.positions);
+  for (std::size_t l = 1; l <= blocks; ++l) left_out += 6 * T * vectors_of(*model.layers[l]);
+  left_out += 6 * targets * vectors_of(*model.layers.back());
+  left_out -= 6 * targets * rows_beyond(vocabulary) * hidden;
+  const double attention = static_cast<double>(blocks) * 12 * channels;
+  CHECK(flops.products == doctest::Approx(samples * (model.flops_per_sample() - left_out - attention * T * T)));
+  CHECK(flops.attention == doctest::Approx(samples * attention * pairs));
+  CHECK(flops.forward == doctest::Approx((flops.products + flops.attention) / 3));
+}
+
+}  // namespace
+
+TEST_CASE("the operations of GPT's passes cost what the model declares, whole and in tiles") {
+  for (const int tile : {1, 2}) {
+    CAPTURE(tile);
+    GptOptions options{.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 67, .sequence_length = 7, .tile = tile};
+    const auto flops = measured(options, made_up_samples(options, 3, samples));
+    // Tiles change neither parameters nor what is computed of them.
+    options.tile = 1;
+    check_transformer(make_gpt(options), flops, 12, pairs(7, 0), 12, 67, 7);
+  }
+}
+
+TEST_CASE("the operations of LLaMA's passes cost what the model declares, for each of its kin") {
+  for (const auto& [name, options] : family()) {
+    CAPTURE(name);
+    const auto flops = measured(options, made_up_samples(options, 3, samples));
+    check_transformer(make_llama(options), flops, options.heads * options.stored_head_size(),
+                      pairs(options.sequence_length, options.window), options.hidden, options.vocab_size,
+                      options.sequence_length);
+  }
+}
+
+TEST_CASE("the operations of BERT's passes cost what the model declares, of the positions that have logits") {
+  for (const auto& [name, options] : bert_family()) {
+    CAPTURE(name);
+    const auto flops = measured(options, masked_samples(options, 3, samples));
+    const int T = options.sequence_length;
+    check_transformer(make_bert(options), flops, options.hidden, T * T, options.hidden, options.vocab_size,
+                      options.targets > 0 ? options.targets : T);
+  }
+}
+
+TEST_CASE("the operations of a residual network's passes cost what it declares, but for the images' gradient") {
+  const ResnetOptions options{.blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5};
+  ReferenceSamples batch{.samples = samples};
+  batch.tokens.resize((3 * samples * 10 * 10 + 3) / 4, 0x01020304);
+  batch.targets = {0, 3, 4};
+  const auto flops = measured(options, batch);
+  const Architecture model = make_resnet(options);
+  const double of_images = model.layers.front()->flops_per_sample(1) / 3;
+  const double of_biases = 6 * 5;
+  CHECK(flops.products == doctest::Approx(samples * (model.flops_per_sample() - of_images - of_biases)));
+  CHECK(flops.attention == 0);
+  CHECK(flops.forward == doctest::Approx(samples * (model.flops_per_sample() - of_biases) / 3));
+}

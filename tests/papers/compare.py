@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Predicts what the papers measured, and puts it beside their figures.
+
+usage: tests/papers/compare.py [--programs build/release/apps] [--only REGEX] [--quick] [--markdown FILE]
+
+Each line of the tables is a result that a paper's text states (Myelin, MiCS, PaRO, ZeRO-Infinity), the flags of
+ranvier-plan that set up the same training, and what the prediction says. Profiles are those that ship with the program:
+nothing in them is fitted to a paper. Systems that Ranvier does not imitate (tensor parallelism of Megatron-LM, 3-D
+DeepSpeed) are left out; ZeRO-1, 2 and 3 are Ranvier's own, which overlap better than those of the time did.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Planner:
+    """Predictions of ranvier-plan, each made once."""
+
+    def __init__(self, programs: str):
+        self.program = os.path.join(programs, "ranvier-plan")
+        self.known: dict[tuple[str, ...], dict] = {}
+
+    def predict(self, flags: str) -> dict:
+        """Of the one candidate that the flags leave. {} where it does not fit in memory."""
+        words = tuple(flags.split())
+        if words not in self.known:
+            done = subprocess.run([self.program, *words, "--best", "1", "--jobs", "1", "--json"],
+                                  capture_output=True, text=True)
+            lines = done.stdout.strip()
+            if not lines:
+                raise RuntimeError(f"ranvier-plan {flags}\n{done.stderr.strip()}")
+            answer = json.loads(lines)
+            self.known[words] = answer["best"][0] if answer["best"] else {}
+        return self.known[words]
+
+
+@dataclasses.dataclass
+class Result:
+    """`says` is the paper's figure, or the ends of its range; `of` computes it from the predictions of `flags`."""
+    name: str
+    what: str
+    says: tuple[float, ...] | bool
+    of: Callable[..., float | bool]
+    flags: list[str]
+    unit: str = ""
+    note: str = ""
+    heavy: bool = False
+
+
+def fits(prediction: dict) -> bool:
+    return bool(prediction)
+
+
+def rate(prediction: dict) -> float:
+    return prediction["tokens_per_second"]
+
+
+def tera(prediction: dict) -> float:
+    """TFLOP/s of a device, as models need them: without recomputation."""
+    return prediction["model_flops_per_second"] / 1e12
+
+
+def tera_done(prediction: dict) -> float:
+    """The same with recomputation, which the papers count: four passes for three."""
+    return tera(prediction) * 4 / 3
+
+
+SUMMIT = "--profile v100-16g-summit --node-size 6 --precision fp16 --gradient-dtype half --recompute auto"
+P3DN = "--profile v100-32g-p3dn --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
+P4D = "--profile a100-40g-p4d --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
+P4DE = "--profile a100-80g-p4de --node-size 8 --precision bf16 --gradient-dtype half"
+DGX = ("--profile a100-80g-hdr --node-size 8 --precision bf16 --gradient-dtype half --sequence-length 512 "
+       "--g-inter 1 --group-size 8")
+DGX2 = "--profile v100-32g-dgx2 --node-size 16 --precision fp16 --gradient-dtype half --sequence-length 1024"
+
+
+def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str = "--offload myelin") -> str:
+    return (f"{SUMMIT} --model {model} --world {stages * rows} --g-inter {stages} --g-data {rows} "
+            f"--microbatch-size {micro} --batch-size {batch} --policy message-driven --shard ddp {more}")
+
+
+def mics(model: str, world: int, shard: str, group: int = 8, batch: int = 8192, micro: int = 8, more: str = "",
+         cluster: str = P3DN) -> str:
+    group_flag = "" if shard in ("zero2", "zero3") else f"--group-size {group}"
+    return (f"{cluster} --model {model} --world {world} --g-inter 1 --shard {shard} {group_flag} --batch-size {batch} "
+            f"--microbatch-size {micro} --recompute 1 {more}")
+
+
+def paro(model: str, world: int, shard: str) -> str:
+    more = "--recompute 1" if model.endswith("65b") else "--recompute off"
+    return f"{DGX} --model {model} --world {world} --shard {shard} --microbatch-size 4 --batch-size {40 * world} {more}"
+
+
+def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "") -> str:
+    batch = int(micro * world)
+    return (f"{DGX2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
+            f"--world {world} --g-inter 1 --shard zero3 --offload {offload} --nvme /nvme --recompute 1 "
+            f"--microbatch-size {max(1, int(micro))} --batch-size {batch} {more}")
+
+
+WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
+
+PAPERS: dict[str, list[Result]] = {
+    "Myelin": [
+        *[Result(f"M1, {model}", f"{stages} x {rows} GPUs, % of peak with recomputation, batch 16384", (49.4, 54.78),
+                 lambda p: 100 * tera_done(p) / 125, [myelin(model, stages, rows, micro, 16384)], "%", heavy=True)
+          for model, stages, rows, micro in WEAK],
+        Result("M7", "12B, 48 GPUs, batch 2048, pipeline only: 6 stages over 24", (1.22,),
+               lambda p, q: rate(p) / rate(q),
+               [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none --memory-times 8"),
+                myelin("gpt-12b", 24, 2, 1, 2048, "--offload none --memory-times 8")], "x"),
+        Result("M9 + M10", "12B: batch time of 6 x 8 with offload over 24 x 2 without", (38.37 / 46.70,),
+               lambda p, q: p["step_seconds"] / q["step_seconds"],
+               [myelin("gpt-12b", 6, 8, 8, 16384), myelin("gpt-12b", 24, 2, 1, 16384, "--offload none")], "x",
+               "the paper gives no batch size here", heavy=True),
+        Result("M13", "12B, 24 x 2: GB of all devices without offload", (520,),
+               lambda p: 48 * p["device_bytes"] / 1e9,
+               [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " GB"),
+        Result("M13", "the same with offload", (130.24,), lambda p: 48 * p["device_bytes"] / 1e9,
+               [myelin("gpt-12b", 24, 2, 1, 2048)], " GB"),
+        Result("M14", "12B, 6 stages: fits 16 GB without offload", False, fits,
+               [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none")]),
+    ],
+    "MiCS": [
+        Result("C3", "BERT 10B, 128 V100: MiCS over ZeRO-3", (2.82, 3.24), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
+        Result("C4", "BERT 10B, 128 V100: % of peak with recomputation", (42,), lambda p: 100 * tera_done(p) / 125,
+               [mics("bert-10b", 128, "mics")], "%"),
+        Result("C1", "BERT 15B, 128 V100: MiCS over ZeRO-3", (2.82,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-15b", 128, "mics", 16), mics("bert-15b", 128, "zero3")], "x"),
+        Result("C6", "ZeRO-2 of BERT 15B fits 32 GB", False, fits, [mics("bert-15b", 64, "zero2", micro=4)]),
+        Result("C18", "BERT 10B, 64 V100: groups of 8 over one of 64", (1.6,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 64, "mics", 8), mics("bert-10b", 64, "mics", 64)], "x"),
+        Result("C20", "BERT 15B, 64 V100: hierarchical gather over a ring", (1.306, 1.38),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-15b", 64, "mics", 16, more="--all-gather hierarchical"),
+                mics("bert-15b", 64, "mics", 16, more="--all-gather ring")], "x"),
+        Result("C21", "BERT 10B, 128 V100, groups of 8: 2-hop over reduction to everybody", (1.11, 1.249),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", 8), mics("bert-10b", 128, "IGI", 8)], "x"),
+        Result("C8", "BERT 20B, 64 A100: MiCS over ZeRO-3", (2.21,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-20b", 64, "mics", 16, cluster=P4D), mics("bert-20b", 64, "zero3", cluster=P4D)], "x"),
+        Result("C9", "BERT 15B, A100: efficiency of MiCS from 16 to 64", (96.7,),
+               lambda p, q: 100 * rate(p) / rate(q) / 4,
+               [mics("bert-15b", 64, "mics", 16, cluster=P4D), mics("bert-15b", 16, "mics", 16, cluster=P4D)], "%"),
+        Result("C9", "the same of ZeRO-3", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
+               [mics("bert-15b", 64, "zero3", cluster=P4D), mics("bert-15b", 16, "zero3", cluster=P4D)], "%"),
+        Result("C13", "WideResNet 3B, 64 V100: MiCS over ZeRO-3", (2.89,), lambda p, q: rate(p) / rate(q),
+               ["--profile v100-32g-p3dn --node-size 8 --model wide-resnet-3b --data synthetic --world 64 --g-inter 1 "
+                f"--shard {shard} --batch-size 512 --microbatch-size 8 --recompute off" for shard in ("mics", "zero3")],
+               "x"),
+    ],
+    "PaRO": [
+        *[Result(name, f"LLaMA-{model[6:].upper()}, {world} A100: {ours} over {other}", (says,),
+                 lambda p, q: rate(p) / rate(q), [paro(model, world, ours), paro(model, world, other)], "x",
+                 heavy=world > 32)
+          for name, model, ours, other, both in [
+              ("P3", "llama-7b", "paro-igg", "zero3", (1.3, 1.4)), ("P4", "llama-7b", "paro-iig", "zero3", (1.9, 2.6)),
+              ("P5", "llama-7b", "paro-nig", "zero2", (1.7, 2.2)), ("P6", "llama-65b", "paro-igg", "zero3", (1.2, 1.4)),
+              ("P7", "llama-65b", "paro-iig", "zero3", (1.3, 1.8))]
+          for world, says in zip((32, 128), both)],
+        *[Result("P8", f"LLaMA-65B with {shard} fits 80 GB on 32", expected, fits, [paro("llama-65b", 32, shard)])
+          for shard, expected in [("zero3", True), ("zero++", True), ("paro-igg", True), ("paro-iig", True),
+                                  ("mics", False), ("zero2", False), ("paro-nig", False)]],
+        Result("P10", "LLaMA-7B, 32: IIG over MiCS is above 1", True, lambda p, q: rate(p) > rate(q),
+               [paro("llama-7b", 32, "paro-iig"), paro("llama-7b", 32, "mics")]),
+        Result("P10", "LLaMA-7B, 32: IGG over ZeRO++ is above 1", True, lambda p, q: rate(p) > rate(q),
+               [paro("llama-7b", 32, "paro-igg"), paro("llama-7b", 32, "zero++")]),
+    ],
+    "ZeRO-Infinity": [
+        Result("Z3", "0.5T, 512 V100: TFLOP/s of a GPU", (49,), tera_done,
+               [infinity(124, 18432, 512, 7, "none")], "", heavy=True),
+        Result("Z7", "10B, 16 V100: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
+               [infinity(50, 4096, 16, 8, "none")]),
+        Result("Z7", "50B, 16 V100, CPU and NVMe: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
+               [infinity(62, 8192, 16, 26, "infinity-nvme")]),
+        Result("Z8", "1.4B with data parallelism alone fits 32 GB", True, fits,
+               [infinity(24, 2048, 16, 1, "none").replace("zero3", "ddp")]),
+        Result("Z8", "10B with data parallelism alone fits", False, fits,
+               [infinity(50, 4096, 16, 1, "none").replace("zero3", "ddp")]),
+        Result("Z8", "13B with ZeRO-2 and the optimizer on the host fits", True, fits,
+               [infinity(64, 4096, 16, 1, "zero-offload").replace("zero3", "zero2")]),
+        Result("Z8", "100B in host memory fits a node", True, fits, [infinity(125, 8192, 16, 1, "infinity-cpu")]),
+        Result("Z8", "1T on NVMe fits a node", True, fits, [infinity(128, 25600, 16, 1, "infinity-nvme", "--tile 16")]),
+    ],
+}
+
+
+def text_of(value: float | bool | None, unit: str) -> str:
+    if value is None:
+        return "does not fit"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}{unit}"
+
+
+def verdict(result: Result, value: float | bool | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(result.says, bool):
+        return "same" if value == result.says else "**other**"
+    low, high = min(result.says), max(result.says)
+    if low <= value <= high:
+        return "within"
+    nearest = low if value < low else high
+    return f"{100 * (value / nearest - 1):+.0f} %"
+
+
+def evaluate(planner: Planner, result: Result) -> tuple[float | bool | None, str]:
+    try:
+        predictions = [planner.predict(flags) for flags in result.flags]
+        if result.of is not fits and not all(predictions):
+            return None, result.note
+        return result.of(*predictions), result.note
+    except RuntimeError as error:
+        return None, str(error)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", default=os.path.join(TOP, "build/release/apps"))
+    parser.add_argument("--only", default="", help="regular expression over names and descriptions")
+    parser.add_argument("--quick", action="store_true", help="without those that take minutes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--markdown", help="write the tables there, too")
+    options = parser.parse_args()
+    planner = Planner(options.programs)
+    out = []
+
+    def say(line: str = "") -> None:
+        print(line, flush=True)
+        out.append(line)
+
+    for paper, results in PAPERS.items():
+        chosen = [r for r in results if re.search(options.only, f"{paper} {r.name} {r.what}")
+                  and not (options.quick and r.heavy)]
+        if not chosen:
+            continue
+        say(f"## {paper}\n")
+        say("| | what | the paper | predicted | difference |")
+        say("|-|-|-|-|-|")
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for result, (value, note) in zip(chosen, pool.map(lambda r: evaluate(planner, r), chosen)):
+                says = (text_of(result.says, "") if isinstance(result.says, bool)
+                        else " to ".join(text_of(s, result.unit) for s in dict.fromkeys(result.says)))
+                lines = note.strip().splitlines()
+                remark = f" ({lines[-1]})" if lines else ""
+                say(f"| {result.name} | {result.what} | {says} | {text_of(value, result.unit)}{remark} | "
+                    f"{verdict(result, value)} |")
+        say()
+    if options.markdown:
+        with open(options.markdown, "w", encoding="utf-8") as file:
+            file.write("\n".join(out))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,344 @@
+#include "runtime/virtual_cluster.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::runtime;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A flop takes a nanosecond.
+class FlopCosts final : public CostModel {
+ public:
+  Duration duration(const WorkCost& cost) const override { return Duration(static_cast<std::int64_t>(cost.flops)); }
+};
+const FlopCosts costs;
+
+WorkCost work(Duration time) { return {.flops = static_cast<double>(time.count())}; }
+void nothing() {}
+constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
+
+/// Devices, and when what happened.
+struct Machines {
+  explicit Machines(const VirtualClusterOptions& options) : cluster(options) {}
+
+  PhantomDevice& add_device(int rank = 0, PhantomDeviceOptions options = {}) {
+    options.costs = &costs;
+    devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), options));
+    return *devices.back();
+  }
+  void note(Stream& stream, const std::string& what) {
+    stream.call_back([this, what] { times[what] = cluster.time().now(); });
+  }
+  /// Lets everything happen that is going to.
+  void run() {
+    while (cluster.time().step()) {
+    }
+  }
+
+  VirtualCluster cluster;
+  std::vector<std::unique_ptr<PhantomDevice>> devices;
+  std::map<std::string, Duration> times;
+};
+
+constexpr Link wire{.latency_seconds = 10e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 0};
+constexpr std::size_t megabyte = 1000000;  // a millisecond of that link
+
+/// Sends `bytes` from rank to rank, both ends posted now.
+void exchange(Machines& machines, int from, int to, std::size_t bytes, const std::string& what) {
+  static const std::vector<std::byte> memory(2 * megabyte);
+  static std::vector<std::byte> target(2 * megabyte);
+  const auto note = [&machines](const std::string& name) {
+    return [&machines, name] { machines.times[name] = machines.cluster.time().now(); };
+  };
+  machines.cluster.transport(from).send(to, counted, ConstBytes(memory).first(bytes), note(what + " sent"));
+  machines.cluster.transport(to).receive(from, counted, Bytes(target).first(bytes), note(what + " received"));
+}
+
+}  // namespace
+
+TEST_CASE("streams of a phantom device take what their work costs, beside each other") {
+  Machines machines({.node_of = {0}});
+  PhantomDevice& device = machines.add_device();
+  const auto whole = device.make_stream("whole", StreamWidth::whole),
+             narrow = device.make_stream("narrow", StreamWidth::one);
+  for (int i = 0; i < 10; ++i)
+    whole->launch(work(1ms), [](ComputePool&) { FAIL("work of a phantom device runs"); });
+  machines.note(*whole, "whole");
+  narrow->launch(work(4ms), nullptr);
+  CHECK(tests::says(tests::error_of([&] { narrow->launch([](ComputePool&) {}); }),
+                    "stream 'narrow' of a phantom device has work without a cost"));
+  machines.note(*narrow, "narrow");
+  machines.run();
+  CHECK(machines.times["whole"] == 10ms);
+  CHECK(machines.times["narrow"] == 4ms);
+  CHECK(device.busy() == 10ms);
+  CHECK(whole->done() == 11);
+}
+
+TEST_CASE("a stream of a phantom device waits for an event of another one") {
+  Machines machines({.node_of = {0}});
+  PhantomDevice& device = machines.add_device();
+  const auto first = device.make_stream("first", StreamWidth::one),
+             second = device.make_stream("second", StreamWidth::one);
+  const auto event = device.make_event();
+  CHECK(event->reached());
+  first->launch(work(3ms), nullptr);
+  event->record(*first);
+  first->launch(work(4ms), nullptr);
+  second->launch(work(1ms), nullptr);
+  machines.note(*second, "before");
+  second->wait(*event);
+  machines.note(*second, "released");
+  second->launch(work(2ms), nullptr);
+  machines.note(*second, "after");
+  CHECK_FALSE(event->reached());
+  machines.run();
+  CHECK(event->reached());
+  CHECK(machines.times["before"] == 1ms);
+  CHECK(machines.times["released"] == 3ms);
+  CHECK(machines.times["after"] == 5ms);
+}
+
+TEST_CASE("ranks that have more threads than a node has cores share them") {
+  Machines machines({.node_of = {0, 0, 1}, .cores = 1});
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const int rank : {0, 1, 2})
+    streams.push_back(machines.add_device(rank).make_stream("compute", StreamWidth::whole));
+  streams[0]->launch(work(4ms), nullptr);
+  streams[1]->launch(work(10ms), nullptr);
+  streams[2]->launch(work(10ms), nullptr);
+  for (int rank = 0; rank < 3; ++rank) machines.note(*streams[std::size_t(rank)], fmt::format("rank {}", rank));
+  machines.run();
+  CHECK(machines.times["rank 0"] == 8ms);   // half a core
+  CHECK(machines.times["rank 1"] == 14ms);  // 4 ms of its work in 8, and 6 alone
+  CHECK(machines.times["rank 2"] == 10ms);  // on a node of its own
+
+  Machines wide({.node_of = {0, 0}, .cores = 4});
+  const auto three = wide.add_device(0, {.threads = 3}).make_stream("three", StreamWidth::whole);
+  const auto other = wide.add_device(1, {.threads = 3}).make_stream("other", StreamWidth::whole);
+  three->launch(work(6ms), nullptr);
+  other->launch(work(6ms), nullptr);
+  wide.note(*three, "end");
+  wide.run();
+  CHECK(seconds(wide.times["end"]) == doctest::Approx(9e-3));  // 6 threads on 4 cores
+}
+
+TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {
+  Machines machines({.node_of = {0}, .cores = 1});
+  PhantomDevice& gpu = machines.add_device(0, {.apart = true, .host_costs = &costs});
+  const auto host = gpu.make_host_device(1);
+  const auto compute = gpu.make_stream("compute", StreamWidth::whole);
+  const auto a = host->make_stream("a", StreamWidth::one), b = host->make_stream("b", StreamWidth::one);
+  for (Stream* stream : {compute.get(), a.get(), b.get()}) stream->launch(work(4ms), nullptr);
+  machines.note(*compute, "gpu");
+  machines.note(*a, "host");
+  machines.run();
+  CHECK(machines.times["gpu"] == 4ms);
+  CHECK(machines.times["host"] == 8ms);
+}
+
+TEST_CASE("memory of a phantom device is counted, and the host does not reach that of a GPU") {
+  Machines machines({.node_of = {0}});
+  PhantomDevice& gpu = machines.add_device(0, {.apart = true, .budget_bytes = std::size_t{64} << 30});
+  {
+    const Buffer large = gpu.allocate(std::size_t{60} << 30, MemorySpace::device);
+    CHECK(gpu.used_bytes() == large.bytes());
+    CHECK_FALSE(gpu.host_reaches(large.data()));
+    CHECK_FALSE(gpu.host_reaches(large.data() + large.bytes() - 1));
+    const Buffer pinned = gpu.allocate(std::size_t{60} << 30, MemorySpace::pinned);
+    CHECK(gpu.host_reaches(pinned.data()));
+    CHECK(std::to_integer<int>(pinned.data()[pinned.bytes() / 2]) == 0);
+    try {
+      (void)gpu.allocate(std::size_t{5} << 30, MemorySpace::device);
+      FAIL("more than the budget");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::memory);
+      CHECK(std::string(error.what()).find("60.0 GiB of the budget of 64.0 GiB in use") != std::string::npos);
+    }
+  }
+  CHECK(gpu.used_bytes() == 0);
+}
+
+TEST_CASE("a message takes latency and bytes by rate, and a long one waits for its receive") {
+  Machines machines({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  exchange(machines, 0, 1, 1000, "short");
+  machines.run();
+  CHECK(machines.times["short received"] == 11us);
+  CHECK(machines.times["short sent"] == 1us);
+
+  Machines long_one({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  exchange(long_one, 0, 1, megabyte, "long");
+  long_one.run();
+  CHECK(long_one.times["long received"] == 1020us);  // asked for, then sent
+  CHECK(long_one.times["long sent"] == 1020us);
+  CHECK(long_one.cluster.network().sent(0).bytes_intra == megabyte);
+  CHECK(long_one.cluster.network().sent(0).messages == 1);
+
+  Machines late({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  const std::vector<std::byte> memory(megabyte);
+  late.cluster.transport(0).send(1, counted, ConstBytes(memory), nothing);
+  std::vector<std::byte> target(megabyte);
+  late.cluster.loop(1).after(5ms, [&] {
+    late.cluster.transport(1).receive(0, counted, Bytes(target),
+                                      [&] { late.times["received"] = late.cluster.time().now(); });
+  });
+  late.run();
+  CHECK(late.times["received"] == 6010us);
+}
+
+TEST_CASE("messages of one rank follow each other, and those in both directions do not") {
+  Machines machines({.node_of = {0, 0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  exchange(machines, 0, 1, megabyte, "first");
+  exchange(machines, 0, 2, megabyte, "second");
+  exchange(machines, 1, 0, megabyte, "back");
+  machines.run();
+  CHECK(machines.times["first received"] == 1020us);
+  CHECK(machines.times["second received"] == 2020us);
+  CHECK(machines.times["back received"] == 1020us);
+}
+
+TEST_CASE("ranks of a node share its NIC") {
+  const auto second_arrives = [](double node_rate) {
+    Machines machines(
+        {.node_of = {0, 0, 1, 1}, .links = {.intra_node = wire, .inter_node = {10e-6, 1e9, node_rate}}});
+    exchange(machines, 0, 2, megabyte, "first");
+    exchange(machines, 1, 3, megabyte, "second");
+    machines.run();
+    CHECK(machines.times["first received"] == 1020us);
+    return machines.times["second received"];
+  };
+  CHECK(second_arrives(1e9) == 2020us);
+  CHECK(second_arrives(2e9) == 1020us);
+  CHECK(second_arrives(0) == 1020us);
+}
+
+TEST_CASE("links of a slow node take longer") {
+  Machines machines({.node_of = {0, 1, 2}, .links = {.intra_node = {}, .inter_node = wire}, .slow_nodes = {1, 3}});
+  exchange(machines, 0, 1, megabyte, "slow");
+  exchange(machines, 2, 0, megabyte, "usual");
+  machines.run();
+  CHECK(machines.times["slow received"] == 3020us);
+  CHECK(machines.times["usual received"] == 1020us);
+}
+
+TEST_CASE("rings of a team use all links that it has") {
+  const Links links{.intra_node = {0, 4e9, 0}, .inter_node = {0, 1e9, 1e9}};
+  VirtualNetwork network({0, 0, 1, 1}, links);
+  // Each node has one way out, shared by both ranks: at the NIC's rate.
+  const std::array<int, 4> all{0, 1, 2, 3};
+  CHECK(network.ring(all, 1e6, Duration(0)) == 1ms);
+  CHECK(network.sent(0).bytes_inter == doctest::Approx(5e5));
+  CHECK(network.sent(0).bytes_intra == doctest::Approx(5e5));
+  // Two teams at a time have half of it each.
+  VirtualNetwork busy({0, 0, 1, 1}, links);
+  const std::array<int, 2> one{0, 2}, other{1, 3};
+  CHECK(busy.ring(one, 1e6, Duration(0)) == 1ms);
+  CHECK(busy.ring(other, 1e6, Duration(0)) == 2ms);
+  const std::array<int, 2> inside{0, 1};
+  CHECK(VirtualNetwork({0, 0}, links).ring(inside, 1e6, Duration(0)) == 250us);
+}
+
+TEST_CASE("a loop runs a handler at a time, in the order of the posts") {
+  Machines machines({.node_of = {0}, .handler_seconds = 1e-6});
+  EventLoop& loop = machines.cluster.loop(0);
+  std::vector<std::pair<int, Duration>> ran;
+  for (int i = 0; i < 3; ++i) loop.post([&, i] { ran.emplace_back(i, loop.now()); });
+  loop.after(10us, [&] { loop.stop(); });
+  machines.cluster.run();
+  CHECK(ran == std::vector<std::pair<int, Duration>>{{0, 0us}, {1, 1us}, {2, 2us}});
+  CHECK(machines.cluster.handlers_run() == 4);
+}
+
+TEST_CASE("files of a node are read one after another, beside what is written") {
+  VirtualTime time;
+  VirtualDisk disk(time, {.read_bytes_per_second = 1e9, .write_bytes_per_second = 5e8, .latency_seconds = 1e-4});
+  std::vector<Duration> ends;
+  const auto end = [&] { ends.push_back(time.now()); };
+  disk.read(megabyte, end);
+  disk.read(megabyte, end);
+  disk.write(megabyte, end);
+  while (time.step()) {
+  }
+  CHECK(ends == std::vector<Duration>{1100us, 2100us, 2100us});
+  CHECK(disk.bytes_read() == 2 * megabyte);
+  CHECK(disk.bytes_written() == megabyte);
+}
+
+TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of kernels do not") {
+  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  for (const std::size_t count : {std::size_t{4}, std::size_t{1} << 16}) {
+    std::vector<int> sent(count, 7), arrived(count, 1), untouched(count, 1);
+    int left = 2;
+    const auto over = [&] {
+      if (--left == 0) {
+        cluster.loop(0).stop();
+        cluster.loop(1).stop();
+      }
+    };
+    for (const Tag tag : {spoken, counted}) {
+      cluster.transport(0).send(1, tag, std::as_bytes(std::span(sent)), nothing);
+      cluster.transport(1).receive(0, tag, std::as_writable_bytes(std::span(tag == spoken ? arrived : untouched)),
+                                   over);
+    }
+    cluster.run();
+    CHECK(arrived == sent);
+    CHECK(untouched == std::vector<int>(count, 1));
+  }
+}
+
+TEST_CASE("messages of another length than their receive are an error, and ranks that wait for ever are named") {
+  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+  std::vector<std::byte> memory(megabyte);
+  cluster.transport(0).send(1, counted, ConstBytes(memory).first(8), nothing);
+  try {
+    cluster.transport(1).receive(0, counted, Bytes(memory).first(4), nothing);
+    FAIL("a receive of another length");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::transport);
+    CHECK(std::string(error.what()).find("4 bytes: the message had 8 bytes") != std::string::npos);
+  }
+  cluster.transport(0).send(1, {Channel::gradient, 3}, ConstBytes(memory), nothing);
+  cluster.loop(1).stop();
+  try {
+    cluster.run();
+    FAIL("nobody receives");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("rank 0: send to rank 1, gradient 3, 1000000 bytes") != std::string::npos);
+  }
+}
+
+TEST_CASE("jitter has the mean of the work, and is the same for the same seed") {
+  const auto time_of = [](std::uint64_t seed, double jitter) {
+    Machines machines({.node_of = {0}});
+    PhantomDevice& device = machines.add_device(0, {.jitter = jitter, .seed = seed});
+    const auto stream = device.make_stream("compute", StreamWidth::whole);
+    for (int i = 0; i < 1000; ++i) stream->launch(work(1ms), nullptr);
+    machines.note(*stream, "end");
+    machines.run();
+    return machines.times["end"];
+  };
+  CHECK(time_of(1, 0) == 1000ms);
+  CHECK(time_of(1, 0.2) == time_of(1, 0.2));
+  CHECK(time_of(1, 0.2) != time_of(2, 0.2));
+  CHECK(seconds(time_of(1, 0.2)) == doctest::Approx(1.0).epsilon(0.03));  // 0.2 / sqrt(1000) is 0.006
+  CHECK(time_of(1, 0.2) != 1000ms);
+}
+
+TEST_CASE("work of a slow rank takes longer") {
+  Machines machines({.node_of = {0}});
+  const auto stream = machines.add_device(0, {.slowness = 1.5}).make_stream("compute", StreamWidth::whole);
+  stream->launch(work(2ms), nullptr);
+  machines.note(*stream, "end");
+  machines.run();
+  CHECK(machines.times["end"] == 3ms);
+}
