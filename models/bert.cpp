@@ -2,6 +2,7 @@
 
 #include "models/bert_layers.hpp"
 #include "models/bert_sizes.hpp"
+#include "models/expect_sizes.hpp"
 #include "models/parts/language_head.hpp"
 #include "runtime/error.hpp"
 
@@ -9,15 +10,6 @@
 
 namespace ranvier::models {
 namespace {
-
-void check(const BertOptions& options) {
-  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
-  expect(options.targets >= 0 && options.targets <= options.sequence_length, "{} targets of {} positions",
-         options.targets, options.sequence_length);
-  const Precision& precision = options.precision;
-  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
-         "gradients are fp32 or of the compute type");
-}
 
 std::unique_ptr<Layer> make_bert_head(const BertOptions& options, const Tuning& tuning) {
   LanguageHeadOptions head{
@@ -78,7 +70,9 @@ BertTokenTable::BertTokenTable(const BertOptions& options)
                   .initializer = bert_initializer(options)}) {}
 
 Architecture make_bert(const BertOptions& options, const Tuning& tuning) {
-  check(options);
+  expect_sizes(options);
+  expect(options.targets >= 0 && options.targets <= options.sequence_length, "{} targets of {} positions",
+         options.targets, options.sequence_length);
   Architecture model;
   model.name =
       fmt::format("{} {} × {}, {} heads", bert_family(options), options.layers, options.hidden, options.heads);

@@ -1,11 +1,11 @@
 #include "models/gpt.hpp"
 
+#include "models/expect_sizes.hpp"
 #include "models/gpt_layers.hpp"
 #include "models/gpt_sizes.hpp"
 #include "models/parts/block_dropout.hpp"
 #include "models/parts/language_head.hpp"
 #include "models/parts/token_embedding.hpp"
-#include "runtime/error.hpp"
 
 #include <array>
 
@@ -28,13 +28,6 @@ constexpr std::array presets = {
     Preset{"gpt-24b", 48, 6336, 36, 51200, 512},     Preset{"gpt-50b", 96, 6528, 48, 51200, 512},
     Preset{"gpt-100b", 96, 9360, 60, 51200, 512},    Preset{"gpt2-20b", 62, 5120, 40, 50265, 512},
 };
-
-void check(const GptOptions& options) {
-  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
-  const Precision& precision = options.precision;
-  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
-         "gradients are fp32 or of the compute type");
-}
 
 }  // namespace
 
@@ -59,7 +52,7 @@ std::vector<std::string_view> gpt_preset_names() {
 }
 
 Architecture make_gpt(const GptOptions& options, const Tuning& tuning) {
-  check(options);
+  expect_sizes(options);
   Architecture gpt;
   gpt.name = fmt::format("gpt {} × {}, {} heads", options.layers, options.hidden, options.heads);
   gpt.positions = options.sequence_length;

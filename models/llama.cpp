@@ -1,5 +1,6 @@
 #include "models/llama.hpp"
 
+#include "models/expect_sizes.hpp"
 #include "models/llama_layers.hpp"
 #include "models/llama_sizes.hpp"
 #include "models/lora.hpp"
@@ -12,13 +13,6 @@
 namespace ranvier::models {
 namespace {
 
-void check(const LlamaOptions& options) {
-  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
-  const Precision& precision = options.precision;
-  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
-         "gradients are fp32 or of the compute type");
-}
-
 TokenTable token_table(const LlamaOptions& options, const char* unit) {
   return TokenTable({.name = unit,
                      .tokens = static_cast<std::size_t>(options.vocab_size),
@@ -30,7 +24,7 @@ TokenTable token_table(const LlamaOptions& options, const char* unit) {
 }  // namespace
 
 Architecture make_llama(const LlamaOptions& options, const Tuning& tuning) {
-  check(options);
+  expect_sizes(options);
   if (tuning.lora && options.tile > 1)
     fail(ErrorCode::usage,
          "--lora-rank {} with --tile {}: adapters need the matrices beside them whole, choose --tile 1",

@@ -1,7 +1,7 @@
 #include "models/resnet.hpp"
 
+#include "models/expect_sizes.hpp"
 #include "models/resnet_layers.hpp"
-#include "runtime/error.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,15 +57,12 @@ std::optional<std::string> size_problem(const ResnetOptions& options, const Resn
 }
 
 Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning) {
-  if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);
-  const Precision& precision = options.precision;
-  expect(precision.gradient == runtime::DType::f32 || precision.gradient == precision.compute,
-         "gradients are fp32 or of the compute type");
+  expect_sizes(options);
   Architecture model;
   model.name = fmt::format("wide-resnet {} × {}, width {}, images of {} × {}", fmt::join(options.blocks, "-"),
                            options.channels, options.width, options.image_size, options.image_size);
   model.positions = 1;
-  model.precision = precision;
+  model.precision = options.precision;
   model.layers.push_back(make_resnet_stem(options, tuning));
   std::size_t in = static_cast<std::size_t>(options.channels), size = resnet_stem_size(options);
   for (std::size_t row = 0; row < ResnetOptions::rows; ++row) {
@@ -78,7 +75,7 @@ Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning) {
                               .out = channels * ResnetOptions::expansion,
                               .size = size,
                               .stride = stride};
-      model.layers.push_back(make_resnet_block(place, precision, tuning));
+      model.layers.push_back(make_resnet_block(place, options.precision, tuning));
       in = place.out;
       size = (size + stride - 1) / stride;
     }

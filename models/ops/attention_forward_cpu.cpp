@@ -1,0 +1,199 @@
+#include "models/ops/attention_cpu.hpp"
+#include "models/ops/attention_head.hpp"
+#include "models/ops/attention_mask.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace ranvier::models {
+namespace {
+
+using namespace blockwise;
+using runtime::DType;
+
+struct KeepScores {
+  float* scores;
+  float* maxima;
+  Mask mask;
+  std::size_t first;  ///< row and column of the block at which this product begins
+
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const std::size_t at = first + column + v * lanes;
+      Floats greatest = simd::load(maxima + at);
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t j = first + row + r;
+        const Floats score = mask.apply(sums[r][v], j, at, -std::numeric_limits<float>::infinity());
+        simd::store(scores + j * block + at, score);
+        greatest = simd::max(greatest, score);
+      }
+      simd::store(maxima + at, greatest);
+    }
+  }
+};
+
+/// The softmax of the scores of `keys` keys, with the running maxima and totals brought up to date. Leaves
+/// weights for the values in w.weights (floats: in place) and what earlier sums must be multiplied with in
+/// w.factors.
+template <typename Units>
+void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, bool diagonal, float scale,
+                  const KeptBits* kept) {
+  const float log2_scale = scale * log2_e;
+  for (std::size_t column = 0; column < queries; column += lanes) {
+    const std::size_t rows = diagonal ? std::min(keys, column / step * step + step) : keys;
+    const Floats before = simd::load(w.maxima + column);
+    const Floats greatest = simd::max(before, simd::load(w.block_maxima + column));
+    const Floats factor = exp2((before - greatest) * log2_scale);
+    const Floats offset = greatest * log2_scale;
+    Floats total = simd::load(w.totals + column) * factor;
+    for (std::size_t row = 0; row < rows; row += 2) {
+      const float* scores = w.scores + row * block + column;
+      Floats first = exp2(simd::load(scores) * log2_scale - offset), second{};
+      if (row + 1 < rows) second = exp2(simd::load(scores + block) * log2_scale - offset);
+      total += first;
+      total += second;
+      if (kept != nullptr) {
+        first = kept->apply(first, row, column);
+        second = kept->apply(second, row + 1, column);
+      }
+      put_right<Units>(Units::width > 1 ? w.weights : w.scores, row, column, first, second);
+    }
+    simd::store(w.maxima + column, greatest);
+    simd::store(w.factors + column, factor);
+    simd::store(w.totals + column, total);
+  }
+}
+
+/// Queries i0 … of one head.
+template <typename Units, typename E>
+void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, std::size_t i0, const Workspace& w,
+                   KeptBits* kept, Ahead ahead, E* out, float* logsumexp) {
+  using Unit = typename Units::Unit;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
+  const std::size_t depth = s.D / Units::width;
+  columns_of(w.query_columns, head.q + i0 * head.row_stride, head.row_stride, queries, depth);
+  const auto* query_columns = reinterpret_cast<const Unit*>(w.query_columns);
+  const auto* weights = reinterpret_cast<const Unit*>(Units::width > 1 ? w.weights : w.scores);
+  std::fill(w.maxima, w.maxima + block, lowest);
+  std::fill(w.totals, w.totals + block, 0.0f);
+  put_ranges(sight, w, i0, queries);
+
+  const auto needed = sight.keys_of(i0, queries, block);
+  for (std::size_t j0 = needed.begin; j0 < needed.end; j0 += block) {
+    const bool diagonal = sight.causal() && j0 == i0;
+    const std::size_t keys = std::min(block, needed.end - j0);
+    const Mask mask(sight, w, i0, queries, j0, keys);
+    ahead.fetch();
+    const Left<Unit> k{head.k + j0 * head.row_stride, head.row_stride, 1};
+    const Left<Unit> v{head.v_pairs + j0 / Units::width * head.pair_stride, 1, head.pair_stride};
+    std::fill(w.block_maxima, w.block_maxima + block, -std::numeric_limits<float>::infinity());
+    const auto score = [&](std::size_t first, std::size_t count) {
+      tile::product<Units>(count, columns - first, depth, {k.data + first * k.row_stride, k.row_stride, k.step},
+                           Right<Unit>{query_columns + first, block},
+                           KeepScores{w.scores, w.block_maxima, mask, first});
+    };
+    const auto weigh = [&](std::size_t first, std::size_t count) {
+      const Left<Unit> left{v.data + first / Units::width * v.step, v.row_stride, v.step};
+      const Right<Unit> right{weights + first / Units::width * block + first, block};
+      const std::size_t n = (count + Units::width - 1) / Units::width;
+      float* sums = w.sums + first;
+      if (first > 0) {
+        tile::product<Units>(s.D, columns - first, n, left, right, tile::Add{sums, block});
+      } else if (j0 > needed.begin) {
+        tile::product<Units>(s.D, columns, n, left, right, tile::ScaleAdd{sums, block, w.factors});
+      } else {
+        tile::product<Units>(s.D, columns, n, left, right, tile::Put{sums, block});
+      }
+    };
+    if (kept != nullptr) kept->draw(i0, queries, j0);
+    if (diagonal) {
+      for_each_stair(keys, score);
+      exponentials<Units>(w, keys, columns, true, scale, kept);
+      for_each_stair(keys, weigh);
+    } else {
+      score(0, keys);
+      exponentials<Units>(w, keys, columns, false, scale, kept);
+      weigh(0, keys);
+    }
+  }
+  for (std::size_t column = 0; column < columns; column += lanes) {
+    const std::size_t count = std::min(lanes, queries - std::min(queries, column));
+    const Floats total = simd::load(w.totals + column);
+    simd::store(logsumexp + i0 + column, simd::load(w.maxima + column) * scale + log(total), count);
+    simd::store(w.factors + column, 1.0f / total);
+  }
+  put_rows(out + i0 * s.C, s.C, w.sums, queries, s.D, w.factors, w.rows);
+}
+
+struct Forward {
+  void* out;
+  float* logsumexp;
+  const void* qkv;
+};
+
+template <typename Units, typename E>
+void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forward& arrays, const Dropout& dropout,
+             const AttentionBounds& bounds, std::byte* workspace) {
+  const Sizes s(shape);
+  const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
+  const std::size_t blocks = (s.T + block - 1) / block;
+  // Few heads are shared block by block, the longest first, at the price of copying rows more than once.
+  const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
+  const std::size_t items = shares_heads ? heads * blocks : heads;
+  const auto rows_of = [&](std::size_t head, std::size_t row) {
+    return Three<const E>(s, static_cast<const E*>(arrays.qkv), head, row);
+  };
+  const auto out_of = [&](std::size_t head) {
+    return static_cast<E*>(arrays.out) + head / s.H * s.T * s.C + head % s.H * s.D;
+  };
+  for_each_item(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+    const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
+    const Three<const E> rows = rows_of(number, 0);
+    const Sight sight(shape, bounds, number / s.H);
+    const auto head = view<Units, E>(s, rows, nullptr, w);
+    KeptBits kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+    std::size_t copied = sight.keys_of(begin * block, 1, block).begin;
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t i0 = i * block, queries = std::min(block, s.T - i0);
+      const auto needed = sight.keys_of(i0, queries, block);
+      const std::size_t to = std::min(s.T, round_up(needed.end, block));
+      copy_queries<Units, E>(s, rows, nullptr, w, i0, i0 + queries);
+      if (copied < to) copy_keys<Units, E>(s, rows, false, w, copied, to);
+      copied = std::max(copied, to);
+      const bool stays = i + 1 < end;
+      const std::size_t next_row = stays ? (i + 1) * block : 0;
+      Ahead ahead(std::min(block, s.T - next_row), s.D * sizeof(E), needed.blocks(block));
+      if (stays || following < items) {
+        const std::size_t next = stays ? number : following % heads;
+        const Three<const E> next_rows = rows_of(next, next_row);
+        for (const E* part : {next_rows.q, next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
+        ahead.add(out_of(next) + next_row * s.C, s.C * sizeof(E), true);
+      }
+      forward_block<Units, E>(s, sight, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
+                              arrays.logsumexp + number * s.T);
+    }
+  });
+}
+
+}  // namespace
+
+std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, DType /*dtype*/, int threads) {
+  return Workspace(nullptr, Sizes(shape)).bytes * static_cast<std::size_t>(threads);
+}
+
+void attention_forward_cpu(runtime::ComputePool& pool, const AttentionShape& shape, DType dtype, void* out,
+                           float* logsumexp, const void* qkv, const Dropout& dropout, std::byte* workspace,
+                           const AttentionBounds& bounds, AttentionArithmetic arithmetic) {
+  check_bounds(shape, bounds);
+  dispatch(shape, dtype, arithmetic, [&](auto units, auto element) {
+    forward<decltype(units), decltype(element)>(pool, shape, {out, logsumexp, qkv}, dropout, bounds, workspace);
+  });
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,73 @@
+// Which queries of a block of the CPU's attention see which of its keys. What lies above the diagonal is skipped in
+// steps of 16, and blocks of which no query sees a key are skipped whole.
+#pragma once
+
+#include "models/ops/attention_math.hpp"
+#include "models/ops/attention_sight.hpp"
+#include "models/ops/attention_workspace.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace ranvier::models::blockwise {
+
+/// -∞, or another value, where the query comes before the key. Row and column count from the diagonal.
+inline Floats below_diagonal(Floats value, std::size_t row, std::size_t column, float otherwise) {
+  return lane_numbers() + static_cast<std::int32_t>(column) >= static_cast<std::int32_t>(row)
+             ? value
+             : simd::broadcast(otherwise);
+}
+
+/// Which queries of a block see which keys.
+struct Mask {
+  enum class Kind { none, diagonal, ranges };
+
+  /// Of queries i0 … and keys j0 …, whose ranges are in w.
+  Mask(const Sight& sight, const Workspace& w, std::size_t i0, std::size_t queries, std::size_t j0,
+       std::size_t keys)
+      : kind(Kind::none), first_keys(w.first_keys), end_keys(w.end_keys), begin(static_cast<std::int32_t>(j0)) {
+    if (sight.plain()) {
+      if (j0 == i0) kind = Kind::diagonal;
+    } else if (j0 < sight.first(i0 + queries - 1) || j0 + keys > sight.end(i0)) {
+      kind = Kind::ranges;
+    }
+  }
+
+  /// The value of key `row` and queries `column` … of the block, or another one where they do not see it.
+  [[nodiscard]] Floats apply(Floats value, std::size_t row, std::size_t column, float otherwise) const {
+    if (kind == Kind::none) return value;
+    if (kind == Kind::diagonal) return below_diagonal(value, row, column, otherwise);
+    const std::int32_t key = begin + static_cast<std::int32_t>(row);
+    const auto first = simd::load_bits<simd::Ints>(first_keys + column);
+    const auto end = simd::load_bits<simd::Ints>(end_keys + column);
+    value = first <= key ? value : simd::broadcast(otherwise);
+    return end > key ? value : simd::broadcast(otherwise);
+  }
+
+  Kind kind;
+  const std::int32_t* first_keys;
+  const std::int32_t* end_keys;
+  std::int32_t begin;  ///< the block's first key
+};
+
+/// Fills w's ranges for queries i0 ….
+inline void put_ranges(const Sight& sight, const Workspace& w, std::size_t i0, std::size_t queries) {
+  if (sight.plain()) return;
+  for (std::size_t i = 0; i < queries; ++i) {
+    w.first_keys[i] = static_cast<std::int32_t>(sight.first(i0 + i));
+    w.end_keys[i] = static_cast<std::int32_t>(sight.end(i0 + i));
+  }
+  std::fill(w.first_keys + queries, w.first_keys + block, 0);
+  std::fill(w.end_keys + queries, w.end_keys + block, std::numeric_limits<std::int32_t>::max());
+}
+
+/// Calls work(first, count) for each stair of a diagonal block: rows first … first+count-1 reach the columns
+/// from `first` on.
+template <typename Work>
+void for_each_stair(std::size_t keys, const Work& work) {
+  for (std::size_t first = 0; first < keys; first += step) work(first, std::min(step, keys - first));
+}
+
+}  // namespace ranvier::models::blockwise

@@ -1,0 +1,177 @@
+// How the CPU's attention is cut into work, blocks of 64 queries against blocks of 64 keys, and what a thread needs
+// beside the arrays. Scores lie transposed, [key, query], with queries along the vectors: then maxima, sums and masks
+// of the softmax are plain vector operations, keys and values are read where they lie, and any D works.
+//
+// Letters: T positions, D channels of a head, i queries, j keys.
+#pragma once
+
+#include "models/ops/attention.hpp"
+#include "models/ops/kept_bits.hpp"
+#include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
+
+#include <atomic>
+#include <cfloat>
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::models::blockwise {
+
+using simd::Floats;
+using simd::lanes;
+
+inline constexpr std::size_t block = 64;  // queries, keys
+inline constexpr std::size_t step = 16;   // of the diagonal's stairs
+static_assert(step % lanes == 0 && block == KeptBits::block);
+
+/// Of scores before any was seen: finite, and so in powers of two, so that what is masked away weighs nothing.
+inline constexpr float lowest = -FLT_MAX / 2;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+struct Sizes {
+  explicit Sizes(const AttentionShape& shape)
+      : T(static_cast<std::size_t>(shape.positions)),
+        H(static_cast<std::size_t>(shape.heads)),
+        K(static_cast<std::size_t>(shape.stored_key_heads())),
+        D(static_cast<std::size_t>(shape.channels)),
+        C(H * D),
+        row(shape.row_channels()),
+        padded_D(round_up(D, step)) {}
+
+  std::size_t T, H, K, D, C;
+  std::size_t row;  ///< elements of a row of qkv
+  std::size_t padded_D;
+};
+
+/// Hands out a thread's workspace piece by piece.
+class Carver {
+ public:
+  explicit Carver(std::byte* begin) : begin_(begin) {}
+
+  template <typename T>
+  T* take(std::size_t n) {
+    auto* piece =
+        begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // only the size is asked for
+    bytes_ += round_up(n * sizeof(T), 64);
+    return piece;
+  }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* begin_;
+  std::size_t bytes_ = 0;
+};
+
+/// Fetches rows into the cache while others are computed: those of a head lie far apart in the arrays, so that
+/// the processor does not foresee them.
+class Ahead {
+ public:
+  Ahead(std::size_t rows, std::size_t row_bytes, std::size_t parts)
+      : rows_(rows), row_bytes_(row_bytes), parts_(parts) {}
+
+  /// `rows` rows from `first` on, `row_stride` bytes from one to the next.
+  void add(const void* first, std::size_t row_stride, bool writes = false) {
+    regions_[count_++] = {first, row_stride, writes};
+  }
+
+  /// Fetches the next of `parts` parts of them all.
+  void fetch() {
+    const std::size_t begin = rows_ * part_ / parts_, end = rows_ * (part_ + 1) / parts_;
+    ++part_;
+    for (std::size_t r = 0; r < count_; ++r)
+      for (std::size_t row = begin; row < end; ++row)
+        for (std::size_t at = 0; at < row_bytes_; at += 64) {
+          const auto* place = static_cast<const std::byte*>(regions_[r].first) + row * regions_[r].row_stride + at;
+          if (regions_[r].writes) {
+            __builtin_prefetch(place, 1, 2);
+          } else {
+            __builtin_prefetch(place, 0, 2);
+          }
+        }
+  }
+
+ private:
+  struct Region {
+    const void* first;
+    std::size_t row_stride;
+    bool writes;
+  };
+
+  std::size_t rows_, row_bytes_, parts_, part_ = 0, count_ = 0;
+  Region regions_[8] = {};
+};
+
+/// What a thread needs beside the arrays. Units are 32 bits each, whether a float or a pair of bf16.
+struct Workspace {
+  Workspace(std::byte* begin, const Sizes& s) {
+    Carver carver(begin);
+    scores = carver.take<float>(block * block);
+    weights = carver.take<float>(block * block);
+    gradients = carver.take<float>(block * block);
+    query_columns = carver.take<float>(s.D * block);
+    gradient_columns = carver.take<float>(s.D * block);
+    query_rows = carver.take<float>(block * s.padded_D);
+    gradient_rows = carver.take<float>(block * s.padded_D);
+    sums = carver.take<float>(s.D * block);
+    rows = carver.take<float>(block * s.D);
+    maxima = carver.take<float>(block);
+    block_maxima = carver.take<float>(block);
+    totals = carver.take<float>(block);
+    factors = carver.take<float>(block);
+    kept = carver.take<std::uint64_t>(block);
+    first_keys = carver.take<std::int32_t>(block);
+    end_keys = carver.take<std::int32_t>(block);
+    q = carver.take<float>(s.T * s.D);
+    k = carver.take<float>(s.T * s.D);
+    v = carver.take<float>(s.T * s.D);
+    d_out = carver.take<float>(s.T * s.D);
+    d_k = carver.take<float>(s.T * s.padded_D);
+    d_v = carver.take<float>(s.T * s.padded_D);
+    bytes = round_up(carver.bytes(), 4096);
+  }
+
+  float* scores;             ///< [key, query] scores, then their exponentials
+  float* weights;            ///< [key, query] what multiplies the values, in units
+  float* gradients;          ///< [key, query] gradients of the scores, in units
+  float* query_columns;      ///< [D units, query]
+  float* gradient_columns;   ///< [D units, query] of d_out
+  float* query_rows;         ///< [query units, padded D]
+  float* gradient_rows;      ///< [query units, padded D] of d_out
+  float* sums;               ///< [D, query] of out or d_q
+  float* rows;               ///< [query, D] the same, transposed
+  float* maxima;             ///< [query] of the scores so far; backward: logsumexp in powers of two
+  float* block_maxima;       ///< [query]
+  float* totals;             ///< [query] of the exponentials; backward: Σ d_out · out
+  float* factors;            ///< [query]
+  std::uint64_t* kept;       ///< [key], a bit for each query
+  std::int32_t* first_keys;  ///< [query] that it sees; not written where Sight is plain
+  std::int32_t* end_keys;    ///< likewise
+  float* q;                  ///< [T, D] copies in float
+  float* k;                  ///< likewise; or [T units, D]
+  float* v;                  ///< likewise; or [T units, D]
+  float* d_out;              ///< likewise
+  float* d_k;                ///< [T, padded D]
+  float* d_v;                ///< likewise
+  std::size_t bytes;
+};
+
+/// Calls work(item, following, workspace) for every item on whichever thread comes first; which one does not
+/// matter. `following` is what the thread will do next, at or beyond `items` if nothing.
+template <typename Work>
+void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& sizes, std::byte* workspace,
+                   const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  pool.run([&](int thread, int) {
+    const std::size_t bytes = Workspace(nullptr, sizes).bytes;
+    const Workspace own(workspace + static_cast<std::size_t>(thread) * bytes, sizes);
+    for (std::size_t item = next++, following; item < items; item = following) {
+      following = next++;
+      work(item, following, own);
+    }
+  });
+}
+
+}  // namespace ranvier::models::blockwise
