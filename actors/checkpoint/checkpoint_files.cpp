@@ -55,6 +55,11 @@ offload::CheckpointFileWriter::Outcome CheckpointFiles::then(runtime::Handler ne
   };
 }
 
+void CheckpointFiles::is_last() {
+  writer_.insist(retry_);
+  if (rank_ == 0) folder_->insist(retry_);
+}
+
 void CheckpointFiles::begin(std::int64_t) {
   if (options_.about) about_ = options_.about();
 }

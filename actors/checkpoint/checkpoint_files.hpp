@@ -31,10 +31,17 @@ class CheckpointFiles final : public CheckpointTarget {
   CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
                   Options options, const offload::CheckpointStorage& storage = offload::system_storage());
 
+  /// Asked, on threads of the files', where the disk refuses the last checkpoint: whether to try again, after whatever
+  /// wait. Before the training; otherwise that one fails as others do.
+  void insist_at_end(runtime::AtomicFile::Retry retry) { retry_ = std::move(retry); }
+
   /// What this rank writes of each checkpoint. Where the disk has no room for one more than are kept, the oldest makes
   /// room; the newest always stays.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return bytes_; }
+  /// What all ranks do, at least.
+  [[nodiscard]] std::uint64_t whole_bytes() const noexcept { return whole_bytes_; }
 
+  void is_last() override;
   void begin(std::int64_t step) override;
   void prepare(std::int64_t step) override;
   void open(std::int64_t step, runtime::Handler opened) override;
@@ -58,6 +65,7 @@ class CheckpointFiles final : public CheckpointTarget {
   offload::CheckpointFolder* folder_;
   Options options_;
   offload::CheckpointFileWriter writer_;
+  runtime::AtomicFile::Retry retry_;
   std::size_t rank_;
   std::vector<offload::CheckpointPiece>
       pieces_;  // as the manifest has them, but for `file`, which is rank 0's to say

@@ -23,6 +23,8 @@ struct CheckpointShare {
 /// Takes the pieces of one checkpoint after another. In the order of the calls:
 class CheckpointTarget : public StateSink {
  public:
+  /// On every rank, on the loop: nothing follows the checkpoint that begins now, and nobody tries again after it.
+  virtual void is_last() {}
   /// On rank 0, on the loop, as the checkpoint of this step begins: notes what is true of the run by now.
   virtual void begin(std::int64_t) {}
   /// On rank 0, before any rank opens it: makes room for a checkpoint of this step. May block; a thread of the host, as

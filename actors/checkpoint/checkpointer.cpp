@@ -102,6 +102,7 @@ void Checkpointer::begin(std::size_t number, std::int64_t step) {
   opened_ = Target::awaited;
   copied_ = false;
   gate_.shut();
+  if (last_step_ && series.options.at_end) target().is_last();
   if (context_->transport.rank() == 0) {
     shares_missing_ = arriving_.size();
     bytes_ = 0;

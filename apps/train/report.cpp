@@ -201,6 +201,15 @@ std::string operations_line(const std::vector<actors::RankPlan>& stages) {
       most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
 }
 
+namespace {
+
+/// What is to be compared with other such numbers, of which a tenth of a GiB is much.
+std::string in_mebibytes(std::size_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
   std::string text = fmt::format(
       "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
@@ -215,11 +224,11 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     const auto percent = [&](double seconds) {
       return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
     };
-    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
-                        position.stage, position.row, percent(rank.forward), percent(rank.backward),
-                        percent(rank.optimizer), percent(rank.wait), percent(rank.send), percent(rank.gather),
-                        percent(rank.reduce), runtime::format_bytes(rank.planned_bytes),
-                        runtime::format_bytes(rank.peak_resident_bytes));
+    text +=
+        fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
+                    position.stage, position.row, percent(rank.forward), percent(rank.backward),
+                    percent(rank.optimizer), percent(rank.wait), percent(rank.send), percent(rank.gather),
+                    percent(rank.reduce), in_mebibytes(rank.planned_bytes), in_mebibytes(rank.peak_resident_bytes));
     computed += rank.forward + rank.backward;
     total += rank.seconds;
   }

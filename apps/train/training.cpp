@@ -2,6 +2,7 @@
 
 #include "actors/exchange/gather.hpp"
 #include "actors/watch/watchdog.hpp"
+#include "apps/train/files/disk_wait.hpp"
 #include "apps/train/files/metrics_file.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/trace_file.hpp"
@@ -86,6 +87,8 @@ void Training::prepare_checkpoints() {
             about["time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
             return about;
           }});
+  checkpoints_->insist_at_end(
+      DiskWait(run_.timeout(), "the last checkpoint of this run takes", checkpoints_->whole_bytes()));
   rank_->add_checkpoints({.target = &*checkpoints_,
                           .every = options.every_steps,
                           .period = options.every_time.value_or(std::chrono::seconds(0)),

@@ -36,6 +36,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   }
 
   ~State() {
+    leaving = true;
     engine.reset();
     worker.reset();
     if (opened.file >= 0) storage.close(opened.file);
@@ -45,7 +46,13 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   template <typename Job, typename Then>
   void beside(const char* doing, Job&& job, Then&& then);
   [[nodiscard]] std::function<void(std::string)> begin(const char* what, Outcome done);
-  [[nodiscard]] std::string make_file();
+  [[nodiscard]] std::string make_file(const runtime::AtomicFile::Retry& again);
+  /// What was refused, and why: errno.
+  struct Refusal {
+    std::string what;
+    int error = 0;
+  };
+  [[nodiscard]] Refusal try_to_make_file();
   [[nodiscard]] std::string bring_to_disk();
   void finish_close();
 
@@ -63,6 +70,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   std::string failure;                      // the first of this file
   std::optional<int> direct_refused;        // errno, of the last file that was made
   std::size_t writes = 0;                   // under way
+  runtime::AtomicFile::Retry retry;         // of files to come
   std::function<void(std::string)> closed;  // what close() was given
 
   OpenedFile opened;  // the worker's while the stage is opening or closing, else the loop's
@@ -71,6 +79,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   mutable std::mutex mutex;
   std::string busy_with;  // beside the loop; empty: nothing
   std::atomic<std::uint64_t> jobs = 0;
+  std::atomic<bool> leaving = false;
 
   std::optional<TransferEngine> engine;
   std::optional<runtime::OrderedWorker<std::function<void()>>> worker;
@@ -112,6 +121,8 @@ CheckpointFileWriter::CheckpointFileWriter(runtime::EventLoop& loop, const Check
 
 CheckpointFileWriter::~CheckpointFileWriter() = default;
 
+void CheckpointFileWriter::insist(runtime::AtomicFile::Retry retry) { state_->retry = std::move(retry); }
+
 void CheckpointFileWriter::open(const std::filesystem::path& file, std::uint64_t bytes, Outcome done) {
   State& state = *state_;
   expect(state.stage == State::Stage::closed, "{}: opened before {} was closed", file.string(),
@@ -121,7 +132,7 @@ void CheckpointFileWriter::open(const std::filesystem::path& file, std::uint64_t
   state.bytes = bytes;
   state.failure.clear();
   state.beside(
-      "the making of", [&state] { return state.make_file(); },
+      "the making of", [&state, again = state.retry] { return state.make_file(again); },
       [&state, end = state.begin("the making of its file", std::move(done))](std::string why) {
         state.failure = std::move(why);
         if (state.failure.empty()) state.direct_refused = state.opened.direct_refused;
@@ -133,21 +144,32 @@ void CheckpointFileWriter::open(const std::filesystem::path& file, std::uint64_t
       });
 }
 
-std::string CheckpointFileWriter::State::make_file() {
+std::string CheckpointFileWriter::State::make_file(const runtime::AtomicFile::Retry& again) {
+  for (;;) {
+    Refusal refusal = try_to_make_file();
+    if (refusal.error == 0 || !again || leaving || !again(path, refusal.error)) return std::move(refusal.what);
+    if (opened.file >= 0) storage.close(std::exchange(opened.file, -1));
+  }
+}
+
+CheckpointFileWriter::State::Refusal CheckpointFileWriter::State::try_to_make_file() {
   opened = {};
-  const auto no_room = [this](std::int64_t free) {
-    return fmt::format(
-        "{}: it needs {} and {} are free: remove what is not needed there, or keep fewer checkpoints",
-        path.string(), runtime::format_bytes(bytes),
-        runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free)));
+  const auto no_room = [this](std::int64_t free, int error) {
+    return Refusal{fmt::format("{}: it needs {} and {} are free: remove what is not needed there, or keep fewer "
+                               "checkpoints",
+                               path.string(), runtime::format_bytes(bytes),
+                               runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free))),
+                   error};
   };
   // Before any of it is taken from others.
   const std::int64_t free = storage.free_bytes(path.parent_path());
-  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) return no_room(free);
+  if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) return no_room(free, ENOSPC);
   opened = open_blocks(storage, path, bytes, true);
   if (opened.error == 0) return {};
-  if (opened.error == ENOSPC || opened.error == EDQUOT) return no_room(storage.free_bytes(path.parent_path()));
-  return fmt::format("{}: cannot {} it: {}", path.string(), opened.failed, std::strerror(opened.error));
+  if (opened.error == ENOSPC || opened.error == EDQUOT)
+    return no_room(storage.free_bytes(path.parent_path()), opened.error);
+  return {fmt::format("{}: cannot {} it: {}", path.string(), opened.failed, std::strerror(opened.error)),
+          opened.error};
 }
 
 std::string CheckpointFileWriter::State::bring_to_disk() {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"
+#include "runtime/atomic_file.hpp"
 #include "runtime/event_loop.hpp"
 
 #include <cstddef>
@@ -36,6 +37,10 @@ class CheckpointFileWriter final : public runtime::Workplace {
   CheckpointFileWriter(runtime::EventLoop& loop, const CheckpointStorage& storage, int depth);
   /// Waits for what is in flight and closes the file as it is. No outcome is called any more.
   ~CheckpointFileWriter() override;
+
+  /// For files that nothing else comes after: where the system refuses to make those to come, or has no room for them,
+  /// it is asked whether to try again, on a thread of the writer's. Null, as at first: every refusal is final.
+  void insist(runtime::AtomicFile::Retry retry);
 
   /// Makes the file and takes all of its space, so that a full disk is known at once.
   void open(const std::filesystem::path& file, std::uint64_t bytes, Outcome done);

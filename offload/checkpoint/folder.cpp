@@ -231,7 +231,7 @@ fs::path CheckpointFolder::part_of(std::int64_t step, const std::string& job) co
 fs::path CheckpointFolder::prepare(std::int64_t step, const std::string& job) {
   const fs::path part = part_of(step, job);
   clear_parts(true, job);  // a disk may have been full
-  const int result = storage_.make_folder(part);
+  const int result = patiently(part, [&] { return storage_.make_folder(part); });
   if (result < 0) refuse(part, "make", result);
   return part;
 }
@@ -392,12 +392,23 @@ void CheckpointFolder::remove_tree(const fs::path& folder) const {
   if (result < 0 && result != -ENOENT) refuse(folder, "remove", result);
 }
 
+template <typename Call>
+int CheckpointFolder::patiently(const fs::path& path, Call&& call) const {
+  for (;;) {
+    const int result = call();
+    if (result >= 0 || !retry_ || !retry_(path, -result)) return result;
+  }
+}
+
 void CheckpointFolder::write_file(const fs::path& path, const std::string& text) const {
-  OpenFile file(storage_, storage_.open(path, false));
-  if (file.get() < 0) refuse(path, "make", file.get());
-  int result = storage_.truncate(file.get(), 0);
-  if (result == 0) result = storage_.write_all(file.get(), 0, std::as_bytes(std::span(text)));
-  if (result == 0) result = storage_.sync(file.get());
+  const int made = patiently(path, [&] { return storage_.open(path, false); });
+  if (made < 0) refuse(path, "make", made);
+  OpenFile file(storage_, made);
+  int result = patiently(path, [&] {
+    int written = storage_.truncate(file.get(), 0);
+    if (written == 0) written = storage_.write_all(file.get(), 0, std::as_bytes(std::span(text)));
+    return written == 0 ? storage_.sync(file.get()) : written;
+  });
   if (result == 0) result = storage_.close(file.release());
   if (result < 0) refuse(path, "write", result);
 }

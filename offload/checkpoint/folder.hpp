@@ -16,12 +16,14 @@
 
 #include "offload/checkpoint/manifest.hpp"
 #include "offload/checkpoint/storage.hpp"
+#include "runtime/atomic_file.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::offload {
@@ -54,6 +56,10 @@ class CheckpointFolder {
   [[nodiscard]] int leftovers() const noexcept { return leftovers_; }
   /// Why two jobs in this folder would not notice each other: the file system has no locks. Then leftovers stay.
   [[nodiscard]] const std::string& lock_refused() const noexcept { return lock_refused_; }
+
+  /// For a checkpoint that nothing else comes after: prepare() and commit() ask whether to try again where the system
+  /// refuses to make or write what they add. Null, as at first: every refusal is final.
+  void insist(runtime::AtomicFile::Retry retry) { retry_ = std::move(retry); }
 
   /// An empty folder for the files of a checkpoint. What this job did not finish before, of any step, goes.
   [[nodiscard]] std::filesystem::path prepare(std::int64_t step, const std::string& job);
@@ -93,6 +99,9 @@ class CheckpointFolder {
   [[nodiscard]] Entry look_at(const Name& name) const;
   [[nodiscard]] std::vector<std::string> files_in(const std::filesystem::path& folder) const;
   void write_file(const std::filesystem::path& file, const std::string& text) const;
+  /// A call's negative errno, or what it returns else, once nobody wants to try it again.
+  template <typename Call>
+  [[nodiscard]] int patiently(const std::filesystem::path& path, Call&& call) const;
   void sync_folder(const std::filesystem::path& folder) const;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) const;
   void remove_tree(const std::filesystem::path& folder) const;
@@ -105,6 +114,7 @@ class CheckpointFolder {
   const CheckpointStorage& storage_;
   int lock_ = -1;
   int leftovers_ = 0;
+  runtime::AtomicFile::Retry retry_;
   std::string lock_refused_;
   std::set<std::filesystem::path> known_;  // whole, as this has made them
 };

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -287,6 +288,35 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(outcome.status != 0);
   CHECK(outcome.output.find("step 1/") == std::string::npos);
   CHECK(outcome.output.find("make room for") != std::string::npos);
+  ::umount2(disk.c_str(), MNT_DETACH);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it those before stay") {
+  const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
+  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return say_skipped();
+  for (const bool room : {true, false}) {
+    CAPTURE(room);
+    fs::remove(metrics);
+    Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics, "--checkpoint", checkpoints,
+                                "--checkpoint-every", "24h", "--resume", "auto", "--timeout", room ? "60" : "3"}));
+    REQUIRE(job.wait_for_lines(metrics, 3, 60s));
+    std::ofstream(filler) << std::string(8 << 20, 'x');
+    job.signal_rank(1, SIGTERM);
+    if (room) {
+      for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
+      fs::remove(filler);
+    }
+    const Outcome outcome = job.wait(90s);
+    INFO(outcome.output);
+    CHECK(outcome.status == 75);
+    CHECK(outcome.output.find("No space left on device: the last checkpoint of this run takes ") !=
+          std::string::npos);
+    CHECK((outcome.output.find("warning: no checkpoint: ") != std::string::npos) == !room);
+    fs::remove(filler);
+    // That of the first run.
+    const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };
+    CHECK(std::count_if(fs::directory_iterator(checkpoints), fs::directory_iterator(), whole) == 1);
+  }
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 

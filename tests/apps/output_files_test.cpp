@@ -157,10 +157,10 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a save waits for a folder that is gone, makes it, and gives up after its time") {
   using namespace std::chrono_literals;
-  apps::DiskWait patient(30s, 1 << 20);
+  apps::DiskWait patient(30s, "the weights take", 1 << 20);
   CHECK(patient(file("gone/model"), ENOENT));
   CHECK(fs::is_directory(file("gone")));
-  apps::DiskWait hasty(0s, 1 << 20);
+  apps::DiskWait hasty(0s, "the weights take", 1 << 20);
   CHECK_FALSE(hasty(file("gone/model"), ENOSPC));
 }
 

@@ -246,7 +246,7 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
 }
 
 TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and the training goes on") {
-  Job job(1, with_checkpoints({"--steps", "10000000"}));
+  Job job(1, with_checkpoints({"--steps", "10000000", "--timeout", "5"}));
   const auto wait_until_said = [&](const char* words) {
     for (int i = 0; i < 6000 && !job.has_said(words); ++i) std::this_thread::sleep_for(10ms);
   };
@@ -259,6 +259,7 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and th
   CHECK(outcome.status == 75);
   CHECK(mentions(outcome, "warning: no checkpoint: "));
   CHECK(mentions(outcome, "File too large"));
+  CHECK(mentions(outcome, "mend it within 5 s (--timeout)"));  // only of the last one
   // Those before are there, and nothing of the others.
   const auto left = names();
   CHECK(left.front() == "lock");

@@ -9,8 +9,10 @@
 # run's steps but the first), `over_none`, and of a checkpoint its MiB, seconds until it is whole, MiB a second, the
 # seconds that steps waited for buckets, and these as a share of a step; what checkpoints add to rank 0's plan of its
 # memory, and to the most that was resident of it, in MiB; then how long --resume takes to load it, with all states in
-# two parts, and MB a second. Then the disk's own rate: the fastest of fio's engines, where there is fio,
-# 1 MiB at a time past the system's cache with 32 under way, and our files beside plain requests of io_uring
+# two parts, and MB a second, beside fio's on the same files in the same rounds (`load_of_fio`): medians, of its fastest
+# engine and depth, 1 MiB at a time past the system's cache. Memory that a rank loads into was touched by another process
+# just before: a virtual machine's host takes back what nobody uses, and to have it again took longer than the disk.
+# Then the disk's own rate of writing, by the fastest of fio's engines, and our files beside plain requests of io_uring
 # (checkpoint_files_bench). With --python, an interpreter with PyTorch 2.4 or newer, PyTorch's asynchronous distributed
 # checkpoint of as many bytes.
 source "$(dirname "$0")/measuring.sh"
@@ -40,20 +42,49 @@ memory_of_rank_0() {  # <planned|resident>: MiB, from the table at a run's end
     table && $1 == "0" { print $(NF - column) * ($(NF - column + 1) == "GiB" ? 1024 : 1); exit }' "$folder/log"
 }
 
-disk_rate() {  # <write|read>: {"bench": "fio write", …} of the fastest engine
+fio_rate() {  # <write|read> <engine> <depth> <flags…>: MB a second
+  fio --name=disk --rw="$1" --ioengine="$2" --iodepth="$3" --bs=1M --direct=1 --group_reporting --output-format=json \
+    "${@:4}" 2>"$folder/fio.errors" | sed -n '/^{/,$p' |
+    way=$1 perl -MJSON::PP -0777 -ne 'print int decode_json($_)->{jobs}[0]{$ENV{way}}{bw_bytes} / 1e6'
+}
+
+write_rate() {  # {"bench": "fio write", …} of the fastest engine, on new files, as a checkpoint's are
   local engine rate best=0 fastest=none
   for engine in io_uring libaio psync; do
     # psync has one request under way in each of its jobs.
     local jobs=1
     [ $engine != psync ] || jobs=8
-    [ "$1" = read ] || rm -f "$checkpoints/fio"  # as a checkpoint's, a file is new: one that is there is written over faster
-    rate=$(fio --name=disk --filename="$checkpoints/fio" --rw="$1" --bs=1M --size=1G --ioengine=$engine --iodepth=32 \
-      --direct=1 --numjobs=$jobs --offset_increment=$((1024 / jobs))M --io_size=$((1024 / jobs))M --end_fsync=1 \
-      --group_reporting --output-format=json 2>"$folder/fio.errors" | sed -n '/^{/,$p' |
-      way=$1 perl -MJSON::PP -0777 -ne 'print int decode_json($_)->{jobs}[0]{$ENV{way}}{bw_bytes} / 1e6') || continue
+    rm -f "$checkpoints/fio"
+    rate=$(fio_rate write $engine 32 --filename="$checkpoints/fio" --size=1G --numjobs=$jobs --end_fsync=1 \
+      --offset_increment=$((1024 / jobs))M --io_size=$((1024 / jobs))M) || continue
     if ((rate > best)); then best=$rate fastest=$engine; fi
   done
-  printf '{"bench": "fio %s", "engine": "%s", "mb_per_second": %d}\n' "$1" "$fastest" "$best"
+  rm -f "$checkpoints/fio"
+  printf '{"bench": "fio write", "engine": "%s", "mb_per_second": %d}\n' "$fastest" "$best"
+}
+
+read_rates() {  # <files…>: "engine,depth MB-a-second" for each of them
+  local engine depth rate
+  for engine in io_uring libaio; do
+    for depth in 8 32; do
+      rate=$(fio_rate read $engine $depth --readonly --file_service_type=sequential --filename="$(IFS=: && echo "$*")") ||
+        continue
+      echo "$engine,$depth $rate"
+    done
+  done
+}
+fastest_of() {  # <rates of read_rates>: the line with the largest median
+  cut -d' ' -f1 "$1" | sort -u | while read -r engine; do
+    grep "^$engine " "$1" | cut -d' ' -f2 >"$folder/rates"
+    echo "$engine $(median "$folder/rates")"
+  done | sort -k2 -g | tail -n 1
+}
+
+touch_memory() {  # <MiB>: returns once so much was touched, which becomes free again a second later
+  rm -f "$folder/touched"
+  perl -e '$| = 1; my $bytes = "\0" x ($ARGV[0] << 20); print "touched"; select undef, undef, undef, 1' "$1" \
+    >"$folder/touched" &
+  until [ -s "$folder/touched" ]; do sleep 0.05; done
 }
 
 for ((round = 0; round < rounds; ++round)); do
@@ -69,13 +100,20 @@ for ((round = 0; round < rounds; ++round)); do
     grep '"checkpoint"' "$folder/metrics" | head -n -1 >"$folder/records"
     for key in bytes seconds waited_seconds; do value "$key" "$folder/records" >>"$folder/$key-$i"; done
     # Nothing is left to train.
+    touch_memory "$(tail -n 1 "$folder/resident-with-$i" | awk '{ printf "%d", 2 * $1 }')"
     train "${models[$i]}" "$folder/loaded" --resume "$checkpoints" --shard zero3
     sed -n 's/.* were read and checked in \([0-9.]*\) s$/\1/p' "$folder/log" >>"$folder/load-$i"
+    if command -v fio >/dev/null; then
+      newest=$(find "$checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1)
+      read_rates "$newest"/rank-*.data >>"$folder/reads-$i"
+    fi
     rm -r "$folder/metrics" "$folder/loaded" "${checkpoints:?}"/*
   done
 done
 for i in "${!names[@]}"; do
-  awk -v name="${names[$i]}" -v none="$(median "$folder/none-$i")" -v with="$(median "$folder/with-$i")" \
+  read -r fio fio_rate < <([ ! -f "$folder/reads-$i" ] || fastest_of "$folder/reads-$i") || true
+  awk -v fio="${fio:-none}" -v fio_rate="${fio_rate:-0}" -v name="${names[$i]}" \
+    -v none="$(median "$folder/none-$i")" -v with="$(median "$folder/with-$i")" \
     -v bytes="$(median "$folder/bytes-$i")" -v seconds="$(median "$folder/seconds-$i")" \
     -v waited="$(median "$folder/waited_seconds-$i")" -v load="$(median "$folder/load-$i")" \
     -v planned="$(median "$folder/planned-none-$i")" -v planned_with="$(median "$folder/planned-with-$i")" \
@@ -84,13 +122,11 @@ for i in "${!names[@]}"; do
              printf "\"checkpoint_mib\": %.0f, \"checkpoint_seconds\": %.3f, \"mib_per_second\": %.0f, ", bytes / 1048576, seconds, bytes / 1048576 / seconds
              printf "\"waited_seconds\": %.4f, \"waited_of_a_step\": %.4f, ", waited, waited / none
              printf "\"planned_mib_more\": %.1f, \"resident_mib_more\": %.1f, ", planned_with - planned, resident_with - resident
-             printf "\"load_seconds\": %.3f, \"load_mb_per_second\": %.0f}\n", load, bytes / 1e6 / load }'
+             printf "\"load_seconds\": %.3f, \"load_mb_per_second\": %.0f", load, bytes / 1e6 / load
+             if (fio_rate > 0) printf ", \"fio_read\": \"%s\", \"fio_read_mb_per_second\": %d, \"load_of_fio\": %.3f", fio, fio_rate, bytes / 1e6 / load / fio_rate
+             print "}" }'
 done
-if command -v fio >/dev/null; then
-  disk_rate write
-  disk_rate read
-  rm "$checkpoints/fio"
-fi
+command -v fio >/dev/null && write_rate
 "$build/tests/bench/checkpoint_files_bench" "$checkpoints" 1024 "$rounds" | tail -n 3
 if [ -n "$python" ]; then
   "$python" tests/bench/pytorch_checkpoint.py --directory "$checkpoints" --mib "$(($(sort -n "$folder/bytes-1" | tail -1) / 1048576))"

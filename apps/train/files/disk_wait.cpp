@@ -25,9 +25,8 @@ bool DiskWait::operator()(const std::filesystem::path& path, int error) {
   if (!waiting_since_) {
     waiting_since_ = now;
     runtime::say_on_stderr(fmt::format(
-        "ranvier: warning: {}: {}: the weights take {} and {} are free: {} within {:g} s (--timeout), or they are "
-        "lost\n",
-        path.string(), std::strerror(error), runtime::format_bytes(bytes_),
+        "ranvier: warning: {}: {}: {} {} and {} are free: {} within {:g} s (--timeout), or it is not saved\n",
+        path.string(), std::strerror(error), what_, runtime::format_bytes(bytes_),
         runtime::format_bytes(runtime::free_bytes_beside(path)),
         error == ENOSPC || error == EDQUOT ? "make room" : "mend it",
         std::chrono::duration<double>(patience_).count()));

@@ -8,19 +8,23 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace ranvier::apps {
 
 class DiskWait {
  public:
-  /// `patience` is how long each wait may last, `bytes` what is saved.
-  DiskWait(runtime::Duration patience, std::uint64_t bytes) : patience_(patience), bytes_(bytes) {}
+  /// `patience` is how long each wait may last, `what` is saved and takes so many bytes: "the weights take".
+  DiskWait(runtime::Duration patience, std::string what, std::uint64_t bytes)
+      : patience_(patience), what_(std::move(what)), bytes_(bytes) {}
 
   /// As AtomicFile::Retry: sleeps a while, and makes the folder that `path` lies in; whether to try again.
   [[nodiscard]] bool operator()(const std::filesystem::path& path, int error);
 
  private:
   runtime::Duration patience_;
+  std::string what_;
   std::uint64_t bytes_;
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
   std::chrono::steady_clock::time_point refused_{};  // last

@@ -31,13 +31,13 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
   const std::filesystem::path partial =
       config ? models::partial_path(place, "weights", job)
              : models::partial_path(place.parent_path(), place.filename().string(), job);
-  WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = config || run.options.model.adapts()
-                                              ? saved_beside(run.options, run.job, base)
-                                              : models::FilesBeside(),
-                                .retry = DiskWait(run.timeout(), saved_bytes(run.options, run.job)),
-                                .kind = config ? Kind::folder : Kind::file,
-                                .adapters = run.options.model.adapts()};
+  WeightTarget::Options options{
+      .layout = saved_layout(run.options, run.job),
+      .beside =
+          config || run.options.model.adapts() ? saved_beside(run.options, run.job, base) : models::FilesBeside(),
+      .retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+      .kind = config ? Kind::folder : Kind::file,
+      .adapters = run.options.model.adapts()};
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;

@@ -189,6 +189,35 @@ TEST_CASE("a disk that is full, or a call that fails, is told with the file and 
   }
 }
 
+TEST_CASE("who insists is asked whether to try again to make a file, and only then") {
+  MemoryStorage storage;
+  storage.faults.free_bytes = 0;
+  AsioLoop loop;
+  CheckpointFileWriter writer(loop, storage, 2);
+  const Blocks content(mib, 7);
+  CHECK(write_file(loop, writer, "/file", content, mib).open.find("0 B are free") != std::string::npos);
+  std::vector<int> errors;
+  int allocations = 0;
+  storage.refuse = [&](const std::string& call, const std::filesystem::path&) {
+    return call == "allocate" && ++allocations == 1 ? -EDQUOT : 0;
+  };
+  writer.insist([&](const std::filesystem::path& path, int error) {
+    CHECK(path == "/file");
+    errors.push_back(error);
+    if (errors.size() == 3) storage.faults.free_bytes = 2 * mib;
+    return true;
+  });
+  CHECK(write_file(loop, writer, "/file", content, mib).close.empty());
+  CHECK(errors == std::vector<int>{ENOSPC, ENOSPC, ENOSPC, EDQUOT});
+  CHECK(holds(storage, "/file", content));
+  storage.faults.free_bytes = 0;
+  writer.insist(
+      [&](const std::filesystem::path&, int) { return errors.size() > 4 ? false : (errors.push_back(0), true); });
+  CHECK(write_file(loop, writer, "/next", content, mib)
+            .close.starts_with("/next: it needs 1.0 MiB and 0 B are free"));
+  CHECK(errors.size() == 5);
+}
+
 TEST_CASE("a real disk that has too little space is known as the file is made") {
   const TemporaryFolder folder;
   AsioLoop loop;

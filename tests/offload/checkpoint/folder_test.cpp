@@ -282,6 +282,27 @@ TEST_CASE("a run that goes on from an older checkpoint leaves the later ones beh
                                                               "step-00000650", "step-00000690", "step-00000701"});
 }
 
+TEST_CASE("who insists is asked whether to try again what the disk refuses to make whole") {
+  for (const char* refused : {"make_folder", "open", "write", "sync"}) {
+    CAPTURE(refused);
+    MemoryStorage storage;
+    CheckpointFolder folder("/run", storage);
+    folder.lock("aaaa");
+    int tries = 0;
+    storage.refuse = [&](const std::string& call, const std::filesystem::path& path) {
+      const bool is_new = call == "make_folder" || path.filename() == Manifest::file_name;
+      return call == refused && is_new && tries < 3 ? -ENOSPC : 0;
+    };
+    folder.insist([&](const std::filesystem::path&, int error) {
+      CHECK(error == ENOSPC);
+      return ++tries < 5;
+    });
+    CHECK(SmallCheckpoint(500).save(storage, folder, "aaaa").empty());
+    CHECK(tries == 3);
+    CHECK(folder.newest_whole()->step == 500);
+  }
+}
+
 TEST_CASE("what a manifest does not fit never becomes whole") {
   MemoryStorage storage;
   CheckpointFolder folder("/run", storage);
