@@ -116,15 +116,15 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
     const std::vector<Team> teams = teams_of(node_of, group_size, kind);
     // Replicas only ever hold a group's piece in common.
     const std::size_t pieces = kind == TeamKind::replicas ? static_cast<std::size_t>(group_size) : 1;
-    const std::size_t elements = options.largest_unit / pieces;
     PlanChoice& choice = choices[static_cast<std::size_t>(k)];
-    const auto choose = [&](Collective collective, std::string AlgorithmNames::* name,
-                            runtime::DType dtype) -> std::string {
+    const auto choose = [&](Collective collective, std::string AlgorithmNames::* name, runtime::DType dtype,
+                            std::size_t largest) -> std::string {
       const bool keeps = options.kept && options.names.*name == "auto";
       const std::string& given = (keeps ? (*options.kept)[static_cast<std::size_t>(k)] : options.names).*name;
       if (given != "auto") return std::string(collectives::algorithm(collective, given).name);
       std::string_view fastest = collectives::algorithms(collective).front().name;
-      if (teams[0].topology.ranks() == 1 || !used(collective, kind)) return std::string(fastest);
+      const std::size_t elements = largest / pieces;
+      if (teams[0].topology.ranks() == 1 || elements == 0 || !used(collective, kind)) return std::string(fastest);
       double least = -1;
       for (const Algorithm& each : collectives::algorithms(collective)) {
         const double seconds = seconds_together(teams, node_of, each, choice, elements, dtype, options.links);
@@ -134,10 +134,11 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
       }
       return std::string(fastest);
     };
-    choice.all_gather = choose(Collective::all_gather, &AlgorithmNames::all_gather, options.precision.compute);
-    choice.reduce_scatter =
-        choose(Collective::reduce_scatter, &AlgorithmNames::reduce_scatter, options.precision.gradient);
-    choice.all_reduce = choose(Collective::all_reduce, &AlgorithmNames::all_reduce, options.precision.gradient);
+    const auto& [all, trained] = options.largest;
+    const auto& [compute, gradient] = options.precision;
+    choice.all_gather = choose(Collective::all_gather, &AlgorithmNames::all_gather, compute, all);
+    choice.reduce_scatter = choose(Collective::reduce_scatter, &AlgorithmNames::reduce_scatter, gradient, trained);
+    choice.all_reduce = choose(Collective::all_reduce, &AlgorithmNames::all_reduce, gradient, trained);
   }
   return choices;
 }

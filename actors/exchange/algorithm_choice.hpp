@@ -1,9 +1,11 @@
 // Which algorithms the collectives of a run use: as the flags say, or where they say auto, those of the runs before, or
 // the one that the cost model (collectives/cost.hpp) finds fastest. Decided once per run, for each kind of team and
-// each collective, on the largest unit of the architecture: the choice, and with it the order of sums, does not depend
-// on how layers are cut into stages. Pure; any thread; the same on all ranks.
+// each collective, on the largest unit of the architecture, for gradients on the largest that has some: the choice,
+// and with it the order of sums, does not depend on how layers are cut into stages. Pure; any thread; the same on all
+// ranks.
 #pragma once
 
+#include "actors/states/sharded_unit.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/links.hpp"
 #include "collectives/plan_choice.hpp"
@@ -41,7 +43,7 @@ struct ChoiceOptions {
   AlgorithmNames names;
   std::optional<KeptAlgorithms> kept = std::nullopt;  ///< where names say auto; none: as the cost model says
   collectives::Links links = assumed_links;
-  std::size_t largest_unit = 0;  ///< elements, padded
+  LargestUnits largest;
   models::Precision precision;
   /// Whose collectives are wanted: the others are left at the first algorithm. None: all are.
   std::optional<UnitShardings> sharding = std::nullopt;

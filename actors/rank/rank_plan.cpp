@@ -266,7 +266,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                            {.names = options.algorithms,
                                             .kept = options.kept_algorithms,
                                             .links = options.links,
-                                            .largest_unit = largest_unit(architecture, options.grid.g_data),
+                                            .largest = largest_units(architecture, options.grid.g_data),
                                             .precision = options.precision,
                                             .sharding = options.shardings()});
   plan.flow = plan.column->layout.flow(options.shardings().trained);

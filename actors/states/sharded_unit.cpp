@@ -38,10 +38,12 @@ std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
   return units;
 }
 
-std::size_t largest_unit(const models::Architecture& architecture, int ranks) {
-  std::size_t largest = 0;
+LargestUnits largest_units(const models::Architecture& architecture, int ranks) {
+  LargestUnits largest;
   for (const models::UnitSpec& unit : architecture.units()) {
-    largest = std::max(largest, padded_elements(unit, ranks));
+    const std::size_t elements = padded_elements(unit, ranks);
+    largest.all = std::max(largest.all, elements);
+    if (unit.trained) largest.trained = std::max(largest.trained, elements);
   }
   return largest;
 }

@@ -41,8 +41,12 @@ struct ShardedUnit {
 /// Elements that a unit is stored with in a column of `ranks`: its own, and zeros behind them.
 [[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
 
-/// Elements of the largest unit of all, padded.
-[[nodiscard]] std::size_t largest_unit(const models::Architecture& architecture, int ranks);
+/// Padded elements of the largest unit.
+struct LargestUnits {
+  std::size_t all = 0;      ///< of all units
+  std::size_t trained = 0;  ///< of those that are trained, whose gradients are reduced
+};
+[[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks);
 
 /// Whether the optimizer's weights are a copy of their own, beside the parameters that layers read, which live in
 /// `parameters`; those that are trained.

@@ -26,21 +26,21 @@ constexpr std::size_t large = std::size_t{1} << 22;
 
 TEST_CASE("names are taken for every team, and unknown ones refused") {
   const auto choices =
-      choose_algorithms(two_by_two, 2, {.names = {"ho-ring", "hierarchical", "torus"}, .largest_unit = large});
+      choose_algorithms(two_by_two, 2, {.names = {"ho-ring", "hierarchical", "torus"}, .largest = {large, large}});
   for (const auto& choice : choices) {
     CHECK(choice.all_gather == "ho-ring");
     CHECK(choice.reduce_scatter == "hierarchical");
     CHECK(choice.all_reduce == "torus");
   }
-  CHECK_THROWS_AS(static_cast<void>(choose_algorithms(two_by_two, 2, {.names = {"best"}, .largest_unit = large})),
-                  Error);
+  CHECK_THROWS_AS(
+      static_cast<void>(choose_algorithms(two_by_two, 2, {.names = {"best"}, .largest = {large, large}})), Error);
 }
 
 TEST_CASE("names of the runs before are taken for their team, where the flags leave the choice") {
   const KeptAlgorithms kept{
       {{"ring", "ring", "ring"}, {"ring", "hierarchical", "torus"}, {"ho-ring", "ring", "ring"}}};
-  const auto choices =
-      choose_algorithms(two_by_two, 2, {.names = {.all_reduce = "ho-ring"}, .kept = kept, .largest_unit = large});
+  const auto choices = choose_algorithms(
+      two_by_two, 2, {.names = {.all_reduce = "ho-ring"}, .kept = kept, .largest = {large, large}});
   for (std::size_t k = 0; k < kept.size(); ++k) {
     CHECK(choices[k].all_gather == kept[k].all_gather);
     CHECK(choices[k].reduce_scatter == kept[k].reduce_scatter);
@@ -49,7 +49,7 @@ TEST_CASE("names of the runs before are taken for their team, where the flags le
 }
 
 TEST_CASE("where ranks share a slow link between nodes, the column does not go round a flat ring") {
-  const auto choices = choose_algorithms(two_by_two, 2, {.largest_unit = large});
+  const auto choices = choose_algorithms(two_by_two, 2, {.largest = {large, large}});
   CHECK(of(choices, TeamKind::column).all_gather != "ring");
   CHECK(of(choices, TeamKind::column).reduce_scatter != "ring");
   CHECK(of(choices, TeamKind::column).all_reduce != "ring");
@@ -58,7 +58,7 @@ TEST_CASE("where ranks share a slow link between nodes, the column does not go r
 TEST_CASE("what is chosen is no slower than anything else, for teams that work at the same time") {
   const std::vector<int> nodes{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
   for (const int group_size : {3, 6}) {
-    const auto choices = choose_algorithms(nodes, group_size, {.largest_unit = 12 * 32 * 1000});
+    const auto choices = choose_algorithms(nodes, group_size, {.largest = {12 * 32 * 1000, 12 * 32 * 1000}});
     for (const TeamKind kind : {TeamKind::column, TeamKind::group, TeamKind::replicas}) {
       const auto teams = teams_of(nodes, group_size, kind);
       const std::size_t elements = 12 * 32 * 1000 / std::size_t(kind == TeamKind::replicas ? group_size : 1);
@@ -90,7 +90,7 @@ TEST_CASE("teams that share the links of their nodes take as long as those links
 }
 
 TEST_CASE("where a sharding is given, what it does not use is not weighed up") {
-  const ChoiceOptions all{.largest_unit = large};
+  const ChoiceOptions all{.largest = {large, large}};
   ChoiceOptions of_mics = all;
   of_mics.sharding = collectives::parse_sharding("mics");
   const auto wanted = choose_algorithms(two_by_two, 2, all), chosen = choose_algorithms(two_by_two, 2, of_mics);
@@ -99,6 +99,21 @@ TEST_CASE("where a sharding is given, what it does not use is not weighed up") {
   CHECK(of(chosen, TeamKind::group).all_gather == of(wanted, TeamKind::group).all_gather);
   CHECK(of(chosen, TeamKind::group).reduce_scatter == of(wanted, TeamKind::group).reduce_scatter);
   CHECK(of(chosen, TeamKind::replicas).all_reduce == of(wanted, TeamKind::replicas).all_reduce);
+}
+
+TEST_CASE("gradients are reduced as is best for the largest unit that has some, parameters gathered as for any") {
+  const auto all = choose_algorithms(two_by_two, 2, {.largest = {large, large}});
+  constexpr std::size_t small = 256;
+  const auto of_small = choose_algorithms(two_by_two, 2, {.largest = {small, small}});
+  const auto mostly_frozen = choose_algorithms(two_by_two, 2, {.largest = {large, small}});
+  REQUIRE(of(all, TeamKind::column).all_reduce != of(of_small, TeamKind::column).all_reduce);
+  for (const TeamKind kind : {TeamKind::column, TeamKind::group, TeamKind::replicas}) {
+    CHECK(of(mostly_frozen, kind).all_gather == of(all, kind).all_gather);
+    CHECK(of(mostly_frozen, kind).reduce_scatter == of(of_small, kind).reduce_scatter);
+    CHECK(of(mostly_frozen, kind).all_reduce == of(of_small, kind).all_reduce);
+  }
+  const auto frozen = choose_algorithms(two_by_two, 2, {.largest = {large, 0}});
+  CHECK(of(frozen, TeamKind::column).all_reduce == collectives::algorithms(Collective::all_reduce).front().name);
 }
 
 TEST_CASE("teams of a kind have every rank once") {

@@ -115,7 +115,8 @@ TEST_CASE("units are padded so that every rank's piece is aligned, by no more th
       CHECK(sharded[u].uses == (units[u].name == "wte" ? 2 : 1));
       largest = std::max(largest, sharded[u].elements);
     }
-    CHECK(largest_unit(gpt, ranks) == largest);
+    CHECK(largest_units(gpt, ranks).all == largest);
+    CHECK(largest_units(gpt, ranks).trained == largest);
   }
 }
 

@@ -182,7 +182,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
                                                     {.names = trainer.algorithms,
                                                      .kept = trainer.kept_algorithms,
                                                      .links = trainer.links,
-                                                     .largest_unit = actors::largest_unit(architecture, rows),
+                                                     .largest = actors::largest_units(architecture, rows),
                                                      .precision = trainer.precision});
   std::vector<std::unique_ptr<Column>> columns;
   for (const actors::RankPlan& stage : stages) {
