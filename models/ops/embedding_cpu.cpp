@@ -1,5 +1,6 @@
 #include "models/ops/embedding.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/bad_token.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
@@ -94,7 +95,7 @@ void embedding_forward_cpu(runtime::ComputePool& pool, const EmbeddingShape& sha
                            const std::int32_t* positions) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
+    run_pieces(pool, shape.samples * shape.positions, [&](int thread, int threads) {
       const std::size_t C = shape.channels;
       const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
       for (std::size_t i = share.begin; i < share.end; ++i) {
@@ -113,7 +114,7 @@ void embedding_tokens_forward_cpu(runtime::ComputePool& pool, const EmbeddingSha
                                   void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
                                   std::size_t rows) {
   const std::size_t row_bytes = shape.channels * size_of(dtype);
-  pool.run([&](int thread, int threads) {
+  run_pieces(pool, shape.samples * shape.positions, [&](int thread, int threads) {
     const auto share = runtime::share_of(shape.samples * shape.positions, thread, threads);
     for (std::size_t i = share.begin; i < share.end; ++i) {
       const std::size_t row = row_of(shape, tokens, i);

@@ -1,8 +1,10 @@
 #include "models/ops/gelu.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
+#include <cstddef>
 #include <type_traits>
 
 namespace ranvier::models {
@@ -13,6 +15,8 @@ using simd::Floats;
 constexpr float twice_root = 1.5957691216f;  // 2√(2/π)
 constexpr float cubic = 0.044715f;
 constexpr float log2_e = 1.4426950409f;
+
+constexpr std::size_t least = 4096;  // elements for which a second thread is worth its waking
 
 /// gelu(x) = x · value; gelu'(x) = value + slope.
 struct Gate {
@@ -65,7 +69,7 @@ void forward(runtime::ComputePool& pool, runtime::DType dtype, void* y, const vo
     using T = decltype(type);
     auto* const to = static_cast<T*>(y);
     auto* const from = static_cast<const T*>(x);
-    pool.run([&](int thread, int threads) {
+    run_pieces(pool, n / least, [&](int thread, int threads) {
       const auto share = runtime::share_of(n, thread, threads, 64);
       simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
         const Floats value = simd::load(from + i, count);

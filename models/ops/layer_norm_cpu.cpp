@@ -1,5 +1,6 @@
 #include "models/ops/layer_norm.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -97,7 +98,7 @@ void layer_norm_forward_cpu(runtime::ComputePool& pool, const LayerNormShape& sh
                             const LayerNormForward& arrays) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
-    pool.run([&](int thread, int threads) {
+    run_pieces(pool, shape.rows, [&](int thread, int threads) {
       const auto share = runtime::share_of(shape.rows, thread, threads);
       for (std::size_t row = share.begin; row < share.end; ++row)
         forward_row<T>(arrays, row, shape.channels, shape.epsilon);

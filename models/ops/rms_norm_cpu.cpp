@@ -1,5 +1,6 @@
 #include "models/ops/rms_norm.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -79,7 +80,7 @@ void backward_group(const RmsNormShape& shape, const RmsNormBackward& arrays, st
 /// Calls f(i) for every group, on the pool's threads.
 template <typename F>
 void for_each_group(runtime::ComputePool& pool, const RmsNormShape& shape, F f) {
-  pool.run([&](int thread, int threads) {
+  run_pieces(pool, shape.rows, [&](int thread, int threads) {
     const auto share = runtime::share_of(shape.rows * shape.groups, thread, threads);
     for (std::size_t i = share.begin; i < share.end; ++i) f(i);
   });

@@ -1,5 +1,6 @@
 #include "models/ops/rotary.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -57,7 +58,7 @@ void rotary_cpu(runtime::ComputePool& pool, const RotaryShape& shape, runtime::D
     const auto B = static_cast<std::size_t>(shape.samples), T_ = static_cast<std::size_t>(shape.positions);
     const auto D = static_cast<std::size_t>(frequencies.channels);
     // Position by position, so that all samples share its angles.
-    pool.run([&](int thread, int threads) {
+    run_pieces(pool, B * T_, [&](int thread, int threads) {
       const auto share = runtime::share_of(B * T_, thread, threads);
       Turn turn(frequencies, rotation);
       for (std::size_t i = share.begin; i < share.end; ++i) {

@@ -1,5 +1,6 @@
 #include "models/ops/swiglu.hpp"
 
+#include "models/ops/few_pieces.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -28,7 +29,7 @@ Sigmoid sigmoid(Floats x) {
 /// Calls f(row) for every row, on the pool's threads.
 template <typename F>
 void for_each_row(runtime::ComputePool& pool, std::size_t rows, F f) {
-  pool.run([&](int thread, int threads) {
+  run_pieces(pool, rows, [&](int thread, int threads) {
     const auto share = runtime::share_of(rows, thread, threads);
     for (std::size_t row = share.begin; row < share.end; ++row) f(row);
   });

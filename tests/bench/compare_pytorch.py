@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 # layers, hidden, heads, vocabulary, length, batch
 MODELS = {"6x384": (6, 384, 6, 256, 256, 16), "gpt2-small": (12, 768, 12, 50257, 256, 4),
           "llama-6x384": (6, 384, 6, 256, 256, 16), "bert-6x384": (6, 384, 6, 256, 256, 16)}
+# pixels across, classes, batch
+IMAGES = {"wide-resnet-50-2": (224, 1000, 4)}
 FLAGS = {"llama": ["--model", "llama", "--ffn-size", 1024],
          "bert": ["--model", "bert", "--ffn-size", 1536, "--mask-token", 0, "--mlm-probability", 1]}
 
@@ -33,9 +35,13 @@ def family_of(model):
     return model.split("-")[0] if model.split("-")[0] in FLAGS else "gpt"
 
 
-CASES = [f"{model}-{precision}" for model in MODELS for precision in ("fp32", "bf16")]
+def unit_of(model):
+    return "images" if model in IMAGES else "tokens"
+
+
+CASES = [f"{model}-{precision}" for model in (*MODELS, *IMAGES) for precision in ("fp32", "bf16")]
 TRIAL_SECONDS = 3
-TRIAL_LIMIT_SECONDS = 60
+TRIAL_LIMIT_SECONDS = {"tokens": 60, "images": 180}
 
 
 def tunings():
@@ -54,46 +60,60 @@ def tunings():
 
 def run_pytorch(options, case, seconds, environment, limit=None):
     model, precision = case.rsplit("-", 1)
-    command = [options.python, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds),
-               "--family", family_of(model), "--compile", options.compile]
+    if model in IMAGES:
+        command = [options.python, HERE / "pytorch_images.py", *map(str, IMAGES[model]), precision, str(seconds),
+                   "--compile", "none" if options.compile == "none" else "whole"]
+    else:
+        command = [options.python, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds),
+                   "--family", family_of(model), "--compile", options.compile]
     variables = dict(os.environ, OMP_NUM_THREADS=str(options.threads), **environment)
     done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=limit)
     return json.loads(done.stdout)
 
 
 def fastest_tuning(options, case):
-    rates = {}
+    rates, unit = {}, unit_of(case.rsplit("-", 1)[0])
     for name, environment in tunings().items():
         try:
-            result = run_pytorch(options, case, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS)
-            rates[name] = result["tokens_per_second"]
+            result = run_pytorch(options, case, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS[unit])
+            rates[name] = result[f"{unit}_per_second"]
         except subprocess.TimeoutExpired:
             rates[name] = 0.0
     return max(rates, key=rates.get), rates
 
 
-def run_ranvier(trainer, case, threads, seconds, folder):
-    model, precision = case.rsplit("-", 1)
+def shape_flags(model, folder):
+    """Flags of data and model, and tokens or images of a step."""
+    if model in IMAGES:
+        size, classes, batch = IMAGES[model]
+        return ["--model", model, "--data", "synthetic", "--image-size", size, "--classes", classes, "--batch-size",
+                batch, "--microbatch-size", batch], batch
     layers, hidden, heads, vocabulary, length, batch = MODELS[model]
-    tokens, metrics = folder / "tokens.bin", folder / "metrics.jsonl"
+    tokens = folder / "tokens.bin"
     if not tokens.exists():
         count = 16 * batch * length + 1
         draw = random.Random(1)
         tokens.write_bytes(struct.pack("<256i", 20240520, 1, count, *[0] * 253) +
                            struct.pack(f"<{count}H", *(draw.randrange(vocabulary) for _ in range(count))))
+    return ["--data", tokens, "--layers", layers, "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary,
+            "--sequence-length", length, "--batch-size", batch, "--microbatch-size", batch,
+            *FLAGS.get(family_of(model), [])], batch * length
+
+
+def run_ranvier(trainer, case, threads, seconds, folder):
+    model, precision = case.rsplit("-", 1)
+    metrics = folder / "metrics.jsonl"
+    flags, items_of_step = shape_flags(model, folder)
 
     def rates(steps):
-        command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, "--data", tokens, "--layers", layers,
-                   "--hidden", hidden, "--heads", heads, "--vocab-size", vocabulary, "--sequence-length", length,
-                   "--batch-size", batch, "--microbatch-size", batch, "--precision", precision,
-                   "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite",
-                   *FLAGS.get(family_of(model), [])]
+        command = ["mpirun", "-n", "1", "--bind-to", "none", trainer, *flags, "--precision", precision,
+                   "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite"]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
         return [json.loads(line)["tokens_per_second"] for line in metrics.read_text().splitlines()]
 
     probe = statistics.median(rates(3))
-    steps = 2 + max(3, round(seconds * probe / (batch * length)))
+    steps = 2 + max(3, round(seconds * probe / items_of_step))
     return statistics.median(rates(steps)[2:])  # the first steps touch their memory for the first time
 
 
@@ -110,22 +130,23 @@ def main():
     for case in options.cases.split(","):
         if case not in CASES:
             sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
+        unit = unit_of(case.rsplit("-", 1)[0])
         tuning, tried = fastest_tuning(options, case)
         ranvier, pytorch = [], []
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
                 ranvier.append(run_ranvier(options.trainer, case, options.threads, options.seconds, Path(folder)))
                 result = run_pytorch(options, case, options.seconds, tunings()[tuning])
-                pytorch.append(result["tokens_per_second"])
+                pytorch.append(result[f"{unit}_per_second"])
         print(json.dumps({
             "bench": "compare_pytorch", "case": case, "threads": options.threads,
-            "ranvier_tokens_per_second": round(statistics.median(ranvier), 1),
-            "pytorch_tokens_per_second": round(statistics.median(pytorch), 1),
+            f"ranvier_{unit}_per_second": round(statistics.median(ranvier), 2),
+            f"pytorch_{unit}_per_second": round(statistics.median(pytorch), 2),
             "ratio": round(statistics.median(r / p for r, p in zip(ranvier, pytorch)), 3),
-            "ranvier_runs": [round(rate, 1) for rate in ranvier],
-            "pytorch_runs": [round(rate, 1) for rate in pytorch],
+            "ranvier_runs": [round(rate, 2) for rate in ranvier],
+            "pytorch_runs": [round(rate, 2) for rate in pytorch],
             "torch": result["torch"], "compiled": result["compiled"], "tuning": tuning,
-            "tried": {name: round(rate, 1) for name, rate in tried.items()}}), flush=True)
+            "tried": {name: round(rate, 2) for name, rate in tried.items()}}), flush=True)
 
 
 if __name__ == "__main__":

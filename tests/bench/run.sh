@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ranvier-train beside PyTorch, one JSON line per case. Arguments go to compare_pytorch.py.
 #
-# usage: tests/bench/run.sh [--cases 6x384-fp32,6x384-bf16,gpt2-small-fp32,gpt2-small-bf16] [--repeats 3] …
+# usage: tests/bench/run.sh [--cases 6x384-fp32,gpt2-small-bf16,wide-resnet-50-2-fp32,…] [--repeats 3] …
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
