@@ -1,4 +1,4 @@
-// What one kind of machine does: its device, its host, its links and its files, from which the time of any work follows.
+// What one kind of machine does: its device, host, links and files, from which the time of any work follows.
 // `ranvier-bench profile` measures one; runtime/profiles/ has some made from published figures. The file is JSON, whose
 // keys are the names of the fields below; types and kinds of work are keys, too: "rates": {"bf16": {"norm": {…}}}.
 #pragma once
@@ -68,8 +68,8 @@ struct MachineProfile {
 
 /// Times of work by a profile: of its device, or of its host.
 ///
-/// What the profile has no rate for takes that of the same kind in another type (fp32, bf16, fp16, the first that there
-/// is), or else that of elementwise work; and the host's work, where there are no host_rates at all, that of the device.
+/// What the profile has no rate for takes that of the same kind in another type (the first of fp32, bf16, fp16 that
+/// there is), or else that of elementwise work; the host's work, where there are no host_rates, that of the device.
 /// One thread at a time: rates of shapes that were asked for are remembered.
 class ProfileCosts final : public CostModel {
  public:

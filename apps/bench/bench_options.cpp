@@ -102,8 +102,18 @@ OptionBinding size(std::size_t& field) {
           .write = [&field] { return runtime::bytes_text(field); }};
 }
 
+OptionBinding folders(std::vector<std::filesystem::path>& field) {
+  return list<std::filesystem::path>(
+      field, "directories",
+      [](const std::string& path) {
+        return path.empty() ? std::nullopt : std::optional<std::filesystem::path>(path);
+      },
+      [](const std::filesystem::path& path) { return path.string(); });
+}
+
 OptionTable declare(BenchOptions& options) {
   OptionTable table;
+  table.rest(options.words);
   table.concern("Links");
   table.add({"write-links", "FILE", "measure links between ranks, and write what --links of ranvier-train reads",
              runtime::text(options.write_links)});
@@ -119,6 +129,14 @@ OptionTable declare(BenchOptions& options) {
   table.add({"repeat", "N", "times of which the median is taken", runtime::whole(options.repeat, 1)});
   table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
              runtime::text(options.links), "none"});
+  table.concern("Profile");
+  table.add({"write-profile", "FILE", "what --profile reads, instead of printing it",
+             runtime::text(options.write_profile), "none"});
+  table.add({"name", "TEXT", "of the profile", runtime::text(options.profile_name), "the device's"});
+  table.add(
+      {"threads", "N", "of a CPU for each rank; 0: its share of the cores", runtime::whole(options.threads, 0)});
+  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk, which are timed, too",
+             folders(options.nvme), "none"});
   table.concern("Run");
   table.add({"device", "NAME",
              "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
@@ -127,6 +145,30 @@ OptionTable declare(BenchOptions& options) {
   table.add({"help", "", "print this", runtime::switch_on(options.help)});
   table.add({"version", "", "print the version", runtime::switch_on(options.version)});
   return table;
+}
+
+/// What was asked for has the flags that it needs, and no others.
+void check_profile(const BenchOptions& options, const OptionTable& table) {
+  if (options.profiles() && options.words != std::vector<std::string>{"profile"}) {
+    fail(ErrorCode::usage,
+         "'{}' is nothing that ranvier-bench does: say profile, or nothing for links and collectives",
+         fmt::join(options.words, " "));
+  }
+  if (options.profiles()) {
+    for (const char* flag : {"write-links", "links", "collectives"}) {
+      if (!table.given(flag)) continue;
+      fail(ErrorCode::usage, "--{} is for links and collectives: a profile measures links by itself, leave it out",
+           flag);
+    }
+    if (options.threads > 0 && options.device == DeviceChoice::cuda)
+      fail(ErrorCode::usage, "--threads {} are those of a CPU, and --device cuda computes on a GPU",
+           options.threads);
+  } else {
+    for (const char* flag : {"write-profile", "name", "threads", "nvme"}) {
+      if (!table.given(flag)) continue;
+      fail(ErrorCode::usage, "--{} is for profiles: say ranvier-bench profile --{}", flag, flag);
+    }
+  }
 }
 
 }  // namespace
@@ -144,6 +186,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   OptionTable table = declare(options);
   table.parse(argc, argv);
   if (options.help || options.version) return options;
+  check_profile(options, table);
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
     fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
@@ -176,14 +219,17 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
 std::string bench_help() {
   BenchOptions options;
   return declare(options).help(
-      "usage: mpirun -n RANKS ranvier-bench [OPTION...]\n\n"
+      "usage: mpirun -n RANKS ranvier-bench [OPTION...]\n"
+      "       mpirun -n RANKS ranvier-bench profile [OPTION...]\n\n"
       "Measures the links between the ranks, and what collectives take on them. One JSON line per figure on "
-      "stdout.");
+      "stdout.\n"
+      "With profile: what computing, memory, links and files of this machine take, for predictions.");
 }
 
 std::uint64_t options_hash(const BenchOptions& options) {
   BenchOptions copy = options;
   auto resolved = declare(copy).resolved();
+  for (const std::string& word : options.words) resolved.push_back({"", "what", word});
   if (options.given_links) resolved.push_back({"", "links' figures", collectives::to_json(*options.given_links)});
   return runtime::hash_of(resolved);
 }

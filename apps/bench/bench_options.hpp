@@ -8,6 +8,7 @@
 #include "runtime/options.hpp"
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,11 @@
 namespace ranvier::apps {
 
 struct BenchOptions {
+  std::vector<std::string> words;  ///< "profile", or none
+  std::string write_profile;       ///< path; empty: the profile goes to stdout
+  std::string profile_name;        ///< of the profile; empty: what the device calls itself
+  int threads = 0;                 ///< of a CPU; 0: this rank's share of the cores of its machine
+  std::vector<std::filesystem::path> nvme;
   std::string write_links;  ///< path; empty: links are measured only if nothing else was asked for
   std::string links;        ///< path; empty: none
   std::optional<collectives::Links> given_links;
@@ -30,7 +36,9 @@ struct BenchOptions {
   std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
   bool help = false, version = false;
 
-  [[nodiscard]] bool measures_links() const { return collectives.empty() || !write_links.empty(); }
+  [[nodiscard]] bool profiles() const { return !words.empty(); }
+  /// Links alone, without the rest of a profile.
+  [[nodiscard]] bool measures_links() const { return !profiles() && (collectives.empty() || !write_links.empty()); }
 
   /// The asked ones that the collective has; of all, with "mpi" where the host reaches the memory.
   [[nodiscard]] std::vector<std::string> algorithms_of(collectives::Collective collective) const;

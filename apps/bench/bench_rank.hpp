@@ -17,9 +17,10 @@
 
 namespace ranvier::apps {
 
-/// Whose memory is measured. Throws what make_cuda_device() does.
+/// Whose memory is measured; a CPU's computes with so many threads. Throws what make_cuda_device() does.
 [[nodiscard]] std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session,
-                                                                 DeviceChoice device, std::optional<int> gpu);
+                                                                 DeviceChoice device, std::optional<int> gpu,
+                                                                 int threads = 1);
 
 class BenchRank {
  public:
@@ -42,6 +43,7 @@ class BenchRank {
 
   [[nodiscard]] runtime::MpiSession& session() noexcept { return session_; }
   [[nodiscard]] runtime::EventLoop& loop() noexcept { return loop_; }
+  [[nodiscard]] runtime::Device& device() noexcept { return *device_; }
   /// What training sends with: straight, or by way of pinned memory.
   [[nodiscard]] runtime::Transport& transport() noexcept {
     return staged_ ? static_cast<runtime::Transport&>(*staged_) : transport_;

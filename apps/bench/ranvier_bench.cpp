@@ -1,8 +1,9 @@
-// ranvier-bench: measures the links between the ranks of a job, and what collectives take on them.
+// ranvier-bench: measures the links between the ranks of a job, what collectives take on them, and what machines do.
 #include "apps/bench/bench_options.hpp"
 #include "apps/bench/bench_rank.hpp"
 #include "apps/bench/collective_bench.hpp"
 #include "apps/bench/link_bench.hpp"
+#include "apps/bench/profile/profile_bench.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
@@ -15,6 +16,8 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <thread>
 #include <utility>
 
 namespace {
@@ -42,7 +45,15 @@ void check(MpiSession& session, const BenchOptions& options, std::span<const int
   }
   if (!options.write_links.empty() && session.rank() == 0)
     runtime::check_writable(options.write_links, "--write-links");
+  if (!options.write_profile.empty() && session.rank() == 0)
+    runtime::check_writable(options.write_profile, "--write-profile");
   if (options.given_links) collectives::require_classes(*options.given_links, node_of, "--links " + options.links);
+}
+
+void write(const std::string& path, const std::string& text) {
+  runtime::AtomicFile file(path);
+  file.append(text.data(), text.size());
+  file.commit();
 }
 
 void print(const char* of_class, const collectives::Link& link) {
@@ -67,10 +78,7 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
                program, nodes);
   }
   if (path.empty()) return;
-  const std::string text = to_json(links);
-  runtime::AtomicFile file(path);
-  file.append(text.data(), text.size());
-  file.commit();
+  write(path, collectives::to_json(links));
 }
 
 /// Prints what ended this rank and ends all others, with everything still there that messages may be at work on.
@@ -79,7 +87,30 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
   session.abort(exit_code(error_code(error)));
 }
 
+/// A rank's share of the cores of its machine, unless --threads says otherwise.
+int device_threads(const MpiSession& session, const BenchOptions& options) {
+  if (!options.profiles()) return 1;
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / session.local_ranks());
+}
+
+void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
+  constexpr double share = 0.75;  // of the seconds: single measurements take longer than they are meant to
+  const std::string text = to_json(apps::measure_profile(
+      rank, node_of,
+      {.name = options.profile_name, .directories = options.nvme, .seconds = share * options.seconds}));
+  apps::together(rank.session(), [&] {
+    if (rank.session().rank() != 0) return;
+    if (options.write_profile.empty()) {
+      fmt::print("{}", text);
+    } else {
+      write(options.write_profile, text);
+    }
+  });
+}
+
 void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
+  if (options.profiles()) return profile(rank, options, node_of);
   MpiSession& session = rank.session();
   std::optional<Links> links = options.given_links;
   if (options.measures_links()) {
@@ -121,7 +152,9 @@ int main(int argc, char** argv) {
     const std::vector<int> node_of = nodes_of(*session, options);
     apps::together(*session, [&] { check(*session, options, node_of); });
     std::unique_ptr<runtime::Device> device;
-    apps::together(*session, [&] { device = apps::make_bench_device(*session, options.device, options.gpu); });
+    apps::together(*session, [&] {
+      device = apps::make_bench_device(*session, options.device, options.gpu, device_threads(*session, options));
+    });
     rank.emplace(*session, std::move(device), [&](const std::exception& error) { end_all(*session, error); });
     measure(*rank, options, node_of);
     return EXIT_SUCCESS;

@@ -78,6 +78,24 @@ TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason
           "--links /nowhere/links.json: cannot be");
 }
 
+TEST_CASE("profiles have flags of their own, and none of those of links and collectives") {
+  const BenchOptions options =
+      parse({"profile", "--write-profile", "here.json", "--threads", "2", "--nvme", "/a,/b"});
+  CHECK(options.profiles());
+  CHECK_FALSE(options.measures_links());
+  CHECK(options.write_profile == "here.json");
+  CHECK(options.threads == 2);
+  CHECK(options.nvme == std::vector<std::filesystem::path>{"/a", "/b"});
+  CHECK_FALSE(parse({}).profiles());
+  CHECK(options_hash(parse({"profile"})) != options_hash(parse({})));
+  refused({"profil"}, "'profil' is nothing that ranvier-bench does: say profile");
+  refused({"profile", "profile"}, "'profile profile' is nothing");
+  for (const char* flag : {"--write-profile", "--name", "--threads", "--nvme"})
+    refused({flag, "3"}, "is for profiles: say ranvier-bench profile --");
+  refused({"profile", "--collectives", "all-gather"}, "--collectives is for links and collectives");
+  refused({"profile", "--write-links", "a.json"}, "--write-links is for links and collectives");
+}
+
 TEST_CASE("ranks that read other figures of links were asked for something else") {
   const TemporaryFolder folder;
   const auto hash_of = [&](const std::string& rate) {

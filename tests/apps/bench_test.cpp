@@ -1,5 +1,6 @@
 // ranvier-bench as a user starts it.
 #include "collectives/links.hpp"
+#include "runtime/machine_profile.hpp"
 #include "tests/apps/job.hpp"
 
 #include <doctest/doctest.h>
@@ -116,6 +117,41 @@ TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by na
   CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, which predictions read") {
+  const Outcome outcome = bench(2, {"profile", "--seconds", "0.5", "--threads", "1", "--node-size", "1", "--name",
+                                    "here", "--nvme", folder.path().string(), "--write-profile", path});
+  REQUIRE(outcome.status == 0);
+  const auto profile = ranvier::runtime::read_machine_profile(path);
+  CHECK(profile.name == "here");
+  CHECK(contains(profile.source, "with 2 ranks"));
+  CHECK_FALSE(profile.gpu);
+  CHECK(profile.threads == 1);
+  CHECK(profile.device_memory == profile.host_memory / 2);
+  CHECK(profile.disk > 0);
+  CHECK(profile.read_bytes_per_second > 1e5);
+  CHECK(profile.write_bytes_per_second > 1e5);
+  CHECK(profile.file_latency_seconds > 1e-8);
+  CHECK(profile.handler_seconds > 1e-9);
+  CHECK(profile.handler_seconds < 1e-2);
+  CHECK(!profile.links.intra_node.measured());
+  CHECK(plausible(profile.links.inter_node));
+  using ranvier::runtime::DType;
+  using ranvier::runtime::WorkKind;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CHECK(profile.peak_flops_per_second.at(dtype) > 1e8);
+    CHECK(profile.products.at(dtype).size() > 20);
+    for (std::size_t kind = 0; kind < ranvier::runtime::work_kinds; ++kind) {
+      CAPTURE(to_string(static_cast<WorkKind>(kind)));
+      const auto& rate = profile.rates.at(dtype)[kind];
+      const bool measured = rate.flops_per_second > 1e6 || rate.bytes_per_second > 1e6;
+      const bool of_gpus = kind == static_cast<std::size_t>(WorkKind::host_copy);
+      CHECK(measured == (!of_gpus && kind != static_cast<std::size_t>(WorkKind::samples)));
+    }
+  }
+  CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::optimizer)].bytes_per_second > 1e6);
+  CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::elementwise)].bytes_per_second > 1e6);
+}
+
 TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
   const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
     const Outcome outcome = bench(ranks, flags);
@@ -126,6 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anyt
   };
   check_refused(1, {}, "as there is one rank: start with mpirun -n 2");
   check_refused(2, {"--write-links", "/nowhere/links.json"}, "--write-links /nowhere/links.json", 74);
+  check_refused(2, {"profile", "--write-profile", "/nowhere/here.json"}, "--write-profile /nowhere/here.json", 74);
   folder.write("links.json",
                R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
   check_refused(2, {"--collectives", "all-gather", "--links", path},

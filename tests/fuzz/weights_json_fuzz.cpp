@@ -1,4 +1,4 @@
-// The JSON files beside weights, those of a cluster's links, of a machine and of chosen kernels. The first byte says which.
+// The JSON files beside weights, those of links, of machines and of chosen kernels. The first byte says which.
 #include "collectives/links.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/weights/bert_config.hpp"

@@ -112,10 +112,11 @@ std::map<std::string, std::vector<std::string>> corpora() {
                  {.rope_scaling = models::RopeScaling{.factor = 2}, .window = 8, .qkv_bias = true}, {}),
       "\5" + models::bert_config_json({.types = 1, .roberta = true, .padding_token = 1}, {}),
       "\6"
-      R"({"name": "a", "source": "b", "gpu": true, "threads": 2, "cores": 8, "device_memory": 8e9, "host_memory": 1e11, )"
-      R"("disk": 5, "peak_flops_per_second": {"bf16": 2.5e14}, "rates": {"fp32": {"product": {"launch_seconds": 4e-6, )"
-      R"("flops_per_second": 1e13}, "elementwise": {"bytes_per_second": 1e12}}}, "products": {"fp16": [{"m": 5, "n": 6, )"
-      R"("k": 7, "flops_per_second": 9e13}]}, "host_rates": {"optimizer": {"bytes_per_second": 1e10}}, )"
+      R"({"name": "a", "source": "b", "gpu": true, "threads": 2, "cores": 8, "device_memory": 8e9, )"
+      R"("host_memory": 1e11, "disk": 5, "peak_flops_per_second": {"bf16": 2.5e14}, )"
+      R"("rates": {"fp32": {"product": {"launch_seconds": 4e-6, )"
+      R"("flops_per_second": 1e13}, "elementwise": {"bytes_per_second": 1e12}}}, "products": {"fp16": [{"m": 5, )"
+      R"("n": 6, "k": 7, "flops_per_second": 9e13}]}, "host_rates": {"optimizer": {"bytes_per_second": 1e10}}, )"
       R"("read_bytes_per_second": 1e9, "handler_seconds": 2e-6, "links": {"inter_node": {"latency_seconds": 0, )"
       R"("bytes_per_second": 1e9, "node_bytes_per_second": 1e9}}, "price_per_hour": 2.5})"};
   all["tokenizer_json"] = {

@@ -1,0 +1,153 @@
+// What ranvier-bench profile measures with: rates, costs and cases. Times are not asserted.
+#include "apps/bench/profile/cost_recorder.hpp"
+#include "apps/bench/profile/kernel_cases.hpp"
+#include "apps/bench/profile/product_cases.hpp"
+#include "apps/bench/profile/rate_fit.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using runtime::DType;
+using runtime::WorkCost;
+using runtime::WorkKind;
+using runtime::WorkRate;
+
+namespace {
+
+/// What work takes by a rate.
+TimedWork timed(const WorkRate& rate, std::vector<WorkCost> costs) {
+  TimedWork work{.costs = std::move(costs)};
+  for (const WorkCost& cost : work.costs) {
+    work.seconds += rate.launch_seconds;
+    work.seconds += cost.flops > 0 ? cost.flops / rate.flops_per_second : cost.bytes / rate.bytes_per_second;
+  }
+  return work;
+}
+
+WorkCost bytes(double count) { return {.kind = WorkKind::norm, .bytes = count}; }
+
+}  // namespace
+
+TEST_CASE("the rate that pieces of work went by is found again") {
+  const WorkRate memory{.launch_seconds = 3e-6, .bytes_per_second = 2e10};
+  const WorkRate found =
+      fit_rate(timed(memory, {bytes(1000), bytes(3000)}), timed(memory, {bytes(1e7), bytes(4e7)}));
+  CHECK(found.launch_seconds == doctest::Approx(3e-6));
+  CHECK(found.bytes_per_second == doctest::Approx(2e10));
+  CHECK(found.flops_per_second == 0);
+
+  const WorkRate arithmetic{.launch_seconds = 1e-5, .flops_per_second = 1e11};
+  const auto product = [](double flops) { return WorkCost{.flops = flops, .bytes = 1}; };
+  const WorkRate of_products = fit_rate(timed(arithmetic, {product(1e4)}), timed(arithmetic, {product(1e9)}));
+  CHECK(of_products.launch_seconds == doctest::Approx(1e-5));
+  CHECK(of_products.flops_per_second == doctest::Approx(1e11));
+  CHECK(of_products.bytes_per_second == 0);
+}
+
+TEST_CASE("rates stay positive where the machine was disturbed") {
+  for (const double small_seconds : {0.0, 1e-9, 1e-3, 1.0}) {
+    const WorkRate rate =
+        fit_rate({.costs = {bytes(1000)}, .seconds = small_seconds}, {.costs = {bytes(1e6)}, .seconds = 1e-3});
+    CHECK(rate.launch_seconds >= 0);
+    CHECK(rate.launch_seconds <= 1e-3);
+    CHECK(rate.bytes_per_second >= 1e6 / 1e-3 * 0.999);
+    CHECK(rate.bytes_per_second <= 2.001 * 1e6 / 1e-3);
+  }
+}
+
+TEST_CASE("measured figures have four digits") {
+  CHECK(rounded(123456.0) == doctest::Approx(123500).epsilon(1e-12));
+  CHECK(rounded(1.23456e-6) == doctest::Approx(1.235e-6).epsilon(1e-12));
+  CHECK(rounded(0) == 0);
+  CHECK(median({5, 1, 9}) == 5);
+}
+
+TEST_CASE("costs are those that work states, and nothing is computed") {
+  const auto device = runtime::make_inline_device();
+  std::vector<float> x(1000, 1), y(1000, 2);
+  const auto costs = costs_of(*device, [&](runtime::StreamView stream) {
+    runtime::add(stream, y.data(), x.data(), DType::f32, x.size());
+    runtime::copy(stream, y.data(), x.data(), 4 * x.size());
+  });
+  REQUIRE(costs.size() == 2);
+  CHECK(costs[0].kind == WorkKind::elementwise);
+  CHECK(costs[0].bytes == 3 * 4 * 1000);
+  CHECK(costs[1].bytes == 2 * 4 * 1000);
+  CHECK(y == std::vector<float>(1000, 2));
+  const auto error = tests::error_of([&] {
+    static_cast<void>(
+        costs_of(*device, [](runtime::StreamView stream) { stream.launch([](runtime::ComputePool&) {}); }));
+  });
+  CHECK(error.code() == ErrorCode::internal);
+}
+
+TEST_CASE("there is a case for each kind of work that runs on a device, and large ones cost more than small ones") {
+  const auto device = runtime::make_cpu_device({.threads = 2});
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  const std::vector<std::int32_t> numbers(64, 5);
+  const KernelTokens tokens{numbers.data(), numbers.size()};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto small = kernel_cases(dtype, {4, 64}, tokens, 2), large = kernel_cases(dtype, {48, 128}, tokens, 2);
+    REQUIRE(small.size() == large.size());
+    std::set<WorkKind> kinds;
+    for (std::size_t i = 0; i < small.size(); ++i) {
+      kinds.insert(small[i].kind);
+      CAPTURE(to_string(small[i].kind));
+      CHECK(small[i].work.bytes < large[i].work.bytes);
+      std::vector<std::byte> memory(large[i].work.bytes + 64);
+      std::byte* const arrays = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+      double cost[2] = {};
+      for (const KernelCase* each : {&small[i], &large[i]}) {
+        const auto costs =
+            costs_of(*device, [&](runtime::StreamView recorder) { each->work.queue(recorder, arrays); });
+        CHECK_FALSE(costs.empty());
+        for (const WorkCost& one : costs) {
+          CHECK(one.kind == each->kind);
+          cost[each == &large[i]] += one.bytes;
+          CHECK(one.bytes <= 3.0 * static_cast<double>(each->work.bytes));
+        }
+        each->work.queue(*stream, arrays);
+        stream->synchronize();
+      }
+      CHECK(cost[0] < cost[1]);
+    }
+    CHECK(kinds.size() == runtime::work_kinds - 3);  // without products, copies to the host, samples
+    for (const WorkKind kind : {WorkKind::product, WorkKind::host_copy, WorkKind::samples})
+      CHECK(!kinds.contains(kind));
+  }
+}
+
+TEST_CASE("products are those of layers, whose costs have their shapes") {
+  const auto device = runtime::make_cpu_device({});
+  const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
+  const auto cases = product_cases(DType::bf16, {.tokens = {8, 32}, .channels = {16, 64}, .vocab_size = 128});
+  CHECK(cases.size() == 2 * 2 * 6 + 3 + 1);
+  CHECK(cases.front().shape == runtime::ProductShape{8, 64, 16});
+  CHECK(cases.back().shape == runtime::ProductShape{48, 48, 48});
+  for (const ProductCase& each : cases) {
+    std::vector<std::byte> memory(each.work.bytes + 64);
+    std::byte* const arrays = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+    const auto costs = costs_of(*device, [&](runtime::StreamView recorder) { each.work.queue(recorder, arrays); });
+    REQUIRE(costs.size() == 1);
+    CHECK(costs[0].kind == WorkKind::product);
+    CHECK(costs[0].dtype == DType::bf16);
+    CHECK(costs[0].shape == each.shape);
+    each.work.queue(*stream, arrays);
+  }
+  stream->synchronize();
+  // Forward, what reaches the input, and the weight's gradient take the same flops.
+  for (std::size_t i = 0; i + 2 < cases.size(); i += 3) {
+    const auto size = [&](std::size_t at) { return cases[at].shape.m * cases[at].shape.n * cases[at].shape.k; };
+    CHECK(size(i) == size(i + 1));
+    CHECK(size(i) == size(i + 2));
+  }
+}
