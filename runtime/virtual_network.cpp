@@ -39,8 +39,8 @@ Duration VirtualNetwork::latency(int from, int to) const {
   return duration((node_of(from) == node_of(to) ? links_.intra_node : links_.inter_node).latency_seconds);
 }
 
-/// Gives it `busy` more to do from `ready` on; returns when it has done that. Each kind has half of the rate while there
-/// is something of the other one.
+/// Gives it `busy` more to do from `ready` on; returns when it has done that. Each kind has half of the rate while
+/// there is something of the other one.
 Duration VirtualNetwork::take(Direction& direction, Kind kind, Duration ready, Duration busy) {
   Duration& mine = direction[kind];
   Duration& other = direction[kind == messages ? rings : messages];
