@@ -137,7 +137,12 @@ class PhantomStream final : public Stream {
   [[nodiscard]] Device& device() const noexcept override { return device_; }
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
-  void launch(Work) override { count_done(); }
+  void launch(Work) override {
+    fail(ErrorCode::internal,
+         "stream '{}' of a phantom device has work without a cost, and so no time that it takes: launch it with a "
+         "WorkCost",
+         name_);
+  }
   void launch(const WorkCost& cost, Work) override;
   void call_back(std::function<void()> function) override;
   void wait(const Event& event) override;
