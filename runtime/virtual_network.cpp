@@ -18,9 +18,6 @@ double seconds_of(double bytes, double bytes_per_second) {
   return bytes_per_second > 0 ? bytes / bytes_per_second : 0;
 }
 
-/// Gives a port `busy` more to do from `ready` on; returns when it has done that.
-Duration take(Duration& free, Duration ready, Duration busy) { return free = std::max(free, ready) + busy; }
-
 }  // namespace
 
 VirtualNetwork::VirtualNetwork(std::vector<int> node_of, const Links& links, std::vector<double> slowness)
@@ -42,6 +39,18 @@ Duration VirtualNetwork::latency(int from, int to) const {
   return duration((node_of(from) == node_of(to) ? links_.intra_node : links_.inter_node).latency_seconds);
 }
 
+/// Gives it `busy` more to do from `ready` on; returns when it has done that. Each kind has half of the rate while
+/// there is something of the other one.
+Duration VirtualNetwork::take(Direction& direction, Kind kind, Duration ready, Duration busy) {
+  Duration& mine = direction[kind];
+  Duration& other = direction[kind == messages ? rings : messages];
+  const Duration begin = std::max(mine, ready);
+  const Duration shared = std::min(busy, std::max(other - begin, Duration(0)) / 2);
+  mine = begin + busy + shared;
+  if (shared > Duration(0)) other += shared;
+  return mine;
+}
+
 VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t bytes, Duration ready) {
   const int node_from = node_of(from), node_to = node_of(to);
   const bool same = node_from == node_to;
@@ -57,11 +66,14 @@ VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t byte
   // Each place goes on as fast as it can with what has come; the slowest one says when all is there. Who waits for a
   // place behind its own port keeps that from nobody.
   Port& source = ranks_[static_cast<std::size_t>(from)][which];
-  const Duration begin = std::max(source.out, ready);
-  const Duration left = take(source.out, begin, of_rank);
-  Duration end = std::max(left, take(ranks_[static_cast<std::size_t>(to)][which].in, begin, of_rank));
-  end = std::max(end, take(node_ports_[static_cast<std::size_t>(node_from)][which].out, begin, of_node));
-  if (!same) end = std::max(end, take(node_ports_[static_cast<std::size_t>(node_to)][which].in, begin, of_node));
+  Port& target = ranks_[static_cast<std::size_t>(to)][which];
+  Port& near = node_ports_[static_cast<std::size_t>(node_from)][which];
+  Port& far = node_ports_[static_cast<std::size_t>(node_to)][which];
+  const Duration begin = std::max(source.out[messages], ready);
+  const Duration left = take(source.out, messages, begin, of_rank);
+  Duration end = std::max(left, take(target.in, messages, begin, of_rank));
+  end = std::max(end, take(near.out, messages, begin, of_node));
+  if (!same) end = std::max(end, take(far.in, messages, begin, of_node));
   return {left, end + duration(link.latency_seconds)};
 }
 
@@ -87,7 +99,7 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
     const auto use = [&](Port& port, double seconds) {
       if (seconds <= 0) return;
       of_ranks.push_back({&port, duration(seconds)});
-      begin = std::max({begin, port.out, port.in});
+      begin = std::max({begin, port.out[rings], port.in[rings]});
     };
     if (beside > 1) use(ports[intra], seconds_of(size, links_.intra_node.bytes_per_second));
     use(ports[inter], seconds_of(size * across, links_.inter_node.bytes_per_second));
@@ -98,16 +110,17 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
   }
   Duration end = begin;
   for (const Share& share : of_ranks) {
-    share.port->out = share.port->in = begin + share.busy;
-    end = std::max(end, begin + share.busy);
+    end = std::max(
+        {end, take(share.port->out, rings, begin, share.busy), take(share.port->in, rings, begin, share.busy)});
   }
   for (const auto& [node, beside] : members) {
     Ports& ports = node_ports_[static_cast<std::size_t>(node)];
     const double inside = beside - (several ? 1.0 : 0.0);
     const Duration bus = duration(seconds_of(size * inside, links_.intra_node.node_bytes_per_second));
     const Duration nic = duration(several ? seconds_of(size, links_.inter_node.node_bytes_per_second) : 0);
-    if (inside > 0) end = std::max(end, take(ports[intra].out, begin, bus));
-    if (several) end = std::max({end, take(ports[inter].out, begin, nic), take(ports[inter].in, begin, nic)});
+    if (inside > 0) end = std::max(end, take(ports[intra].out, rings, begin, bus));
+    if (several)
+      end = std::max({end, take(ports[inter].out, rings, begin, nic), take(ports[inter].in, rings, begin, nic)});
   }
   return end;
 }

@@ -1,6 +1,7 @@
 // The links of a cluster in virtual time. Each rank has a port for each class of links and direction, each node a NIC
 // for each direction and a bus inside; whoever sends waits for them in order. A message costs the same few steps
-// whatever else is under way: each port knows when it is free, and keeps no list of messages. One thread.
+// whatever else is under way: each port knows when it is free, and keeps no list of messages. Rings of a team wait for
+// each other likewise; with messages they share ports half and half. One thread.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -44,12 +45,15 @@ class VirtualNetwork {
 
  private:
   enum Class { intra, inter, classes };
-  /// When what goes out, or comes in, may go on.
+  enum Kind { messages, rings, kinds };
+  /// Until when a direction of a port is busy with what it was given, by kind.
+  using Direction = std::array<Duration, kinds>;
   struct Port {
-    Duration out{}, in{};
+    Direction out{}, in{};
   };
   using Ports = std::array<Port, classes>;
 
+  [[nodiscard]] static Duration take(Direction& direction, Kind kind, Duration ready, Duration busy);
   [[nodiscard]] double slowness(int node) const;
 
   std::vector<int> node_of_;

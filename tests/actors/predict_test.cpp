@@ -147,7 +147,8 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   const Rates rates(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const double usual = predicted(small_gpt(), options, machine(), rates).step_seconds;
-  const double slow = predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
+  const double slow =
+      predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
   check_ratio(slow, usual, 2.5, 0.01);
 
   constexpr runtime::Link wire{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 0};
@@ -244,7 +245,8 @@ std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architect
                                               plan_rank(architecture, tokens.sample_bytes(), options, r)));
   }
   for (int r = 0; r < ranks; ++r)
-    trainers[std::size_t(r)]->start({.step = [](const StepResult&) {}, .done = [&cluster, r] { cluster.loop(r).stop(); }});
+    trainers[std::size_t(r)]->start(
+        {.step = [](const StepResult&) {}, .done = [&cluster, r] { cluster.loop(r).stop(); }});
   cluster.run();
   return sends;
 }
@@ -271,13 +273,15 @@ TEST_CASE("a job in virtual time sends what a job that computes sends, in the sa
     const models::Architecture architecture = make_gpt(small_gpt());
 
     runtime::Simulation simulation(options.grid.ranks(), {.seed = 3});
-    const auto computed = sends_of(simulation, architecture, options, [](int) { return runtime::make_inline_device(); });
+    const auto computed =
+        sends_of(simulation, architecture, options, [](int) { return runtime::make_inline_device(); });
     const std::vector<int> nodes(static_cast<std::size_t>(options.grid.ranks()), 0);
     runtime::VirtualCluster cluster(
         {.node_of = nodes, .links = {{1e-5, 1e9, 0}, {}}, .cores = 2, .handler_seconds = 1e-6});
-    const auto virtually = sends_of(cluster, architecture, options, [&](int rank) -> std::unique_ptr<runtime::Device> {
-      return make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &rates});
-    });
+    const auto virtually =
+        sends_of(cluster, architecture, options, [&](int rank) -> std::unique_ptr<runtime::Device> {
+          return make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &rates});
+        });
     std::size_t messages = 0;
     for (std::size_t r = 0; r < computed.size(); ++r) {
       CHECK(virtually[r].by_tag == computed[r].by_tag);
@@ -334,7 +338,8 @@ TEST_CASE("a prediction that makes no sense is refused") {
   };
   refused(ErrorCode::usage, "take 2 at least", run(machine(), {.steps = 1}, options));
   refused(ErrorCode::usage, "take 0 or more", run(machine(), {.disturbances = {.jitter = -1}}, options));
-  refused(ErrorCode::usage, "take a number above 0", run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
+  refused(ErrorCode::usage, "take a number above 0",
+          run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
   refused(ErrorCode::usage, "lacks the class 'intra_node'", run(machine({}), {}, options));
   runtime::MachineProfile gpu = machine();
   gpu.gpu = true;
@@ -375,8 +380,7 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtu
           profile.cores = 2;
           profile.handler_seconds = 1e-6;
           profile.read_bytes_per_second = profile.write_bytes_per_second = 1e8;
-          if (gpu)
-            options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = policy == Policy::one_f_one_b};
+          if (gpu) options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = policy == Policy::one_f_one_b};
           const Rates rates(1e9, 1e9);
           const Prediction there = predicted(gpt, options, profile, rates);
           CHECK(there.step_seconds > 0);

@@ -71,11 +71,9 @@ TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   std::vector<Duration> ends(ranks);
   const Plan plan = ring_all_reduce(Topology::regular(ranks, 1), elements);
   for (int rank = 0; rank < ranks; ++rank) {
-    devices.push_back(
-        make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &costs}));
+    devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &costs}));
     streams.push_back(devices.back()->make_stream("reduce", runtime::StreamWidth::one));
-    executors.push_back(
-        std::make_unique<Executor>(cluster.loop(rank), cluster.transport(rank), *streams.back()));
+    executors.push_back(std::make_unique<Executor>(cluster.loop(rank), cluster.transport(rank), *streams.back()));
     const auto scripts = std::make_shared<const std::vector<Script>>(1, script_of(plan, rank));
     executors.back()->run({.parts = {{memory.data(), scripts}},
                            .members = {0, 1, 2, 3},

@@ -248,6 +248,20 @@ TEST_CASE("rings of a team use all links that it has") {
   CHECK(VirtualNetwork({0, 0}, links).ring(inside, 1e6, Duration(0)) == 250us);
 }
 
+TEST_CASE("messages and rings share ports half and half") {
+  const Links links{.intra_node = {0, 1e9, 0}, .inter_node = {}};
+  const std::array<int, 2> both{0, 1};
+  VirtualNetwork network({0, 0}, links);
+  CHECK(network.ring(both, 4e6, Duration(0)) == 4ms);
+  CHECK(network.carry(0, 1, megabyte, Duration(0)).arrived == 2ms);
+  CHECK(network.ring(both, 1e6, Duration(0)) == 6ms);  // a millisecond was the message's
+
+  VirtualNetwork other({0, 0}, links);
+  CHECK(other.carry(0, 1, megabyte, Duration(0)).arrived == 1ms);
+  CHECK(other.ring(both, 4e6, Duration(0)) == 4500us);  // which had half of the first one, as it was seen then
+  CHECK(other.carry(0, 1, megabyte, 5ms).arrived == 6ms);
+}
+
 TEST_CASE("a loop runs a handler at a time, in the order of the posts") {
   Machines machines({.node_of = {0}, .handler_seconds = 1e-6});
   EventLoop& loop = machines.cluster.loop(0);
