@@ -479,6 +479,16 @@ std::string train_help() {
       "  mpirun -n 4 ranvier-train --data FILE --g-inter 2\n");
 }
 
+std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
+  Asked asked = defaults();
+  OptionTable table = declare(asked);
+  table.parse(argc, argv);
+  std::vector<GivenFlag> given;
+  for (const runtime::ResolvedOption& option : table.resolved())
+    if (option.name != "config" && table.given(option.name)) given.push_back({option.name, option.value});
+  return given;
+}
+
 std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   Asked asked;
   asked.options = options;

@@ -136,6 +136,17 @@ struct TrainOptions {
 
 [[nodiscard]] std::string train_help();
 
+/// A flag of ranvier-train and its value, as they would be given.
+struct GivenFlag {
+  std::string name;  ///< without dashes
+  std::string value;
+
+  friend bool operator==(const GivenFlag&, const GivenFlag&) = default;
+};
+/// Those that the arguments, and a config file among them, give; in the order of the help text, each once. Nothing is
+/// resolved. Throws ErrorCode::usage for what is no flag, or no value of it.
+[[nodiscard]] std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv);
+
 /// Every option with the value that the run uses, in the order of the help text.
 [[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);
 

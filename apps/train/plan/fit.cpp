@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -19,35 +20,26 @@ using actors::TrainerOptions;
 using runtime::format_bytes;
 using runtime::MemorySpace;
 
-namespace {
-
-constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
-constexpr const char* rather =
-    "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
-    "a smaller model";
-
-/// Of the rank, or of the node, that needs the most.
-struct Needs {
-  std::size_t device = 0;  ///< of a rank
-  std::size_t stage = 0;   ///< that rank's
-  std::size_t host = 0;    ///< of a node
-  std::size_t disk = 0;    ///< of a node
-};
-
-Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const Room& room) {
+Needs needs_of(std::span<const RankPlan* const> stages, const TrainerOptions& options, bool device_is_host) {
   Needs most;
+  std::vector<std::size_t> host, disk;  // of a rank, by stage
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const runtime::MemoryPlan& memory = stages[s]->memory;
+    const std::size_t device = memory.bytes(MemorySpace::device);
+    if (device > most.device) {
+      most.device = device;
+      most.stage = s;
+    }
+    host.push_back(memory.bytes(MemorySpace::pinned) + memory.bytes(MemorySpace::host) +
+                   (device_is_host ? device : 0));
+    disk.push_back(memory.bytes(MemorySpace::nvme));
+  }
   std::map<int, std::pair<std::size_t, std::size_t>> nodes;  // host and disk
   for (int rank = 0; rank < options.grid.ranks(); ++rank) {
     const auto s = static_cast<std::size_t>(rank / options.grid.g_data);
-    const runtime::MemoryPlan& memory = stages[s].memory;
-    auto& [host, disk] = nodes[options.node_of.empty() ? 0 : options.node_of.at(static_cast<std::size_t>(rank))];
-    if (rank % options.grid.g_data == 0 && memory.bytes(MemorySpace::device) > most.device) {
-      most.device = memory.bytes(MemorySpace::device);
-      most.stage = s;
-    }
-    host += memory.bytes(MemorySpace::pinned) + memory.bytes(MemorySpace::host);
-    if (room.device_is_host) host += memory.bytes(MemorySpace::device);
-    disk += memory.bytes(MemorySpace::nvme);
+    auto& node = nodes[options.node_of.empty() ? 0 : options.node_of.at(static_cast<std::size_t>(rank))];
+    node.first += host[s];
+    node.second += disk[s];
   }
   for (const auto& [node, bytes] : nodes) {
     most.host = std::max(most.host, bytes.first);
@@ -55,6 +47,19 @@ Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, 
   }
   return most;
 }
+
+namespace {
+
+Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const Room& room) {
+  std::vector<const RankPlan*> all;
+  for (const RankPlan& stage : stages) all.push_back(&stage);
+  return apps::needs_of(all, options, room.device_is_host);
+}
+
+constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
+constexpr const char* rather =
+    "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
+    "a smaller model";
 
 /// On the disk of --save at the end: the weights, and states in files that are still there, a part on each disk.
 std::size_t saved_bytes(const Needs& needs, const Room& room) {

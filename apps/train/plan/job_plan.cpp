@@ -25,9 +25,7 @@ void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
          "MPI that was built with CUDA");
   }
   plan.direct = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach);
-  plan.trainer.gpu = {.scratch_bytes = models::cuda::stream_scratch_bytes,
-                      .staged = !plan.direct || nccl_needs_staging(options, may_use_nccl(options)),
-                      .nccl = may_use_nccl(options)};
+  plan.trainer.gpu = gpu_memory(options, plan.direct);
 }
 
 void update_stages(const RankRun& run, JobPlan& plan) {
@@ -94,6 +92,14 @@ JobPlan plan_job(const RankRun& run) {
     if (std::exchange(plan.trainer.prefetch, prefetch) != prefetch) update_stages(run, plan);
   });
   return plan;
+}
+
+std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct) {
+  if (options.device.device != DeviceChoice::cuda) return {};
+  const bool nccl = may_use_nccl(options);
+  return actors::TrainerOptions::GpuMemory{.scratch_bytes = models::cuda::stream_scratch_bytes,
+                                           .staged = !direct || nccl_needs_staging(options, nccl),
+                                           .nccl = nccl};
 }
 
 std::vector<actors::RankPlan> plan_stages(const models::Architecture& architecture,

@@ -4,6 +4,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "apps/train/rank_run.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace ranvier::apps {
@@ -23,5 +24,9 @@ struct JobPlan {
 [[nodiscard]] std::vector<actors::RankPlan> plan_stages(const models::Architecture& architecture,
                                                         const models::SampleBytes& sample,
                                                         const actors::TrainerOptions& options);
+
+/// What computing on a GPU takes of a rank beside the plan's arrays; none where the flags ask for another device.
+/// `direct`: messages reach its memory without staging, as far as NCCL lets them. Pure; any thread.
+[[nodiscard]] std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct);
 
 }  // namespace ranvier::apps

@@ -1,0 +1,182 @@
+#include "apps/plan/bound.hpp"
+
+#include "actors/exchange/volume.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+namespace ranvier::apps {
+
+using actors::TrainerOptions;
+using models::StageLayout;
+using runtime::MemoryKind;
+
+namespace {
+
+/// Samples of a row cut into microbatches.
+struct Cut {
+  int microbatches = 1;
+  int whole = 1;  ///< samples of each but the last one
+  int last = 1;
+};
+
+Cut cut_of(int row_samples, int microbatch) {
+  const int whole = std::min(microbatch, row_samples);
+  const int microbatches = (row_samples + whole - 1) / whole;
+  return {microbatches, whole, row_samples - (microbatches - 1) * whole};
+}
+
+Cut cut_of(const TrainerOptions& trainer) {
+  return cut_of(trainer.batch_size / trainer.grid.g_data, trainer.microbatch_size);
+}
+
+std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
+  std::vector<int> nodes;
+  for (int row = 0; row < trainer.grid.g_data; ++row) {
+    const auto rank = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
+    nodes.push_back(trainer.node_of.empty() ? 0 : trainer.node_of.at(rank));
+  }
+  return nodes;
+}
+
+/// What the ranks of a stage's column send each other in a step.
+actors::Volume volume_of(const models::Architecture& architecture, const TrainerOptions& trainer,
+                         const actors::RankPlan& plan, int stage) {
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
+  actors::VolumeCounter counter({.node_of = nodes_of_column(trainer, stage),
+                                 .node_of_row = shape.node_of_row,
+                                 .group_size = shape.group_size,
+                                 .algorithms = plan.column->choices,
+                                 .links = trainer.links,
+                                 .precision = trainer.precision,
+                                 .parameters = trainer.tiers.parameters,
+                                 .trained_parameters = trainer.tiers.trained_parameters,
+                                 .pulls = plan.parameters.options.pulls});
+  std::vector<std::size_t> elements;
+  for (const actors::ShardedUnit& unit : units) {
+    const bool in_place =
+        actors::are_in_place(unit.trained, trainer.shardings(), trainer.grid.g_data, shape.group_size,
+                             trainer.precision, trainer.tiers.parameters_of(unit.trained));
+    elements.push_back(in_place ? 0 : unit.elements);
+  }
+  const auto places = actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
+  const auto moves = actors::replayed_moves(
+      *plan.stage, units, places,
+      {plan.policy, stage, trainer.grid.g_inter, cut_of(trainer).microbatches, trainer.reuse});
+  return counter.count(moves, trainer.shardings());
+}
+
+}  // namespace
+
+Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs)
+    : planner_(&planner),
+      costs_(&costs),
+      times_(planner.job().architecture, planner.layer_classes(), costs, planner.profile().gpu,
+             planner.profile().gpu ? 1 : planner.profile().threads) {}
+
+Bound Bounds::of(const Candidate& candidate) {
+  const models::Architecture& architecture = planner_->job().architecture;
+  const auto [place, is_new] =
+      computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute});
+  if (is_new) {
+    int recompute = 0;  // of auto and of what was given the least is taken: none
+    if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
+    const auto stages = actors::stage_layers(architecture, candidate.g_inter);
+    const Cut cut = cut_of(planner_->batch_size() / candidate.g_data, candidate.microbatch_size);
+    Passes passes;
+    for (const models::LayerRange& layers : stages) {
+      const StageLayout layout(architecture, {.layers = layers,
+                                              .capacity = {cut.whole, architecture.positions, 1},
+                                              .precision = architecture.precision,
+                                              .recompute = recompute,
+                                              .sample = planner_->job().sample});
+      passes.whole.push_back(pass_seconds(layout, layers.begin, times_, cut.whole));
+      passes.last.push_back(pass_seconds(layout, layers.begin, times_, cut.last));
+    }
+    place->second = pipeline_seconds(passes.whole, passes.last, cut.microbatches);
+  }
+  return {place->second, place->second};
+}
+
+Bound Bounds::of(const Trial& trial) {
+  const Cut cut = cut_of(trial.trainer);
+  Passes passes;
+  for (const std::size_t distinct : trial.plans.of_stage) {
+    const actors::RankPlan& plan = trial.plans.distinct[distinct];
+    passes.whole.push_back(pass_seconds(*plan.stage, plan.layers.begin, times_, cut.whole));
+    passes.last.push_back(pass_seconds(*plan.stage, plan.layers.begin, times_, cut.last));
+  }
+  Bound bound;
+  bound.seconds = pipeline_seconds(passes.whole, passes.last, cut.microbatches);
+  bound.estimate = bound.seconds;
+  bound.seconds = std::max(bound.seconds, links_seconds(trial, bound.estimate));
+  bound.estimate = std::max(bound.estimate + tiers_seconds(trial), bound.seconds);
+  return bound;
+}
+
+/// Every byte leaves a node by its one port in a direction, and on average a node's share of them.
+double Bounds::links_seconds(const Trial& trial, double& estimate) const {
+  const models::Architecture& architecture = planner_->job().architecture;
+  const TrainerOptions& trainer = trial.trainer;
+  const runtime::Links& links = planner_->profile().links;
+  const Cut cut = cut_of(trainer);
+  const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
+  double inter = 0, passing = 0, update = 0;
+  const bool nccl = trainer.gpu && trainer.gpu->nccl;  // which may send less
+  for (int stage = 0; stage < trainer.grid.g_inter; ++stage) {
+    const actors::RankPlan& plan = trial.plans.stage(static_cast<std::size_t>(stage));
+    if (trainer.grid.g_data > 1) {
+      const actors::Volume volume = volume_of(architecture, trainer, plan, stage);
+      // What is pulled follows from the order in which messages come.
+      if (!nccl && !plan.parameters.options.pulls) {
+        inter += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);
+      }
+      if (!nccl) inter += static_cast<double>(volume.update.inter_node.bytes);
+      passing = std::max(passing, volume.forward.seconds + volume.backward.seconds);
+      update = std::max(update, volume.update.seconds);
+    }
+    if (stage + 1 == trainer.grid.g_inter) continue;
+    int apart = 0;
+    for (int row = 0; row < trainer.grid.g_data; ++row) {
+      const auto here = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
+      const std::size_t there = here + static_cast<std::size_t>(trainer.grid.g_data);
+      apart += trainer.node_of.at(here) != trainer.node_of.at(there) ? 1 : 0;
+    }
+    const auto bytes = static_cast<double>(plan.stage->output_bytes(cut.whole)) * (cut.microbatches - 1) +
+                       static_cast<double>(plan.stage->output_bytes(cut.last));
+    inter += apart * bytes * (plan.stage->awaits_gradients() ? 2 : 1);
+  }
+  const double least = links.inter_node.measured() && links.inter_node.node_bytes_per_second > 0
+                           ? inter / static_cast<double>(nodes.size()) / links.inter_node.node_bytes_per_second
+                           : 0;
+  // Passes hide most of what passes beside them; what comes after the last of them nothing hides.
+  constexpr double seen = 0.2;
+  estimate = std::max(estimate, passing) + seen * std::min(estimate, passing) + update;
+  return least;
+}
+
+/// About what states take on their way to the device and back.
+double Bounds::tiers_seconds(const Trial& trial) const {
+  const auto& profile = planner_->profile();
+  const TrainerOptions& trainer = trial.trainer;
+  const auto off = [&](MemoryKind kind) {
+    return static_cast<double>(trial.kinds.elsewhere[static_cast<std::size_t>(kind)]);
+  };
+  const auto seconds = [&](offload::TierKind tier, double bytes) {
+    if (tier == offload::TierKind::device || bytes == 0) return 0.0;
+    const runtime::WorkCost copy{.kind = runtime::WorkKind::host_copy, .bytes = bytes};
+    const double link = std::chrono::duration<double>(costs_->duration(copy)).count();
+    if (tier == offload::TierKind::host) return link;
+    const double rate = std::min(profile.read_bytes_per_second, profile.write_bytes_per_second);
+    return std::max(link, rate > 0 ? bytes * planner_->node_size() / rate : 0);
+  };
+  double sum = seconds(trainer.tiers.optimizer, off(MemoryKind::optimizer));
+  sum += 2 * cut_of(trainer).microbatches * seconds(trainer.tiers.parameters, off(MemoryKind::parameters));
+  sum += 2 * cut_of(trainer).microbatches * seconds(trainer.tiers.gradients, off(MemoryKind::gradients));
+  return sum;
+}
+
+}  // namespace ranvier::apps

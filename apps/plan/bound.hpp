@@ -1,0 +1,47 @@
+// What a step of a candidate takes at least, and about, without simulating it. A bound is never above the time that
+// actors::predict() gives: stages compute what they compute, in the order of a pipeline, and links carry what they
+// carry. One thread at a time.
+#pragma once
+
+#include "apps/plan/stage_times.hpp"
+#include "apps/plan/trial.hpp"
+#include "runtime/work_cost.hpp"
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace ranvier::apps {
+
+struct Bound {
+  double seconds = 0;   ///< of a step; no simulation of it is shorter
+  double estimate = 0;  ///< what it may well take: at least the bound
+};
+
+class Bounds {
+ public:
+  /// `costs`: times of work on the profile's device. Both outlive this.
+  Bounds(const Planner& planner, const runtime::CostModel& costs);
+
+  /// Before anything is planned: what its stages compute.
+  [[nodiscard]] Bound of(const Candidate& candidate);
+  /// Of a planned one: likewise, with what really is computed again, and what passes between ranks.
+  [[nodiscard]] Bound of(const Trial& trial);
+
+ private:
+  using ComputeKey = std::tuple<int, int, std::string>;  // stages, microbatch, recomputation
+  struct Passes {
+    std::vector<PassSeconds> whole, last;
+  };
+
+  [[nodiscard]] double links_seconds(const Trial& trial, double& estimate) const;
+  [[nodiscard]] double tiers_seconds(const Trial& trial) const;
+
+  const Planner* planner_;
+  const runtime::CostModel* costs_;
+  LayerTimes times_;
+  std::map<ComputeKey, double> computes_;
+};
+
+}  // namespace ranvier::apps

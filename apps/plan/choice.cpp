@@ -1,0 +1,221 @@
+#include "apps/plan/choice.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace ranvier::apps {
+
+namespace {
+
+/// Stands for data that nobody reads.
+class PlannedSamples final : public models::SampleSource {
+ public:
+  PlannedSamples(const models::SampleBytes& bytes, std::int64_t losses) : bytes_(bytes), losses_(losses) {}
+
+  [[nodiscard]] std::int64_t samples() const override { return std::int64_t{1} << 40; }
+  [[nodiscard]] std::size_t input_bytes() const override { return bytes_.input; }
+  [[nodiscard]] std::size_t target_bytes() const override { return bytes_.target; }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return losses_; }
+  [[nodiscard]] std::size_t document_positions() const override {
+    return bytes_.documents / (document_arrays * sizeof(std::int32_t));
+  }
+  void read_inputs(std::int64_t, int count, std::byte* to) const override {
+    std::memset(to, 0, bytes_.input * static_cast<std::size_t>(count));
+  }
+  void read_targets(std::int64_t, int count, std::byte* to) const override {
+    std::memset(to, 0, bytes_.target * static_cast<std::size_t>(count));
+  }
+
+ private:
+  models::SampleBytes bytes_;
+  std::int64_t losses_;
+};
+
+/// Two trials of equal text run alike.
+std::string signature(const Trial& trial) {
+  const actors::TrainerOptions& t = trial.trainer;
+  std::string text = fmt::format("{} {} {} {} {} {} {}", t.grid.g_inter, t.grid.g_data, to_string(t.sharding),
+                                 t.group_size, t.microbatch_size, t.prefetch, t.pipeline_limit);
+  for (const auto tier : {t.tiers.parameters, t.tiers.gradients, t.tiers.optimizer, t.tiers.activations})
+    text += fmt::format(" {}", offload::to_string(tier));
+  const bool nccl = t.gpu && t.gpu->nccl;
+  for (const actors::RankPlan& plan : trial.plans.distinct) {
+    text += fmt::format("; {} {} {}", plan.slots, plan.recompute, static_cast<int>(plan.policy));
+    std::set<std::string> names;
+    for (const collectives::ShardFlow* flow : {&plan.flow, &plan.frozen_flow}) {
+      for (const auto* hops : {&flow->gather_forward, &flow->gather_backward, &flow->reduce_microbatch,
+                               &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
+        for (const collectives::Hop& hop : *hops) {
+          const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
+          const std::string& asked = hop.collective == collectives::Collective::all_gather ? t.algorithms.all_gather
+                                     : hop.collective == collectives::Collective::reduce_scatter
+                                         ? t.algorithms.reduce_scatter
+                                         : t.algorithms.all_reduce;
+          names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
+                                   nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
+        }
+      }
+    }
+    text += fmt::format(" {}", fmt::join(names, ","));
+  }
+  return text;
+}
+
+/// The first sentence of a refusal: what flags it is about, without this candidate's numbers behind the colon.
+std::string reason_of(const Error& error) {
+  std::string text = error.what();
+  return "refused: " + text.substr(0, text.find(": "));
+}
+
+class Chooser {
+ public:
+  Chooser(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
+          const actors::Disturbances& disturbances)
+      : planner_(&planner),
+        predict_(&predict),
+        bounds_(planner, costs),
+        samples_(planner.job().sample, planner.items_of_sample()) {
+    how_.disturbances = disturbances;
+  }
+
+  Choices run(const SearchLimits& limits) {
+    Space space = make_space(planner_->space());
+    candidates_ = std::move(space.candidates);
+    choices_.left_out = std::move(space.left_out);
+    choices_.candidates = candidates_.size();
+    const SearchSteps steps{.bound = [this](std::size_t i) { return bounds_.of(candidates_[i]); },
+                            .plan = [this](std::size_t i) { return plan(i); },
+                            .simulate = [this](std::size_t i) { return simulate(i); }};
+    choices_.search = search(candidates_.size(), steps, limits);
+    for (const SearchResult::Found& found : choices_.search.best) {
+      Choice& choice = planned_.at(found.candidate);
+      choice.config = planner_->config_of(choice.candidate, choice.trial);
+      choices_.best.push_back(std::move(choice));
+    }
+    return std::move(choices_);
+  }
+
+ private:
+  void leave_out(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    ++choices_.left_out[why];
+  }
+
+  void leave_out_for_memory(const Candidate& candidate, const Trial& trial) {
+    leave_out(fmt::format("memory: not enough of the {}", trial.lacking == "device" ? "device's"
+                                                          : trial.lacking == "host" ? "node's"
+                                                                                    : "disk's"));
+    if (choices_.closest && choices_.closest->fullness <= trial.fullness) return;
+    choices_.closest = Closest{candidate, trial.fullness, trial.lacks};
+  }
+
+  /// Of candidates that differ in microbatches, recomputation, policy and algorithms: the one that needs the least.
+  /// Where it does not fit by far, none of them does.
+  const Trial* smallest(const Candidate& candidate) {
+    const auto [place, is_new] = families_.try_emplace(
+        {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload}, std::nullopt);
+    if (is_new) {
+      Candidate least = candidate;
+      if (!planner_->is_given("microbatch-size")) least.microbatch_size = 1;
+      if (!least.recompute.empty()) least.recompute = "auto";
+      if (!least.policy.empty()) least.policy = "1f1b";
+      if (!least.algorithms.empty()) least.algorithms = "auto";
+      try {
+        place->second = planner_->plan(least);
+        place->second->plans = {};
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::usage) throw;  // each candidate says why for itself
+      }
+    }
+    return place->second ? &*place->second : nullptr;
+  }
+
+  std::optional<Bound> plan(std::size_t i) {
+    constexpr double by_far = 1.1;
+    const Candidate& candidate = candidates_[i];
+    if (const Trial* least = smallest(candidate); least != nullptr && least->fullness > by_far) {
+      leave_out_for_memory(candidate, *least);
+      return {};
+    }
+    try {
+      Trial trial = planner_->plan(candidate);
+      if (!trial.fits) {
+        leave_out_for_memory(candidate, trial);
+        return {};
+      }
+      if (!known_.insert(signature(trial)).second) {
+        leave_out("runs: the same as another candidate's");
+        return {};
+      }
+      const Bound bound = bounds_.of(trial);
+      trial.plans = {};
+      planned_.emplace(i, Choice{candidate, std::move(trial), bound, {}, {}});
+      return bound;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      leave_out(reason_of(error));
+      return {};
+    }
+  }
+
+  /// On any thread; nothing is planned meanwhile.
+  std::optional<double> simulate(std::size_t i) {
+    Choice& choice = planned_.at(i);
+    try {
+      choice.prediction =
+          (*predict_)(planner_->job().architecture, samples_, choice.trial.trainer, planner_->profile(), how_);
+      return choice.prediction.step_seconds;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
+      leave_out(error.code() == ErrorCode::memory ? "memory: not enough in the simulation" : reason_of(error));
+      return {};
+    }
+  }
+
+  const Planner* planner_;
+  const Predictor* predict_;
+  Bounds bounds_;
+  PlannedSamples samples_;
+  actors::PredictionOptions how_;
+  std::vector<Candidate> candidates_;
+  std::map<std::size_t, Choice> planned_;
+  std::map<std::tuple<int, std::string, int, std::string>, std::optional<Trial>> families_;
+  std::set<std::string> known_;
+  std::mutex mutex_;  // of left_out, which simulations write
+  Choices choices_;
+};
+
+}  // namespace
+
+Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
+               const SearchLimits& limits, const actors::Disturbances& disturbances) {
+  return Chooser(planner, costs, predict, disturbances).run(limits);
+}
+
+std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
+                                  const actors::Disturbances& disturbances) {
+  try {
+    Choice choice{candidate, planner.plan(candidate), {}, {}, {}};
+    if (!choice.trial.fits) return {};
+    choice.trial.plans = {};
+    const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
+    actors::PredictionOptions how;
+    how.disturbances = disturbances;
+    choice.prediction = predict(planner.job().architecture, samples, choice.trial.trainer, planner.profile(), how);
+    choice.config = planner.config_of(candidate, choice.trial);
+    return choice;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
+    return {};
+  }
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,56 @@
+// The best candidates on machines of one profile: planned, cut by bounds, simulated. One thread calls; simulations run
+// on several.
+#pragma once
+
+#include "actors/predict/prediction.hpp"
+#include "apps/plan/search.hpp"
+#include "apps/plan/trial.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// actors::predict(), or what stands for it in tests. Any thread, several at a time.
+using Predictor = std::function<actors::Prediction(const models::Architecture&, const models::SampleSource&,
+                                                   const actors::TrainerOptions&, const runtime::MachineProfile&,
+                                                   const actors::PredictionOptions&)>;
+
+/// One candidate with what became of it.
+struct Choice {
+  Candidate candidate;
+  Trial trial;  ///< without its plans
+  Bound bound;
+  actors::Prediction prediction;
+  std::vector<GivenFlag> config;
+};
+
+/// The candidate that came nearest to fitting.
+struct Closest {
+  Candidate candidate;
+  double fullness = 0;
+  std::string lacks;
+};
+
+struct Choices {
+  std::size_t candidates = 0;
+  std::map<std::string, std::size_t> left_out;  ///< why, and how many
+  SearchResult search;
+  std::vector<Choice> best;  ///< the fastest first
+  std::optional<Closest> closest;
+};
+
+/// Throws ErrorCode::usage where no grid is possible. Where nothing fits, `best` is empty and `closest` is there.
+[[nodiscard]] Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
+                             const SearchLimits& limits, const actors::Disturbances& disturbances = {});
+
+/// What one candidate takes under other circumstances; none: it does not fit, or cannot run there.
+[[nodiscard]] std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict,
+                                                const Candidate& candidate,
+                                                const actors::Disturbances& disturbances = {});
+
+}  // namespace ranvier::apps

@@ -1,0 +1,213 @@
+#include "apps/plan/plan_options.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <thread>
+
+namespace ranvier::apps {
+
+namespace {
+
+using runtime::OptionBinding;
+using runtime::OptionTable;
+
+std::vector<std::string> items_of(const std::string& text) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+bool read_factor(const std::string& text, double& factor) {
+  return !runtime::real(factor, 0, 1e6).read(text) && factor > 0;
+}
+
+OptionBinding names(std::vector<std::string>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field = items_of(text);
+            if (std::any_of(field.begin(), field.end(), [](const auto& name) { return name.empty(); }))
+              return "names or paths, with commas between them";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+OptionBinding factors(std::vector<double>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text))
+              if (!read_factor(item, field.emplace_back())) return "factors above 0, such as 2 or 0.5,2";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+OptionBinding slow_nodes(std::vector<SlowNode>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text)) {
+              const std::size_t colon = std::min(item.find(':'), item.size());
+              SlowNode& slow = field.emplace_back();
+              if (colon == item.size() || runtime::whole(slow.node, 0).read(item.substr(0, colon)) ||
+                  !read_factor(item.substr(colon + 1), slow.factor))
+                return "a node and how many times as long it takes, such as 3:1.5";
+            }
+            return {};
+          },
+          .write =
+              [&field] {
+                std::vector<std::string> items;
+                for (const SlowNode& slow : field) items.push_back(fmt::format("{}:{}", slow.node, slow.factor));
+                return fmt::format("{}", fmt::join(items, ","));
+              }};
+}
+
+OptionTable declare(PlanOptions& options) {
+  OptionTable table;
+  table.concern("Machines");
+  table.add({"profile", "NAME|FILE",
+             "what the machines do: one that ships with the program, or what ranvier-bench profile wrote; given "
+             "several times, or with commas between them: side by side",
+             names(options.profiles), "none"});
+  table.add({"price", "X", "of a device and an hour, for the cost of a million tokens",
+             runtime::real(options.price, 0), "the profile's"});
+  table.concern("What if");
+  table.add(
+      {"bandwidth-times", "X[,X]", "links that carry X times as much", factors(options.bandwidth_times), "none"});
+  table.add({"memory-times", "X[,X]", "devices with X times the memory", factors(options.memory_times), "none"});
+  table.add({"slow-node", "N:F", "node N takes F times as long for its work and its messages",
+             slow_nodes(options.slow_nodes), "none"});
+  table.concern("Search");
+  table.add({"best", "N", "candidates to show", runtime::whole(options.best, 1, 1000)});
+  table.add({"simulations", "N",
+             "at most, of each search: the most promising; the result says what might be missed. 0: as many as it "
+             "takes to miss nothing",
+             runtime::whole(options.simulations, 0)});
+  table.add({"exhaustive", "", "simulate everything that fits, also what a bound rules out",
+             runtime::switch_on(options.exhaustive)});
+  table.add(
+      {"jobs", "N", "simulations at a time; 0: as many as there are cores", runtime::whole(options.jobs, 0, 1024)});
+  table.concern("Output");
+  table.add({"write-config", "FILE", "the best one, for ranvier-train --config FILE",
+             runtime::text(options.write_config), "none"});
+  table.add({"json", "", "print JSON instead of tables", runtime::switch_on(options.json)});
+  table.add({"plot", "FILE.svg", "a plot of what the tables compare", runtime::text(options.plot), "none"});
+  table.add({"help", "", "print this", runtime::switch_on(options.help)});
+  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  return table;
+}
+
+std::string_view name_of(std::string_view word) {
+  word.remove_prefix(std::min<std::size_t>(2, word.size()));
+  return word.substr(0, word.find('='));
+}
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The words of each program, in order. A word that is no flag belongs to the flag before it.
+struct Split {
+  std::vector<std::string> plan, train;
+};
+
+Split split(int argc, const char* const* argv, const std::vector<std::string>& ours,
+            const std::vector<std::string>& theirs) {
+  Split words{.plan = {argv[0]}, .train = {argv[0]}};
+  bool is_ours = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool is_flag = word.starts_with("--");
+    if (is_flag) {
+      const std::string_view name = name_of(word);
+      is_ours = has(ours, name);
+      if (!is_ours && !has(theirs, name)) {
+        std::vector<std::string> all = ours;
+        all.insert(all.end(), theirs.begin(), theirs.end());
+        const auto nearest = runtime::nearest_name(name, all);
+        fail(ErrorCode::usage, "unknown flag --{}: {}", name,
+             nearest ? fmt::format("did you mean --{}?", *nearest)
+                     : "--help lists those of ranvier-plan, and ranvier-train --help the others");
+      }
+    } else if (word == "-h") {
+      is_ours = true;
+    }
+    (is_ours ? words.plan : words.train).push_back(word);
+  }
+  return words;
+}
+
+/// The values of a flag that may come several times; takes them out of the words.
+std::vector<std::string> take_values(std::vector<std::string>& words, std::string_view flag) {
+  std::vector<std::string> kept, values;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with("--") || name_of(words[i]) != flag) {
+      kept.push_back(words[i]);
+    } else if (const std::size_t equals = words[i].find('='); equals != std::string::npos) {
+      values.push_back(words[i].substr(equals + 1));
+    } else if (i + 1 < words.size()) {
+      values.push_back(words[++i]);
+    } else {
+      kept.push_back(words[i]);  // refused for its missing value
+    }
+  }
+  words = std::move(kept);
+  return values;
+}
+
+std::vector<const char*> arguments(const std::vector<std::string>& words) {
+  std::vector<const char*> all;
+  for (const std::string& word : words) all.push_back(word.c_str());
+  return all;
+}
+
+}  // namespace
+
+PlanOptions parse_plan_options(int argc, const char* const* argv) {
+  PlanOptions options;
+  OptionTable table = declare(options);
+  std::vector<std::string> ours, theirs;
+  for (const auto& option : table.resolved()) ours.push_back(option.name);
+  for (const auto& option : resolved(TrainOptions())) theirs.push_back(option.name);
+  Split words = split(argc, argv, ours, theirs);
+  for (const char* flag : {"profile", "bandwidth-times", "memory-times", "slow-node"})
+    if (const auto values = take_values(words.plan, flag); !values.empty())
+      words.plan.push_back(fmt::format("--{}={}", flag, fmt::join(values, ",")));
+  // This build may have no such device, and none is needed.
+  const std::vector<std::string> devices = take_values(words.train, "device");
+  const auto plan = arguments(words.plan), train = arguments(words.train);
+  table.parse(static_cast<int>(plan.size()), plan.data());
+  if (options.help || options.version) return options;
+  options.train = given_train_flags(static_cast<int>(train.size()), train.data());
+  if (!devices.empty()) options.train.push_back({"device", devices.back()});
+  if (options.profiles.empty())
+    fail(ErrorCode::usage, "--profile is missing: name the machines, or give a file of ranvier-bench profile");
+  if (options.exhaustive && options.simulations > 0)
+    fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
+  if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return options;
+}
+
+std::string plan_help() {
+  PlanOptions options;
+  return declare(options).help(
+      "ranvier-plan predicts how fast ranvier-train would be on machines that need not be there, and chooses its "
+      "flags.\n"
+      "  ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 --profile NAME\n"
+      "All flags of ranvier-train are taken as well: what is given stays as it is, what is not is searched "
+      "(--g-inter,\n"
+      "--g-data, --shard, --group-size, --offload, --microbatch-size, --recompute, --policy and the algorithms of\n"
+      "collectives). --world and --batch-size have to be given.\n"
+      "\n"
+      "Exit status: 0 done, 1 nothing fits, 64 usage.\n");
+}
+
+}  // namespace ranvier::apps

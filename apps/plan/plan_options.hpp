@@ -1,0 +1,43 @@
+// What ranvier-plan was asked for: flags of its own, and those of ranvier-train, which say what is fixed. Pure; any
+// thread.
+#pragma once
+
+#include "apps/train/options/train_options.hpp"
+
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// `node` takes `factor` times as long for its work, and for each byte on its links.
+struct SlowNode {
+  int node = 0;
+  double factor = 1;
+};
+
+struct PlanOptions {
+  std::vector<GivenFlag> train;       ///< as given
+  std::vector<std::string> profiles;  ///< names or paths; what the others are compared with comes first
+  double price = 0;                   ///< of a device and an hour; 0: the profile's
+  std::string write_config;
+  std::string plot;
+  bool json = false;
+  int best = 10;
+  int simulations = 0;  ///< at most, of each search; 0: as many as it takes
+  bool exhaustive = false;
+  int jobs = 0;  ///< threads; 0: the machine's
+  std::vector<double> bandwidth_times;
+  std::vector<double> memory_times;
+  std::vector<SlowNode> slow_nodes;
+  bool help = false, version = false;
+
+  [[nodiscard]] bool compares() const {
+    return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() > 1;
+  }
+};
+
+/// Throws ErrorCode::usage that names flag, value and remedy, for flags of either program.
+[[nodiscard]] PlanOptions parse_plan_options(int argc, const char* const* argv);
+[[nodiscard]] std::string plan_help();
+
+}  // namespace ranvier::apps

@@ -1,0 +1,249 @@
+#include "apps/plan/plan_report.hpp"
+
+#include "actors/watch/reporter.hpp"
+
+#include <boost/json/array.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ranvier::apps {
+
+using actors::format_count;
+using actors::Prediction;
+using runtime::format_bytes;
+using runtime::MemoryKind;
+
+namespace {
+
+namespace json = boost::json;
+
+double most(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
+
+/// fmt counts bytes, and terminals characters.
+std::string right(const std::string& text, std::size_t columns) {
+  std::size_t characters = 0;
+  for (const char c : text) characters += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
+  return std::string(columns - std::min(columns, characters), ' ') + text;
+}
+
+std::string left(const std::string& text, std::size_t columns) {
+  const std::size_t blanks = right(text, columns).size() - text.size();
+  return text + std::string(blanks, ' ');
+}
+
+std::string rate(const Prediction& prediction, const ReportContext& context) {
+  return fmt::format("{} {}/s", format_count(prediction.tokens_per_second),
+                     context.item == "token" ? "tok" : context.item + "s");
+}
+
+std::string share(double value) { return fmt::format("{:.1f}%", 100 * value); }
+
+std::string mfu(const Prediction& prediction) { return prediction.mfu > 0 ? share(prediction.mfu) : "–"; }
+
+std::string cost(const Prediction& prediction, const ReportContext& context) {
+  const auto cost = cost_per_million(prediction, context);
+  return cost ? fmt::format("{:.4g}", *cost) : "–";
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); }
+
+json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>& bytes) {
+  json::object all;
+  for (int k = 0; k < runtime::memory_kinds; ++k)
+    all[to_string(static_cast<MemoryKind>(k))] = bytes[static_cast<std::size_t>(k)];
+  return all;
+}
+
+}  // namespace
+
+std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
+  if (context.price_per_hour <= 0 || prediction.tokens_per_second <= 0) return {};
+  return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
+}
+
+std::string choices_table(const Choices& choices, const ReportContext& context) {
+  std::size_t widest = 9;
+  for (const Choice& choice : choices.best)
+    widest = std::max(widest, choice.candidate.text().size() - 1);  // "×" is two bytes
+  std::string text = fmt::format(
+      "the best of {} ranks on {}, {} samples a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
+      "{} {} {} {} {} {} {} {} {}\n",
+      context.world, context.profile->name, context.batch_size, "", left("candidate", widest), right("rate", 13),
+      right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11), right("host", 11),
+      right("disk", 11), right("in nodes", 11), right("between", 11),
+      right(fmt::format("cost/M {}s", context.item), 14));
+  for (std::size_t i = 0; i < choices.best.size(); ++i) {
+    const Choice& choice = choices.best[i];
+    const Prediction& p = choice.prediction;
+    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(choice.candidate.text(), widest),
+                        right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
+                        right(share(p.bubble), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
+                        right(amount(static_cast<double>(p.host_bytes)), 11),
+                        right(amount(static_cast<double>(p.file_bytes)), 11),
+                        right(amount(most(p.rank_bytes_intra)), 11), right(amount(most(p.rank_bytes_inter)), 11),
+                        right(cost(p, context), 14));
+  }
+  text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
+  for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
+  text += '\n';
+  for (std::size_t i = 0; i < choices.best.size(); ++i) {
+    const KindBytes& kinds = choices.best[i].trial.kinds;
+    text += fmt::format("{:>3} ", i + 1);
+    for (std::size_t k = 0; k < kinds.device.size(); ++k) {
+      std::string cell = amount(static_cast<double>(kinds.device[k]));
+      if (kinds.elsewhere[k] > 0) cell += fmt::format(" + {}", amount(static_cast<double>(kinds.elsewhere[k])));
+      text += right(cell, 23);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string search_lines(const Choices& choices) {
+  const SearchResult& search = choices.search;
+  std::string text = fmt::format(
+      "{} candidates: {} planned, {} simulated, {} cut off, as no simulation of them could be fast enough\n",
+      choices.candidates, search.planned, search.simulated, search.cut);
+  for (const auto& [why, count] : choices.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
+  if (search.open > 0 && !choices.best.empty()) {
+    const double best = choices.best.front().prediction.step_seconds;
+    const double gain = search.least_open > 0 ? best / search.least_open - 1 : 0;
+    text += fmt::format("  {} more were neither simulated nor cut off (--simulations): {}\n", search.open,
+                        gain > 0 ? fmt::format("one of them may be up to {:.1f}% faster than the best", 100 * gain)
+                                 : std::string("none of them is faster than the best"));
+  }
+  return text;
+}
+
+std::string nothing_fits(const Choices& choices, const ReportContext& context) {
+  std::string text = fmt::format("nothing fits {} ranks of {}\n", context.world, context.profile->name);
+  if (choices.closest) {
+    text += fmt::format("nearest: {}\n  {} ({:.1f}% of what there is)\n", choices.closest->candidate.text(),
+                        choices.closest->lacks, 100 * choices.closest->fullness);
+  }
+  return text +
+         "what helps: more ranks (--world), --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a "
+         "smaller --batch-size or model\n";
+}
+
+BarPlot choices_plot(const Choices& choices, const ReportContext& context) {
+  BarPlot plot{
+      .title = fmt::format("{} ranks on {}", context.world, context.profile->name),
+      .about = fmt::format("predicted {}s a second, the best of {} candidates", context.item, choices.candidates),
+      .series = {},
+      .groups = {}};
+  for (const Choice& choice : choices.best)
+    plot.groups.push_back(
+        {choice.candidate.text(),
+         {{choice.prediction.tokens_per_second,
+           fmt::format("{}, MFU {}", rate(choice.prediction, context), mfu(choice.prediction)), 0}}});
+  return plot;
+}
+
+json::object to_json(const Choice& choice, const ReportContext& context) {
+  const Prediction& p = choice.prediction;
+  json::object flags;
+  for (const GivenFlag& flag : choice.config) flags[flag.name] = flag.value;
+  json::object all{{"candidate", choice.candidate.text()},
+                   {"flags", std::move(flags)},
+                   {"step_seconds", p.step_seconds},
+                   {"tokens_per_second", p.tokens_per_second},
+                   {"model_flops_per_second", p.model_flops_per_second},
+                   {"mfu", p.mfu},
+                   {"bubble", p.bubble},
+                   {"bound_seconds", choice.bound.seconds},
+                   {"device_bytes", p.device_bytes},
+                   {"host_bytes", p.host_bytes},
+                   {"file_bytes", p.file_bytes},
+                   {"bytes_in_nodes", most(p.rank_bytes_intra)},
+                   {"bytes_between_nodes", most(p.rank_bytes_inter)},
+                   {"device_bytes_by_kind", bytes_by_kind(choice.trial.kinds.device)},
+                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)}};
+  if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
+  return all;
+}
+
+json::object to_json(const Choices& choices, const ReportContext& context) {
+  json::object left_out;
+  for (const auto& [why, count] : choices.left_out) left_out[why] = count;
+  json::array best;
+  for (const Choice& choice : choices.best) best.push_back(to_json(choice, context));
+  json::object all{{"profile", context.profile->name},  {"world", context.world},
+                   {"batch_size", context.batch_size},  {"candidates", choices.candidates},
+                   {"planned", choices.search.planned}, {"simulated", choices.search.simulated},
+                   {"cut", choices.search.cut},         {"open", choices.search.open},
+                   {"left_out", std::move(left_out)},   {"best", std::move(best)}};
+  if (choices.closest)
+    all["closest"] = json::object{{"candidate", choices.closest->candidate.text()},
+                                  {"fullness", choices.closest->fullness},
+                                  {"lacks", choices.closest->lacks}};
+  return all;
+}
+
+std::string config_text(const Choice& choice, const ReportContext& context) {
+  const Prediction& p = choice.prediction;
+  std::string text = fmt::format(
+      "# for {} ranks on {}: {}\n# predicted: {} a step, {}, MFU {}; {} on the device of a rank\n"
+      "# mpirun -n {} ranvier-train --config THIS --data …\n",
+      context.world, context.profile->name, choice.candidate.text(), milliseconds(p.step_seconds), rate(p, context),
+      mfu(p), amount(static_cast<double>(p.device_bytes)), context.world);
+  for (const GivenFlag& flag : choice.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
+  return text;
+}
+
+std::string cases_table(const std::vector<Case>& cases) {
+  std::size_t label = 4, candidate = 9;
+  for (const Case& one : cases) {
+    label = std::max(label, one.label.size());
+    if (one.best) candidate = std::max(candidate, one.best->candidate.text().size() - 1);
+  }
+  const double first = cases.front().best ? cases.front().best->prediction.tokens_per_second : 0;
+  std::string text = fmt::format("{}  {} {} {} {} {} {}  {}\n", left("what if", label), right("rate", 13),
+                                 right("×", 6), right("MFU", 7), right("bubble", 7),
+                                 right(fmt::format("cost/M {}s", cases.front().context.item), 14),
+                                 right("unchanged", 13), "best candidate");
+  for (const Case& one : cases) {
+    const std::string kept = one.kept ? rate(one.kept->prediction, one.context) : "does not fit";
+    if (!one.best) {
+      text += fmt::format("{}  {}\n", left(one.label, label), "nothing fits");
+      continue;
+    }
+    const Prediction& p = one.best->prediction;
+    text += fmt::format("{}  {} {} {} {} {} {}  {}\n", left(one.label, label), right(rate(p, one.context), 13),
+                        right(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
+                        right(mfu(p), 7), right(share(p.bubble), 7), right(cost(p, one.context), 14),
+                        right(kept, 13), one.best->candidate.text());
+  }
+  return text + "unchanged: what is best in the first case, as it would run here\n";
+}
+
+BarPlot cases_plot(const std::vector<Case>& cases) {
+  const ReportContext& first = cases.front().context;
+  BarPlot plot{.title = fmt::format("What if: {} ranks", first.world),
+               .about = fmt::format("predicted {}s a second", first.item),
+               .series = {"the best there", "the best of the first case, unchanged"},
+               .groups = {}};
+  for (const Case& one : cases) {
+    const auto bar = [&](const std::optional<Choice>& choice, int series) {
+      return choice ? Bar{choice->prediction.tokens_per_second, rate(choice->prediction, one.context), series}
+                    : Bar{0, "does not fit", series};
+    };
+    plot.groups.push_back({one.best ? fmt::format("{}: {}", one.label, one.best->candidate.text()) : one.label,
+                           {bar(one.best, 0), bar(one.kept, 1)}});
+  }
+  return plot;
+}
+
+json::object to_json(const Case& one) {
+  json::object all{{"case", one.label}};
+  if (one.best) all["best"] = to_json(*one.best, one.context);
+  if (one.kept) all["unchanged"] = to_json(*one.kept, one.context);
+  return all;
+}
+
+}  // namespace ranvier::apps

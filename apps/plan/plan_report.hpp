@@ -1,0 +1,53 @@
+// What ranvier-plan says: tables for people, JSON for programs, a config file for ranvier-train. Pure; any thread.
+#pragma once
+
+#include "apps/plan/choice.hpp"
+#include "apps/plan/plot.hpp"
+
+#include <boost/json/object.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// What is said of every choice.
+struct ReportContext {
+  const runtime::MachineProfile* profile = nullptr;
+  int world = 1;
+  int batch_size = 1;
+  double price_per_hour = 0;  ///< of a device; 0: not known
+  std::string item = "token";
+};
+
+/// Of a million tokens; none: there is no price.
+[[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
+                                                     const ReportContext& context);
+
+/// The best, a line each, then what each of them holds by kind.
+[[nodiscard]] std::string choices_table(const Choices& choices, const ReportContext& context);
+/// How the search went: what was left out and why, and what it may have missed.
+[[nodiscard]] std::string search_lines(const Choices& choices);
+/// Where nothing fits: the candidate that came nearest, and what would help.
+[[nodiscard]] std::string nothing_fits(const Choices& choices, const ReportContext& context);
+[[nodiscard]] BarPlot choices_plot(const Choices& choices, const ReportContext& context);
+[[nodiscard]] boost::json::object to_json(const Choice& choice, const ReportContext& context);
+[[nodiscard]] boost::json::object to_json(const Choices& choices, const ReportContext& context);
+
+/// Lines of key = value, with what was predicted as comments before them.
+[[nodiscard]] std::string config_text(const Choice& choice, const ReportContext& context);
+
+/// One of several cases that are compared.
+struct Case {
+  std::string label;  ///< "bandwidth × 2"
+  ReportContext context;
+  std::optional<Choice> best;  ///< none: nothing fits
+  std::optional<Choice> kept;  ///< the first case's best, here; none: it does not fit
+};
+/// The first case is what the others are compared with.
+[[nodiscard]] std::string cases_table(const std::vector<Case>& cases);
+[[nodiscard]] BarPlot cases_plot(const std::vector<Case>& cases);
+[[nodiscard]] boost::json::object to_json(const Case& one);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,30 @@
+// One run of ranvier-plan: a search on every machine that was asked about, tables, and files. One thread calls.
+#pragma once
+
+#include "apps/plan/choice.hpp"
+#include "apps/plan/plan_options.hpp"
+#include "runtime/machine_profile.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace ranvier::apps {
+
+/// Where predictions come from; tests have others.
+struct PlanTools {
+  Predictor predict;
+  std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs;
+  std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile;
+};
+
+struct PlanResult {
+  int status = 0;
+  std::string text;  ///< for standard output
+};
+
+/// Writes the files that the options name: whole or not at all. Throws ErrorCode::usage for what cannot be planned, and
+/// ErrorCode::io.
+[[nodiscard]] PlanResult run_plan(const PlanOptions& options, const PlanTools& tools);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,260 @@
+#include "apps/plan/space.hpp"
+
+#include "collectives/algorithms.hpp"
+#include "collectives/shard.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+
+namespace ranvier::apps {
+
+using collectives::Collective;
+using collectives::Scope;
+using collectives::Sharding;
+
+namespace {
+
+constexpr std::array collectives_with_flags = {Collective::all_gather, Collective::reduce_scatter,
+                                               Collective::all_reduce};
+constexpr int largest_microbatch = 64;
+
+bool names_algorithm(Collective collective, std::string_view name) {
+  const auto all = collectives::algorithms(collective);
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+}
+
+/// A sharding in groups of some rows.
+struct Shares {
+  std::string name;
+  int group_size = 0;
+};
+
+/// What a sharding comes to with so many rows, and groups of so many of them: letters that mean the same are one.
+std::string meaning(const Sharding& sharding, int rows, int group_size) {
+  const auto as = [&](Scope scope) {
+    const int pieces = scope == Scope::none ? 1 : scope == Scope::group ? group_size : rows;
+    return pieces == 1 ? 'N' : pieces == rows ? 'G' : 'I';
+  };
+  const bool second = sharding.secondary_parameters && group_size > 1 && group_size < rows;
+  const std::string letters{as(sharding.parameters), as(sharding.gradients), as(sharding.optimizer)};
+  const bool groups = second || letters.find('I') != std::string::npos;
+  return fmt::format("{}{} {}", letters, second ? "+" : "", groups ? group_size : 0);
+}
+
+class Enumeration {
+ public:
+  explicit Enumeration(const SpaceOptions& options) : options_(&options) {}
+
+  Space run() {
+    grids();
+    if (space_.candidates.empty()) refuse();
+    return std::move(space_);
+  }
+
+ private:
+  [[nodiscard]] bool given(const std::string& flag) const { return options_->given.contains(flag); }
+  [[nodiscard]] std::optional<int> given_number(const std::string& flag) const {
+    const auto found = options_->given.find(flag);
+    if (found == options_->given.end()) return {};
+    int number = 0;
+    if (runtime::whole(number, 0).read(found->second)) return {};  // "auto"
+    return number;
+  }
+  void leave_out(const std::string& why) { ++space_.left_out[why]; }
+
+  void grids() {
+    const int world = options_->world;
+    const auto stages = given_number("g-inter"), rows = given_number("g-data");
+    for (int p = 1; p <= world; ++p) {
+      if (stages && p != *stages) continue;
+      if (world % p != 0) {
+        leave_out(fmt::format("grids: --g-inter does not divide {} ranks", world));
+        continue;
+      }
+      if (rows && *rows != 0 && world / p != *rows) continue;
+      if (p > options_->layers) {
+        leave_out(fmt::format("grids: more stages than {} layers", options_->layers));
+        continue;
+      }
+      if (options_->batch_size % (world / p) != 0) {
+        leave_out(fmt::format("grids: --g-data does not divide --batch-size {}", options_->batch_size));
+        continue;
+      }
+      Candidate candidate;
+      candidate.g_inter = p;
+      candidate.g_data = world / p;
+      shardings(candidate);
+    }
+  }
+
+  /// Groups within nodes, of whole nodes, and what was given.
+  [[nodiscard]] std::vector<int> group_sizes(int rows) const {
+    if (const auto given = given_number("group-size"); given && *given > 0) return {*given};
+    const int on_node = std::min(rows, options_->node_size);
+    std::vector<int> sizes;
+    for (int size = 2; size < rows; ++size)
+      if (rows % size == 0 && (on_node % size == 0 || size % on_node == 0)) sizes.push_back(size);
+    return sizes;
+  }
+
+  void shardings(Candidate candidate) {
+    const int rows = candidate.g_data;
+    if (given("shard") || given("shard-trained") || rows == 1) {
+      candidate.shard = "";
+      offloads(candidate);
+      return;
+    }
+    std::set<std::string> known;
+    const std::vector<int> sizes = group_sizes(rows);
+    for (const auto& [name, sharding] : collectives::named_shardings()) {
+      const bool groups = sharding.parameters == Scope::group || sharding.gradients == Scope::group ||
+                          sharding.optimizer == Scope::group || sharding.secondary_parameters;
+      const auto add = [&](int group_size) {
+        candidate.shard = name;
+        candidate.group_size = given("group-size") ? 0 : group_size;
+        if (!known.insert(meaning(sharding, rows, group_size == 0 ? rows : group_size)).second) {
+          leave_out("shardings: the same as another one with these rows and groups");
+          return;
+        }
+        offloads(candidate);
+      };
+      if (!groups) add(0);
+      for (const int size : groups ? sizes : std::vector<int>()) add(size);
+    }
+  }
+
+  void offloads(Candidate candidate) {
+    std::vector<std::string> names{"none", "myelin", "zero-offload", "infinity-cpu", "infinity-nvme"};
+    for (const char* flag : {"offload", "optimizer-tier", "parameter-tier", "parameter-tier-trained",
+                             "gradient-tier", "activation-tier"})
+      if (given(flag)) names = {""};
+    for (const std::string& name : names) {
+      candidate.offload = name;
+      if (name == "infinity-nvme" && !options_->files) {
+        leave_out("--offload infinity-nvme: no --nvme was given, or the profile has no disk");
+        continue;
+      }
+      if (!name.empty() && name != "none" && name != "infinity-nvme" && !options_->apart) {
+        leave_out(fmt::format("--offload {}: the device's memory is the host's", name));
+        continue;
+      }
+      microbatches(candidate);
+    }
+  }
+
+  void microbatches(Candidate candidate) {
+    const int row = options_->batch_size / candidate.g_data;
+    std::set<int> sizes;
+    for (int size = 1; size <= std::min(row, largest_microbatch); size *= 2) sizes.insert(size);
+    if (row <= largest_microbatch) sizes.insert(row);
+    if (const auto given = given_number("microbatch-size")) sizes = {std::min(*given, row)};
+    for (const int size : sizes) {
+      candidate.microbatch_size = size;
+      recomputations(candidate);
+    }
+  }
+
+  void recomputations(Candidate candidate) {
+    std::vector<std::string> all{"off", "auto", "1"};
+    if (given("recompute")) all = {""};
+    for (const std::string& each : all) {
+      candidate.recompute = each;
+      policies(candidate);
+    }
+  }
+
+  void policies(Candidate candidate) {
+    std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
+    if (candidate.g_inter == 1 || given("policy")) all = {""};
+    for (const std::string& each : all) {
+      candidate.policy = each;
+      algorithms(candidate);
+    }
+  }
+
+  void algorithms(Candidate candidate) {
+    std::vector<std::string> names{"auto"};
+    const bool all_given =
+        std::all_of(collectives_with_flags.begin(), collectives_with_flags.end(),
+                    [&](Collective collective) { return given(collectives::to_string(collective)); });
+    if (candidate.g_data == 1 || all_given) {
+      names = {""};
+    } else if (options_->nccl) {
+      // Of others its predictions know what they take alone, and not what they keep others from.
+      names.emplace_back("hierarchical");
+      leave_out("algorithms: with NCCL its own and hierarchical ones are compared (--collectives plans has all)");
+    } else {
+      for (const Collective collective : collectives_with_flags) {
+        for (const auto& each : collectives::algorithms(collective)) {
+          const std::string name(each.name);
+          if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+        }
+      }
+    }
+    for (const std::string& name : names) {
+      candidate.algorithms = name;
+      space_.candidates.push_back(candidate);
+    }
+  }
+
+  /// Nothing is left: every grid has a reason, of which the last one says most.
+  [[noreturn]] void refuse() const {
+    const int world = options_->world;
+    const auto stages = given_number("g-inter"), rows = given_number("g-data");
+    if (stages && world % *stages != 0)
+      fail(ErrorCode::usage, "--g-inter {} does not divide --world {}: choose a divisor, or a multiple of {} ranks",
+           *stages, world, *stages);
+    if (stages && rows && *rows != 0 && *stages * *rows != world)
+      fail(ErrorCode::usage, "--g-inter {} x --g-data {} is a grid of {} ranks and --world is {}: give --world {}",
+           *stages, *rows, *stages * *rows, world, *stages * *rows);
+    std::vector<std::string> reasons;
+    for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
+    fail(ErrorCode::usage,
+         "no grid of --world {} ranks is possible: {}: choose a --batch-size that is a multiple of {}, or another "
+         "number of ranks",
+         world, fmt::join(reasons, "; "), world);
+  }
+
+  const SpaceOptions* options_;
+  Space space_;
+};
+
+}  // namespace
+
+std::vector<GivenFlag> Candidate::flags() const {
+  std::vector<GivenFlag> all{{"g-inter", std::to_string(g_inter)}, {"g-data", std::to_string(g_data)}};
+  const auto add = [&all](const char* name, const std::string& value) {
+    if (!value.empty()) all.push_back({name, value});
+  };
+  add("shard", shard);
+  add("group-size", group_size > 0 ? std::to_string(group_size) : "");
+  add("offload", offload);
+  add("microbatch-size", std::to_string(microbatch_size));
+  add("recompute", recompute);
+  add("policy", policy);
+  for (const Collective collective : collectives_with_flags) {
+    if (algorithms.empty()) continue;
+    add(collectives::to_string(collective), names_algorithm(collective, algorithms) ? algorithms : "auto");
+  }
+  return all;
+}
+
+std::string Candidate::text() const {
+  std::vector<std::string> words{fmt::format("{} × {}", g_inter, g_data)};
+  if (!shard.empty()) words.push_back(group_size > 0 ? fmt::format("{} by {}", shard, group_size) : shard);
+  if (!offload.empty() && offload != "none") words.push_back(offload);
+  words.push_back(fmt::format("{} a microbatch", microbatch_size));
+  if (!recompute.empty() && recompute != "off") words.push_back("recompute " + recompute);
+  if (!policy.empty()) words.push_back(policy);
+  if (!algorithms.empty() && algorithms != "auto") words.push_back(algorithms);
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+Space make_space(const SpaceOptions& options) { return Enumeration(options).run(); }
+
+}  // namespace ranvier::apps

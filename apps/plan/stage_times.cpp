@@ -1,0 +1,184 @@
+#include "apps/plan/stage_times.hpp"
+
+#include "models/pass_order.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace ranvier::apps {
+
+using models::StageLayout;
+using runtime::MemorySpace;
+
+namespace {
+
+/// Addresses that nobody reads or writes.
+class AddressSpace {
+ public:
+  explicit AddressSpace(std::size_t bytes) : bytes_(bytes) {
+    base_ = ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base_ == MAP_FAILED) fail(ErrorCode::memory, "no address space of {} bytes", bytes_);
+  }
+  ~AddressSpace() { ::munmap(base_, bytes_); }
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  [[nodiscard]] std::byte* base() const noexcept { return static_cast<std::byte*>(base_); }
+
+ private:
+  std::size_t bytes_;
+  void* base_ = nullptr;
+};
+
+class NoEvent final : public runtime::Event {
+ public:
+  void record(runtime::StreamView) override {}
+  [[nodiscard]] bool reached() const override { return true; }
+};
+
+}  // namespace
+
+/// A device whose one stream drops work and remembers how long it would take.
+class LayerTimes::Recorder final : public runtime::Device, public runtime::Stream {
+ public:
+  Recorder(const runtime::CostModel& costs, bool apart, int threads)
+      : costs_(&costs), apart_(apart), threads_(threads), space_(std::size_t{1} << 42) {}
+
+  double take_seconds() { return std::exchange(seconds_, 0.0); }
+  [[nodiscard]] std::byte* address() const noexcept { return space_.base(); }
+
+  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::phantom; }
+  [[nodiscard]] std::string description() const override { return "costs"; }
+  [[nodiscard]] int threads() const noexcept override { return threads_; }
+  [[nodiscard]] std::size_t used_bytes() const noexcept override { return 0; }
+  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return 0; }
+  [[nodiscard]] runtime::Buffer allocate(std::size_t bytes, MemorySpace) override { return {address(), bytes, {}}; }
+  [[nodiscard]] bool apart() const noexcept override { return apart_; }
+  [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string, runtime::StreamWidth) override {
+    return std::make_unique<Recorder>(*costs_, apart_, threads_);
+  }
+  [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override { return std::make_unique<NoEvent>(); }
+  void on_failure(std::function<void(std::exception_ptr)>) override {}
+
+  [[nodiscard]] runtime::Device& device() const noexcept override { return const_cast<Recorder&>(*this); }
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  void launch(Work) override {}
+  void launch(const runtime::WorkCost& cost, Work) override {
+    seconds_ += std::chrono::duration<double>(costs_->duration(cost)).count();
+  }
+  void call_back(std::function<void()> function) override { function(); }
+  void wait(const runtime::Event&) override {}
+  void synchronize() override {}
+
+ private:
+  const runtime::CostModel* costs_;
+  bool apart_;
+  int threads_;
+  AddressSpace space_;
+  std::string name_ = "costs";
+  double seconds_ = 0;
+};
+
+LayerTimes::LayerTimes(const models::Architecture& architecture, std::vector<int> classes,
+                       const runtime::CostModel& costs, bool apart, int threads)
+    : architecture_(&architecture),
+      classes_(std::move(classes)),
+      recorder_(std::make_unique<Recorder>(costs, apart, threads)) {
+  expect(classes_.size() == architecture.layers.size(), "{} layers have {} classes", architecture.layers.size(),
+         classes_.size());
+}
+
+LayerTimes::~LayerTimes() = default;
+
+double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int samples) {
+  const auto [place, is_new] = known_.try_emplace({classes_[layer], kind, part, samples});
+  if (!is_new) return place->second;
+  models::Layer& code = *architecture_->layers[layer];
+  // Every array is somewhere in memory that is not there, on its own page.
+  constexpr std::size_t apart = std::size_t{1} << 36;
+  std::byte* at = recorder_->address();
+  const auto next = [&at] { return std::exchange(at, at + apart); };
+  std::vector<const std::byte*> parameters;
+  std::vector<std::byte*> gradients;
+  std::byte* const weights = next();
+  std::byte* const sums = next();
+  std::size_t offset = 0;
+  for (const models::UnitSpec& unit : code.units()) {
+    parameters.push_back(weights + offset);
+    gradients.push_back(unit.trained ? sums + offset : nullptr);
+    offset += (unit.elements() * sizeof(float) + 4095) / 4096 * 4096;
+  }
+  const bool first = layer == 0, last = layer + 1 == architecture_->layers.size();
+  models::LayerCall call{.stream = static_cast<runtime::Stream&>(*recorder_),
+                         .shape = {samples, architecture_->positions, recorder_->threads()},
+                         .key = {},
+                         .part = part,
+                         .parameters = parameters,
+                         .gradients = gradients,
+                         .accumulate = true};
+  call.saved = next();
+  call.deferred = next();
+  call.workspace = next();
+  const std::byte* const input = next();
+  std::byte* const output = last ? nullptr : next();
+  std::byte* const input_gradient = first ? nullptr : next();
+  double loss = 0;
+  if (last) {
+    call.targets = next();
+    call.loss = &loss;
+  }
+  switch (kind) {
+    case Kind::forward:
+      code.forward(call, input, output);
+      break;
+    case Kind::backward_input:
+      code.backward_input(call, input, output, input_gradient);
+      break;
+    case Kind::backward_weight: {
+      call.parameters = {};
+      code.backward_weight(call, input);
+      const double adds = recorder_->take_seconds();
+      call.accumulate = false;  // as the first microbatch of a step has it
+      code.backward_weight(call, input);
+      return place->second = std::min(adds, recorder_->take_seconds());
+    }
+  }
+  return place->second = recorder_->take_seconds();
+}
+
+PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, LayerTimes& times, int samples) {
+  PassSeconds sum;
+  const models::OrderedPass forward = models::forward_pass(layout, 0);
+  const auto of = [&](const StageLayout::Step& step) {
+    return times.seconds(first_layer + step.layer, step.kind, step.part, samples);
+  };
+  for (const auto& step : forward.steps) sum.forward += of(step);
+  // What the forward pass left in the area need not be computed again, if no other microbatch came between.
+  for (const auto& step : models::backward_pass(layout, 0, forward.area).steps) {
+    const double seconds = of(step);
+    sum.backward += seconds;
+    sum.tail += seconds;
+    if (step.completes_input_gradient) sum.tail = 0;
+  }
+  return sum;
+}
+
+double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const PassSeconds> last, int microbatches) {
+  double most = 0, arrives = 0, leaves = 0;
+  for (std::size_t s = 0; s < whole.size(); ++s) {
+    const double computes =
+        (microbatches - 1) * (whole[s].forward + whole[s].backward) + last[s].forward + last[s].backward;
+    most = std::max(most, arrives + computes - (s > 0 ? last[s].tail : 0) + leaves);
+    arrives += microbatches > 1 ? whole[s].forward : last[s].forward;
+    leaves += last[s].backward - (s > 0 ? last[s].tail : 0);
+  }
+  return most;
+}
+
+}  // namespace ranvier::apps

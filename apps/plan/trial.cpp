@@ -1,0 +1,298 @@
+#include "apps/plan/trial.hpp"
+
+#include "apps/train/plan/job_plan.hpp"
+#include "apps/train/plan/nodes.hpp"
+#include "apps/train/plan/text_samples.hpp"
+#include "apps/train/train_job.hpp"
+#include "collectives/links.hpp"
+#include "runtime/cuda_memory.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <typeinfo>
+#include <utility>
+
+namespace ranvier::apps {
+
+using actors::RankPlan;
+using actors::TrainerOptions;
+using runtime::format_bytes;
+using runtime::MemoryKind;
+using runtime::MemorySpace;
+
+namespace {
+
+constexpr int default_node_size = 8;
+
+TrainOptions parse(const std::vector<GivenFlag>& flags, int world) {
+  std::vector<std::string> words{"ranvier-train", "--dry-run", "--world", std::to_string(world)};
+  for (const GivenFlag& flag : flags) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), world);
+}
+
+int number_of(const GivenFlag& flag) {
+  int number = 0;
+  if (const auto wanted = runtime::whole(number, 1, 1 << 20).read(flag.value))
+    fail(ErrorCode::usage, "--{} {} will not do: give {}", flag.name, flag.value, *wanted);
+  return number;
+}
+
+/// Takes a flag out of the list.
+std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view name) {
+  const auto found =
+      std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  if (found == flags.end()) return {};
+  GivenFlag flag = *found;
+  flags.erase(found);
+  return flag;
+}
+
+/// Of a device that this build may not have: read as ranvier-train reads them where it has.
+void read_device_flags(const std::vector<GivenFlag>& flags, DeviceOptions& device) {
+  for (const GivenFlag& flag : flags) {
+    if (flag.name == "p2p")
+      device.point_to_point = flag.value == "direct"   ? PointToPoint::direct
+                              : flag.value == "staged" ? PointToPoint::staged
+                                                       : PointToPoint::automatic;
+    if (flag.name == "collectives")
+      device.collectives = flag.value == "nccl"    ? CollectiveCarrier::nccl
+                           : flag.value == "plans" ? CollectiveCarrier::plans
+                                                   : CollectiveCarrier::automatic;
+  }
+}
+
+/// Memory that layers plan says which of them are alike, together with what they declare.
+std::string class_of(const models::Layer& layer, int positions) {
+  std::string text = fmt::format("{} {} {}", typeid(layer).name(), layer.output_elements(positions),
+                                 layer.flops_per_sample(positions));
+  for (const int samples : {1, 3}) {
+    const models::LayerMemory memory = layer.memory({samples, positions, 1});
+    text += fmt::format(" {} {} {}", memory.saved, memory.deferred, memory.workspace);
+  }
+  for (const models::UnitSpec& unit : layer.units()) {
+    text += fmt::format("; {} {}", unit.trained, unit.averaged);
+    for (const models::ParameterSpec& parameter : unit.parameters)
+      text += fmt::format(" {}/{}", parameter.elements(), parameter.stored_elements);
+  }
+  const auto parts = layer.parts();
+  return text +
+         fmt::format("; {} {} {}", parts.forward.size(), parts.backward_input.size(), parts.backward_weight.size());
+}
+
+}  // namespace
+
+Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile)
+    : given_(std::move(given)), profile_(&profile) {
+  const auto world = taken(given_, "world");
+  if (!world) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");
+  world_ = number_of(*world);
+  for (const char* flag : {"dry-run", "help", "version"}) taken(given_, flag);
+  const auto batch =
+      std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
+  if (batch == given_.end())
+    fail(ErrorCode::usage,
+         "--batch-size is missing: give the samples of a step, which every grid is compared at, such as {}",
+         8 * world_);
+  batch_size_ = number_of(*batch);
+  if (const auto node_size = taken(given_, "node-size"))
+    node_size_ = number_of(*node_size);
+  else
+    node_size_ = std::min(default_node_size, world_);
+  const auto device = taken(given_, "device");
+  if (device && device->value.starts_with("cuda") != profile.gpu)
+    fail(ErrorCode::usage, "--device {} and the profile {}, which is one of {}: leave --device out", device->value,
+         profile.name, profile.gpu ? "GPUs" : "processors");
+  for (const char* flag : {"p2p", "collectives"})
+    if (auto one = taken(given_, flag); one && profile.gpu) device_flags_.push_back(std::move(*one));
+  if (profile.gpu) device_.device = DeviceChoice::cuda;
+  read_device_flags(device_flags_, device_);
+
+  // The model depends neither on the grid nor on where states live: a job of one rank has it.
+  std::vector<GivenFlag> of_model = given_;
+  for (const char* flag :
+       {"g-inter", "g-data", "group-size", "shard", "microbatch-size", "pipeline-limit", "offload", "nvme",
+        "nvme-checksums", "optimizer-tier", "parameter-tier", "parameter-tier-trained", "gradient-tier",
+        "activation-tier", "optimizer-step", "optimizer-commit"})
+    taken(of_model, flag);
+  TrainOptions options = parse(of_model, 1);
+  options.device.device = device_.device;
+  options.data.data.clear();  // nobody reads it
+  job_ = make_job(options);
+  layers_ = models::layers_of(options.model.sizes);
+  classify_layers();
+
+  room_ = {profile.device_memory, profile.host_memory, profile.disk};
+  if (profile.gpu) room_.device -= std::min(room_.device, runtime::cuda_reserve_bytes);
+  if (const auto& limit = options.device.memory_bytes)
+    room_.device = room_.device == 0 ? *limit : std::min(room_.device, *limit);
+}
+
+SpaceOptions Planner::space() const {
+  SpaceOptions options{.world = world_,
+                       .node_size = node_size_,
+                       .layers = layers_,
+                       .batch_size = batch_size_,
+                       .apart = profile_->gpu,
+                       .files = is_given("nvme") && profile_->disk > 0,
+                       .nccl = profile_->gpu && device_.collectives != CollectiveCarrier::plans,
+                       .given = {}};
+  for (const GivenFlag& flag : given_) options.given[flag.name] = flag.value;
+  return options;
+}
+
+std::int64_t Planner::items_of_sample() const {
+  const models::Architecture& architecture = job_.architecture;
+  return architecture.targets > 0 ? architecture.targets : architecture.positions;
+}
+
+bool Planner::is_given(std::string_view flag) const {
+  return std::any_of(given_.begin(), given_.end(), [&](const GivenFlag& each) { return each.name == flag; });
+}
+
+std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
+  std::vector<GivenFlag> flags = given_;
+  flags.push_back({"node-size", std::to_string(node_size_)});
+  for (const GivenFlag& flag : candidate.flags()) {
+    const auto same =
+        std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
+    if (same == flags.end()) flags.push_back(flag);
+    // A grid or microbatch is within what was given; another flag that was given has one value.
+    else if (flag.name == "g-inter" || flag.name == "g-data" || flag.name == "microbatch-size")
+      *same = flag;
+  }
+  return flags;
+}
+
+TrainOptions Planner::options_of(const Candidate& candidate) const {
+  std::vector<GivenFlag> flags = flags_of(candidate);
+  // Directories without states in them are refused.
+  const bool files = candidate.offload.empty() || candidate.offload == "infinity-nvme";
+  if (!files) taken(flags, "nvme");
+  TrainOptions options = parse(flags, world_);
+  options.device.device = device_.device;
+  options.device.point_to_point = device_.point_to_point;
+  options.device.collectives = device_.collectives;
+  return options;
+}
+
+TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
+  TrainerOptions trainer = options.trainer;
+  trainer.choices = job_.choices;
+  trainer.sample = text_samples(options, job_);
+  trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : profile_->threads;
+  trainer.gpu = gpu_memory(options, device_.point_to_point == PointToPoint::direct);
+  trainer.node_of = nodes_of(options, {});
+  if (options.shard.links.empty()) {
+    collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
+    trainer.links = profile_->links;
+  }
+  return trainer;
+}
+
+void Planner::classify_layers() {
+  std::map<std::string, int> classes;
+  for (const auto& layer : job_.architecture.layers)
+    layer_class_.push_back(
+        classes.try_emplace(class_of(*layer, job_.architecture.positions), static_cast<int>(classes.size()))
+            .first->second);
+}
+
+std::string Planner::stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const {
+  const models::Architecture& architecture = job_.architecture;
+  const models::LayerRange& layers = stages[stage];
+  const std::size_t trained =
+      std::clamp(architecture.first_trained_layer(), layers.begin, layers.end) - layers.begin;
+  const bool before = architecture.first_trained_layer() < layers.begin;
+  std::string text = fmt::format("{} {} {} {}:", stage == 0, stage + 1 == stages.size(), trained, before);
+  for (std::size_t l = layers.begin; l < layers.end; ++l) text += fmt::format(" {}", layer_class_[l]);
+  return text;
+}
+
+StagePlans Planner::plans_of(const TrainerOptions& trainer) const {
+  const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter);
+  // Units that several stages declare are summed between them: such stages are planned each for itself.
+  const auto stages_of = actors::stages_of_units(job_.architecture, stages);
+  std::vector<bool> ties(stages.size());
+  for (const auto& [unit, users] : stages_of)
+    for (const int user : users)
+      ties[static_cast<std::size_t>(user)] = ties[static_cast<std::size_t>(user)] || users.size() > 1;
+  StagePlans plans;
+  std::map<std::string, std::size_t> known;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const std::string key = ties[s] ? fmt::format("stage {}", s) : stage_class(stages, s);
+    const auto [place, is_new] = known.try_emplace(key, plans.distinct.size());
+    if (is_new)
+      plans.distinct.push_back(
+          actors::plan_rank(job_.architecture, job_.sample, trainer, static_cast<int>(s) * trainer.grid.g_data));
+    plans.of_stage.push_back(place->second);
+  }
+  return plans;
+}
+
+void Planner::judge(Trial& trial) const {
+  std::vector<const RankPlan*> stages;
+  for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
+  trial.needs = needs_of(stages, trial.trainer, !profile_->gpu);
+  trial.fits = true;
+  trial.fullness = 0;
+  trial.lacks.clear();
+  trial.lacking.clear();
+  const auto compare = [&](const char* what, const char* where, std::size_t needed, std::size_t there) {
+    if (there == 0) return;  // it is not known
+    const double share = static_cast<double>(needed) / static_cast<double>(there);
+    if (share > trial.fullness) {
+      trial.fullness = share;
+      if (needed > there) {
+        trial.lacking = what;
+        trial.lacks = fmt::format("{} needs {} and has {}", where, format_bytes(needed), format_bytes(there));
+      }
+    }
+    trial.fits = trial.fits && needed <= there;
+  };
+  compare("device", "the device of a rank", trial.needs.device, room_.device);
+  compare("host", "the memory of a node", trial.needs.host, room_.host);
+  compare("disk", "the disk of a node", trial.needs.disk, room_.disk);
+  const runtime::MemoryPlan& memory = stages[trial.needs.stage]->memory;
+  for (int k = 0; k < runtime::memory_kinds; ++k) {
+    const auto kind = static_cast<MemoryKind>(k);
+    const std::size_t device = memory.bytes(MemorySpace::device, kind);
+    trial.kinds.device[static_cast<std::size_t>(k)] = device;
+    trial.kinds.elsewhere[static_cast<std::size_t>(k)] = memory.bytes(kind) - device;
+  }
+}
+
+Trial Planner::plan(const Candidate& candidate) const {
+  const TrainOptions options = options_of(candidate);
+  Trial trial{.trainer = trainer_of(options), .plans = {}, .needs = {}, .kinds = {}, .lacks = {}, .lacking = {}};
+  trial.plans = plans_of(trial.trainer);
+  judge(trial);
+  while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {
+    const std::size_t before = trial.needs.device;
+    --trial.trainer.prefetch;
+    trial.plans = plans_of(trial.trainer);
+    judge(trial);
+    if (trial.needs.device == before) break;  // nothing is gathered ahead
+  }
+  return trial;
+}
+
+std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Trial& trial) const {
+  std::vector<GivenFlag> flags = flags_of(candidate);
+  if (!candidate.offload.empty() && candidate.offload != "infinity-nvme") taken(flags, "nvme");
+  flags.insert(flags.end(), device_flags_.begin(), device_flags_.end());
+  if (profile_->gpu) flags.push_back({"device", "cuda"});
+  if (!profile_->gpu && !is_given("threads")) flags.push_back({"threads", std::to_string(profile_->threads)});
+  if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
+  // In the order of the help text.
+  std::vector<GivenFlag> ordered;
+  for (const runtime::ResolvedOption& option : resolved(TrainOptions()))
+    if (auto flag = taken(flags, option.name)) ordered.push_back(std::move(*flag));
+  return ordered;
+}
+
+}  // namespace ranvier::apps

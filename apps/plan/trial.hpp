@@ -1,0 +1,104 @@
+// From a candidate to the training that it means on machines of a profile: its options, by the code that reads flags,
+// and its memory, by the code that plans a rank. Any thread, one at a time.
+#pragma once
+
+#include "actors/rank/rank_plan.hpp"
+#include "apps/plan/space.hpp"
+#include "apps/train/job.hpp"
+#include "apps/train/options/train_options.hpp"
+#include "apps/train/plan/fit.hpp"
+#include "runtime/machine_profile.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// The plans of a rank of every stage; stages that are alike share one.
+struct StagePlans {
+  std::vector<actors::RankPlan> distinct;
+  std::vector<std::size_t> of_stage;  ///< [stage] in `distinct`
+
+  [[nodiscard]] const actors::RankPlan& stage(std::size_t stage) const { return distinct[of_stage[stage]]; }
+};
+
+/// Bytes of a rank by kind of state, on its device and off it.
+struct KindBytes {
+  std::array<std::size_t, runtime::memory_kinds> device{};
+  std::array<std::size_t, runtime::memory_kinds> elsewhere{};
+};
+
+/// What machines have for a job; 0: it is not known.
+struct MachineRoom {
+  std::size_t device = 0;  ///< of a rank, but for what drivers and libraries take
+  std::size_t host = 0;    ///< of a node
+  std::size_t disk = 0;    ///< of a node
+};
+
+struct Trial {
+  actors::TrainerOptions trainer;
+  StagePlans plans;
+  Needs needs;
+  KindBytes kinds;  ///< of the rank with the most on its device
+  bool fits = true;
+  /// Largest share of what there is that is needed: above 1 it does not fit. Then what lacks: "the device of a rank
+  /// needs 90.1 GiB of 79.0 GiB".
+  double fullness = 0;
+  std::string lacks;
+  std::string lacking;  ///< "device", "host" or "disk"; empty: nothing
+};
+
+class Planner {
+ public:
+  /// `given`: flags of ranvier-train, --world and --batch-size among them. Throws ErrorCode::usage for flags that
+  /// ranvier-train would refuse, or that a profile contradicts. The profile outlives the planner.
+  Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile);
+
+  [[nodiscard]] const Job& job() const noexcept { return job_; }
+  [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
+  [[nodiscard]] const MachineRoom& room() const noexcept { return room_; }
+  [[nodiscard]] const std::vector<GivenFlag>& given() const noexcept { return given_; }
+  [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] int node_size() const noexcept { return node_size_; }
+  /// Elements of a sample that have a loss: tokens, or 1 of an image.
+  [[nodiscard]] std::int64_t items_of_sample() const;
+  [[nodiscard]] bool is_given(std::string_view flag) const;
+  [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
+  /// Of every layer of the architecture: layers of one class plan, declare and compute the same.
+  [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
+  [[nodiscard]] SpaceOptions space() const;
+
+  /// What ranvier-train makes of the given flags and the candidate's. Throws ErrorCode::usage as it would.
+  [[nodiscard]] TrainOptions options_of(const Candidate& candidate) const;
+  /// As actors read them, with nodes, threads, links and GPUs of the profile.
+  [[nodiscard]] actors::TrainerOptions trainer_of(const TrainOptions& options) const;
+  /// The plan of every stage, each kind of stage once. Throws ErrorCode::usage as plan_rank() does.
+  [[nodiscard]] StagePlans plans_of(const actors::TrainerOptions& trainer) const;
+  /// With fewer units gathered ahead where memory is short and nobody asked for a number. Throws as the above.
+  [[nodiscard]] Trial plan(const Candidate& candidate) const;
+
+  /// All flags for `ranvier-train --config`, in its order, of a candidate that was planned as `trial`.
+  [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const Trial& trial) const;
+
+ private:
+  [[nodiscard]] std::vector<GivenFlag> flags_of(const Candidate& candidate) const;
+  void classify_layers();
+  [[nodiscard]] std::string stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const;
+  void judge(Trial& trial) const;
+
+  std::vector<GivenFlag> given_;         // without what this program sets itself
+  std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
+  const runtime::MachineProfile* profile_;
+  int world_ = 1, node_size_ = 1, batch_size_ = 1;
+  DeviceOptions device_;
+  MachineRoom room_;
+  Job job_;
+  int layers_ = 1;
+  std::vector<int> layer_class_;
+};
+
+}  // namespace ranvier::apps

@@ -1,0 +1,198 @@
+#include "apps/train/train_job.hpp"
+
+#include "apps/train/files/data_report.hpp"
+#include "apps/train/files/initial_weights.hpp"
+#include "apps/train/kernels/attention_choice.hpp"
+#include "models/images/image_data.hpp"
+#include "models/model.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/text/masked_source.hpp"
+#include "models/text/text_source.hpp"
+#include "models/text/tokenizer_files.hpp"
+#include "models/weights/model_config.hpp"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ranvier::apps {
+
+namespace {
+
+/// Of the first tokens that are evaluated.
+double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleSource& validation) {
+  constexpr std::int64_t most_tokens = 1 << 20;
+  const std::int64_t length = validation.losses_per_sample();
+  const auto count = std::clamp<std::int64_t>(most_tokens / length, 1, validation.samples());
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * length));
+  validation.read_targets(0, static_cast<int>(count), reinterpret_cast<std::byte*>(tokens.data()));
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    if (token != models::no_target && token < tokenizer.size()) tokenizer.decode(token, text);
+  }
+  return static_cast<double>(text.size()) /
+         static_cast<double>(std::max<std::int64_t>(1, validation.losses(0, count)));
+}
+
+/// Of a run that reads none.
+class NoSamples final : public models::SampleSource {
+ public:
+  explicit NoSamples(int length) : length_(length) {}
+
+  [[nodiscard]] std::int64_t samples() const override { return 0; }
+  [[nodiscard]] std::size_t input_bytes() const override {
+    return static_cast<std::size_t>(length_) * sizeof(std::int32_t);
+  }
+  [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return length_; }
+  void read_inputs(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
+  void read_targets(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
+
+ private:
+  int length_;
+};
+
+/// What masks samples of tokens, and which tokens are never found.
+models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
+  const int vocab_size = options.model.size(models::Size::vocab_size);
+  models::MaskingOptions masking{.probability = options.data.mlm_probability,
+                                 .tokens = job.tokenizer ? job.tokenizer->size() : vocab_size,
+                                 .seed = options.trainer.seed};
+  const models::SpecialTokens special = job.tokenizer ? job.tokenizer->specials() : models::SpecialTokens();
+  for (const auto& token : {special.begin_of_text, special.end_of_text, special.unknown, special.separator,
+                            special.padding, special.classifier, special.mask, options.data.document_end})
+    if (token) masking.special_tokens.push_back(*token);
+  const bool bytes = options.data.tokenizer == Tokenizer::bytes;
+  auto mask = options.data.mask_token ? options.data.mask_token : special.mask;
+  if (!mask && bytes && job.tokenizer->size() < vocab_size) mask = job.tokenizer->size();
+  if (!mask)
+    fail(ErrorCode::usage,
+         "--mask-token is missing: {}, and --model {} learns to find masked tokens: give its number{}",
+         bytes           ? "all tokens of the model are bytes"
+         : job.tokenizer ? "the tokenizer has no mask token"
+                         : "the data are tokens",
+         options.model.name,
+         bytes ? ", and a larger --vocab-size"
+         : job.tokenizer
+             ? ""
+             : ", such as 103 of bert-base-uncased and 50264 of roberta-base, or their --tokenizer PATH");
+  masking.mask_token = *mask;
+  return masking;
+}
+
+Job make_image_job(const TrainOptions& options, const models::ModelSizes& model) {
+  const int size = options.model.size(models::Size::image_size);
+  const auto pixels = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
+  Job job{.architecture = models::make_model(model, options.model.tuning()),
+          .sample = {3 * pixels, sizeof(std::int32_t)},
+          .item = "image",
+          .config = models::model_config_json(model, initial_config(options)),
+          .beside_weights = files_beside_weights(options)};
+  const std::string& path = options.data.data;
+  if (path.empty()) {
+    if (options.run.request == Request::dry_run) return job;
+    fail(ErrorCode::usage, "--data is missing: give CIFAR-10's binary files, one or a folder of them, or {}",
+         models::synthetic_images);
+  }
+  models::ImageDataOptions images{.path = path,
+                                  .image_size = size,
+                                  .classes = options.model.size(models::Size::classes),
+                                  .validation_split = options.data.validation_split,
+                                  .validates_all = options.data.eval_only && options.data.validation_split == 0};
+  if (options.data.shuffle) images.shuffle_seed = options.trainer.seed;
+  models::ImageData data = models::open_image_data(images);
+  job.data = fmt::format("data: {} images of {} × {}", data.images, size, size);
+  if (data.validation) job.data += fmt::format(", of which {} are kept for validation", data.validation->samples());
+  job.files = std::move(data.files);
+  job.source = std::move(data.training);
+  job.validation = std::move(data.validation);
+  return job;
+}
+
+}  // namespace
+
+Job make_job(const TrainOptions& options) {
+  models::ModelSizes model = options.model.sizes;
+  models::set_precision(model, options.trainer.precision);
+  models::set_attention(model, attention_kernels(options), options.device.fast_attention_backward);
+  if (models::reads_images(model)) return make_image_job(options, model);
+  const int length = options.model.size(models::Size::sequence_length);
+  const int vocab_size = options.model.size(models::Size::vocab_size);
+  const std::size_t ids = static_cast<std::size_t>(length) * sizeof(std::int32_t);
+  const bool joined = options.data.documents == models::Documents::join;
+  models::set_targets(model, static_cast<int>(models::tokens_to_find(options.data.mlm_probability, length)));
+  Job job{.architecture = models::make_model(model, options.model.tuning()),
+          .sample = {ids, ids, joined ? 0 : models::SampleSource::document_arrays * ids},
+          .config = models::model_config_json(model, initial_config(options)),
+          .beside_weights = files_beside_weights(options)};
+  if (!options.data.gpt2.empty()) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_tokenizer(options.data.gpt2));
+    if (job.tokenizer->size() > vocab_size)
+      fail(
+          ErrorCode::usage,
+          "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
+          "with a larger --vocab-size",
+          options.data.gpt2, job.tokenizer->size(), vocab_size);
+  } else if (options.data.tokenizer == Tokenizer::bytes) {
+    job.tokenizer = std::make_shared<const models::Tokenizer>();
+  }
+  if (!options.data.hellaswag.empty())
+    job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, vocab_size);
+  if (options.data.data.empty()) {
+    if (options.run.request == Request::dry_run) return job;
+    if (options.data.eval_only && job.choices) {  // its questions are all that is read
+      job.source = std::make_unique<NoSamples>(length);
+      return job;
+    }
+    fail(ErrorCode::usage,
+         "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
+  }
+  models::TextDataOptions text{.tokenizer = options.data.gpt2,
+                               .threads = options.device.threads > 0
+                                              ? options.device.threads
+                                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+                               .format = options.data.format,
+                               .json_field = options.data.json_field,
+                               .prompt_field = options.data.prompt_field,
+                               .text_allowed = options.data.tokenizer != Tokenizer::none,
+                               .sequence_length = length,
+                               .vocab_size = vocab_size,
+                               .documents = options.data.documents,
+                               .document_end = options.data.document_end,
+                               .validation_split = options.data.validation_split,
+                               .validates_all = options.data.eval_only && options.data.validation_split == 0};
+  if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;
+  if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
+    text.mixture = std::move(paths);
+  } else {
+    text.path = paths.front().path;  // one with a weight has all of it
+  }
+  models::TextData data = models::open_text_data(text);
+  job.data = data_report(data, options);
+  job.files.insert(job.files.end(), data.files.begin(), data.files.end());
+  job.source = std::move(data.training);
+  job.validation = std::move(data.validation);
+  if (models::fills_masks(model)) {
+    models::MaskingOptions masks = masking(options, job);
+    const std::int32_t mask = masks.mask_token;
+    job.tokens_per_sample = length;
+    job.source = std::make_unique<models::MaskedSource>(std::move(job.source), masks);
+    const std::int64_t found = job.source->losses_per_sample();
+    job.data += options.data.documents == models::Documents::pad
+                    ? fmt::format("\nof each sample's tokens {:.3g}% are to be found, {} at most",
+                                  100 * options.data.mlm_probability, found)
+                    : fmt::format("\nof each sample {} of {} tokens are to be found", found, length);
+    job.data += fmt::format("; the mask is token {}", mask);
+    masks.validation = true;
+    if (job.validation)
+      job.validation = std::make_unique<models::MaskedSource>(std::move(job.validation), std::move(masks));
+    return job;  // no loss of a token says how well a text of so many bytes is known
+  }
+  job.bytes_per_token = options.data.tokenizer == Tokenizer::bytes ? 1 : data.bytes_per_token;
+  if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
+    job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);
+  return job;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,52 @@
+// Machines for tests of ranvier-plan: figures that make small jobs differ in all that a plan weighs.
+#pragma once
+
+#include "apps/train/options/train_options.hpp"
+#include "runtime/machine_profile.hpp"
+
+#include <string>
+#include <vector>
+
+namespace ranvier::tests {
+
+/// Nodes whose links are slow against what they compute; `gpu`: with devices that have memory of their own.
+inline runtime::MachineProfile plan_profile(bool gpu) {
+  runtime::MachineProfile profile;
+  profile.name = gpu ? "test-gpu" : "test-cpu";
+  profile.gpu = gpu;
+  profile.threads = 1;
+  profile.cores = 8;
+  profile.device_memory = gpu ? std::size_t{2} << 30 : 0;
+  profile.host_memory = std::size_t{64} << 30;
+  profile.disk = std::size_t{1} << 40;
+  for (const runtime::DType dtype : {runtime::DType::f32, runtime::DType::bf16}) {
+    profile.peak_flops_per_second[dtype] = 1e11;
+    auto& rates = profile.rates[dtype];
+    rates.fill({.launch_seconds = 2e-6, .flops_per_second = 8e10, .bytes_per_second = 2e10});
+    rates[static_cast<std::size_t>(runtime::WorkKind::host_copy)] = {
+        .launch_seconds = 5e-6, .flops_per_second = 0, .bytes_per_second = 4e9};
+  }
+  profile.host_rates.fill({.launch_seconds = 1e-6, .flops_per_second = 1e10, .bytes_per_second = 5e9});
+  profile.read_bytes_per_second = 2e9;
+  profile.write_bytes_per_second = 1e9;
+  profile.file_latency_seconds = 1e-4;
+  profile.handler_seconds = 1e-6;
+  profile.links.intra_node = {.latency_seconds = 3e-6, .bytes_per_second = 5e9, .node_bytes_per_second = 2e10};
+  profile.links.inter_node = {.latency_seconds = 2e-5, .bytes_per_second = 5e8, .node_bytes_per_second = 5e8};
+  profile.price_per_hour = 2;
+  return profile;
+}
+
+/// A GPT of which a plan takes no time.
+inline std::vector<apps::GivenFlag> small_gpt_flags(int world, int node_size, int batch_size) {
+  return {{"layers", "4"},
+          {"hidden", "64"},
+          {"heads", "2"},
+          {"vocab-size", "256"},
+          {"sequence-length", "32"},
+          {"batch-size", std::to_string(batch_size)},
+          {"world", std::to_string(world)},
+          {"node-size", std::to_string(node_size)}};
+}
+
+}  // namespace ranvier::tests

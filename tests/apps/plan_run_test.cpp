@@ -1,0 +1,252 @@
+#include "apps/plan/plan_run.hpp"
+
+#include "apps/plan/plan_report.hpp"
+#include "apps/train/plan/nodes.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/error.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/effort.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using apps::Candidate;
+using apps::parse_plan_options;
+using apps::PlanOptions;
+using apps::PlanResult;
+using apps::PlanTools;
+using apps::run_plan;
+using runtime::MemorySpace;
+using tests::error_of;
+using tests::says;
+using tests::TemporaryFolder;
+
+namespace {
+
+PlanOptions parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "ranvier-plan");
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
+}
+
+std::vector<std::string> small_job(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"--layers",          "4",  "--hidden",  "64",       "--heads",     "2",
+                                 "--sequence-length", "32", "--world",   "4",        "--node-size", "2",
+                                 "--batch-size",      "8",  "--profile", "test-cpu", "--jobs",      "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Faster with more stages and larger microbatches, and with faster links; slow ranks make it slower.
+actors::Prediction invented(const models::Architecture&, const models::SampleSource&,
+                            const actors::TrainerOptions& options, const runtime::MachineProfile& profile,
+                            const actors::PredictionOptions& how) {
+  actors::Prediction prediction;
+  double slowest = 1;
+  for (const double slow : how.disturbances.slow_ranks) slowest = std::max(slowest, slow);
+  prediction.step_seconds = slowest * (1.0 / options.grid.g_inter + 0.1 / options.microbatch_size +
+                                       1e8 / profile.links.inter_node.bytes_per_second);
+  prediction.tokens_per_second = 32.0 * options.batch_size / prediction.step_seconds;
+  prediction.mfu = 0.25;
+  prediction.device_bytes = 1 << 20;
+  return prediction;
+}
+
+PlanTools invented_tools() {
+  return {.predict = invented,
+          .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
+            return std::make_unique<runtime::ProfileCosts>(profile);
+          },
+          .read_profile =
+              [](const std::string& name) {
+                if (name == "test-cpu") return tests::plan_profile(false);
+                if (name == "test-gpu") return tests::plan_profile(true);
+                return runtime::read_machine_profile(name);
+              }};
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+
+/// As ranvier-train reads the flags, on ranks that are there.
+apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int world) {
+  std::vector<std::string> words{"ranvier-train"};
+  for (const auto& flag : flags)
+    if (flag.name != "device" && flag.name != "collectives") words.push_back("--" + flag.name + "=" + flag.value);
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), world);
+}
+
+}  // namespace
+
+TEST_CASE("the memory that ranvier-plan plans is what a job of its config allocates, to the byte, on every rank") {
+  std::mt19937 draw(20);
+  const TemporaryFolder folder;
+  for (const bool gpu : {false, true}) {
+    const runtime::MachineProfile profile = tests::plan_profile(gpu);
+    auto flags = tests::small_gpt_flags(8, 4, 16);
+    flags.push_back({"layers", "6"});
+    flags.erase(flags.begin());
+    flags.push_back({"nvme", folder.path() / "disk"});
+    if (gpu) flags.push_back({"precision", "bf16"});
+    const apps::Planner planner(flags, profile);
+    const auto candidates = make_space(planner.space()).candidates;
+    REQUIRE(candidates.size() > 100);
+    for (int n = 0; n < tests::effort(30, 150, 6); ++n) {
+      const Candidate& candidate = candidates[draw() % candidates.size()];
+      CAPTURE(candidate.text());
+      const apps::Trial trial = planner.plan(candidate);
+      const apps::TrainOptions options = as_trained(planner.config_of(candidate, trial), planner.world());
+      actors::TrainerOptions trainer = options.trainer;
+      trainer.threads = gpu ? 1 : options.device.threads;
+      trainer.node_of = nodes_of(options, {});
+      trainer.links = profile.links;  // the config names a file of them
+      trainer.gpu = trial.trainer.gpu;
+      std::size_t most = 0;
+      for (int rank = 0; rank < planner.world(); ++rank) {
+        const auto plan = actors::plan_rank(planner.job().architecture, planner.job().sample, trainer, rank);
+        const auto device = runtime::make_inline_device();
+        runtime::MemoryPlan here;  // what the plan counts and others allocate is there as well
+        for (runtime::MemoryItem item : plan.memory.items()) {
+          item.elsewhere = false;
+          here.add(item);
+        }
+        const runtime::Arena arena(*device, here);
+        const auto& planned = trial.plans.stage(static_cast<std::size_t>(plan.position.stage)).memory;
+        CHECK(device->used_bytes() == planned.bytes(MemorySpace::device));
+        REQUIRE(planned.items().size() == plan.memory.items().size());
+        for (std::size_t i = 0; i < planned.items().size(); ++i) {
+          CHECK(planned.items()[i].slot_bytes == plan.memory.items()[i].slot_bytes);
+          CHECK(planned.items()[i].slots == plan.memory.items()[i].slots);
+          CHECK(planned.items()[i].space == plan.memory.items()[i].space);
+          CHECK(planned.items()[i].kind == plan.memory.items()[i].kind);
+        }
+        most = std::max(most, device->used_bytes());
+      }
+      CHECK(trial.needs.device == most);
+    }
+  }
+}
+
+TEST_CASE("ranvier-plan prints the best ten with their memory and cost, and counts what it left out") {
+  const PlanResult result = run_plan(parse(small_job({})), invented_tools());
+  CHECK(result.status == 0);
+  CHECK(has(result.text, "10  "));
+  CHECK(has(result.text, "left out"));
+  CHECK(has(result.text, "activations"));
+  CHECK(has(result.text, "cost/M tokens"));
+  // Four stages are the fastest, in microbatches of all that a row has.
+  CHECK(has(result.text, "  1  4 × 1, 8 a microbatch"));
+  CHECK(has(result.text, "25.0%"));
+}
+
+TEST_CASE("the config file of ranvier-plan means to ranvier-train what was planned") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "best.conf";
+  const PlanResult result = run_plan(
+      parse(small_job({"--write-config", path, "--g-inter", "2", "--learning-rate", "0.001"})), invented_tools());
+  CHECK(result.status == 0);
+  CHECK(has(text_of(path), "# predicted"));
+  const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
+  const auto options = apps::parse_train_options(3, words.data(), 4);
+  CHECK(options.trainer.grid.g_inter == 2);
+  CHECK(options.trainer.grid.g_data == 2);
+  CHECK(options.trainer.microbatch_size == 4);
+  CHECK(options.trainer.batch_size == 8);
+  CHECK(options.trainer.learning_rate.peak == doctest::Approx(0.001));
+  CHECK(options.model.gpt().hidden == 64);
+  CHECK(options.trainer.links == tests::plan_profile(false).links);
+  CHECK(options.device.threads == 1);
+}
+
+TEST_CASE("ranvier-plan --json has the best, their flags and what was left out") {
+  const auto json =
+      boost::json::parse(run_plan(parse(small_job({"--json", "--best", "3"})), invented_tools()).text);
+  const auto& best = json.at("best").as_array();
+  REQUIRE(best.size() == 3);
+  CHECK(best[0].at("flags").at("g-inter").as_string() == "4");
+  CHECK(best[0].at("tokens_per_second").as_double() >= best[2].at("tokens_per_second").as_double());
+  CHECK(json.at("left_out").as_object().size() > 0);
+  CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
+}
+
+TEST_CASE("what if: each case has its best, and what the first case's best does there") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "cases.svg";
+  const PlanResult result =
+      run_plan(parse(small_job({"--bandwidth-times", "2,4", "--memory-times=0.5", "--slow-node", "1:3", "--profile",
+                                "test-gpu", "--plot", path, "--microbatch-size", "2"})),
+               invented_tools());
+  for (const char* label : {"bandwidth × 2", "bandwidth × 4", "memory × 0.5", "node 1 × 3 as slow", "test-gpu"})
+    CHECK(has(result.text, label));
+  CHECK(has(result.text, "unchanged"));
+  const std::string svg = text_of(path);
+  CHECK(svg.starts_with("<svg"));
+  CHECK(has(svg, "bandwidth × 4"));
+  CHECK(has(svg, "prefers-color-scheme:dark"));
+  CHECK(has(result.text, "0.33"));  // three times as slow
+}
+
+TEST_CASE("a plot's text may be anything, and its bars are as long as their values") {
+  const std::string text =
+      apps::svg({.title = "a < b & \"c\"",
+                 .about = "",
+                 .series = {},
+                 .groups = {{"one", {{1, "1", 0}}}, {"two", {{2, "2", 0}}}, {"none", {{0, "–", 0}}}}});
+  CHECK(has(text, "a &lt; b &amp; &quot;c&quot;"));
+  CHECK(has(text, R"(width="195.0")"));
+  CHECK(has(text, R"(width="390.0")"));
+  CHECK(has(text, R"(width="0.0")"));
+}
+
+TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what it lacks") {
+  PlanTools tools = invented_tools();
+  tools.read_profile = [](const std::string&) {
+    auto profile = tests::plan_profile(true);
+    profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // but for the driver's share
+    return profile;
+  };
+  const PlanResult result = run_plan(parse(small_job({"--collectives", "plans"})), tools);
+  CHECK(result.status == 1);
+  CHECK(has(result.text, "nothing fits"));
+  CHECK(has(result.text, "nearest: "));
+  CHECK(has(result.text, "has 200.0 KiB"));
+  CHECK(has(result.text, "memory: not enough of the device's"));
+}
+
+TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") {
+  const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
+    const auto error = error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, message));
+  };
+  refused({"--world", "4", "--batch-size", "8"}, "--profile is missing");
+  refused({"--profile", "test-cpu", "--batch-size", "8"}, "--world is missing");
+  refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");
+  refused(small_job({"--profiel", "x"}), "did you mean --profile?");
+  refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
+  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide --world 4");
+  refused(small_job({"--slow-node", "2:2"}), "there are 2 nodes");
+  refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
+  refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
+  refused(small_job({"--device", "cuda"}), "leave --device out");
+  refused(small_job({"--exhaustive", "--simulations", "3"}), "leave one of them out");
+  refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
+}

@@ -1,0 +1,96 @@
+#include "apps/plan/space.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+using namespace ranvier;
+using apps::Candidate;
+using apps::make_space;
+using apps::Space;
+using apps::SpaceOptions;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+template <typename Field>
+std::set<Field> values(const Space& space, Field Candidate::* field) {
+  std::set<Field> all;
+  for (const Candidate& candidate : space.candidates) all.insert(candidate.*field);
+  return all;
+}
+
+bool left_out(const Space& space, std::string_view words) {
+  return std::any_of(space.left_out.begin(), space.left_out.end(),
+                     [&](const auto& one) { return one.first.find(words) != std::string::npos && one.second > 0; });
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a plan's space has every grid of all ranks that the layers and the batch allow, and says why not others") {
+  const Space space = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 48, .apart = true});
+  CHECK(values(space, &Candidate::g_inter) == std::set{1, 2, 3, 4, 6});
+  for (const Candidate& candidate : space.candidates) CHECK(candidate.g_inter * candidate.g_data == 24);
+  CHECK(left_out(space, "does not divide 24 ranks"));
+  CHECK(left_out(space, "more stages than 6 layers"));
+  const Space odd = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 12, .apart = true});
+  CHECK(values(odd, &Candidate::g_inter) == std::set{2, 4, 6});
+  CHECK(left_out(odd, "--g-data does not divide --batch-size 12"));
+}
+
+TEST_CASE("candidates of a plan's space differ, and group sizes matter to those alone that have groups") {
+  const Space space = make_space({.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true});
+  std::set<std::string> texts;
+  for (const Candidate& candidate : space.candidates) {
+    CHECK(texts.insert(candidate.text()).second);
+    if (candidate.shard == "zero2") CHECK(candidate.group_size == 0);
+    if (candidate.shard == "mics") {
+      CHECK(candidate.group_size > 1);
+      CHECK(candidate.group_size < candidate.g_data);
+      CHECK(candidate.g_data % candidate.group_size == 0);
+    }
+  }
+  CHECK(values(space, &Candidate::shard).contains("paro-iig"));
+  CHECK(values(space, &Candidate::policy).contains("gpipe"));
+  CHECK(values(space, &Candidate::algorithms).contains("ho-ring"));
+  CHECK(values(space, &Candidate::microbatch_size).contains(8));
+}
+
+TEST_CASE("what was given by hand has one value in a plan's space") {
+  SpaceOptions options{.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true};
+  options.given = {{"g-inter", "2"},       {"shard", "zero1"},         {"microbatch-size", "2"},
+                   {"recompute", "off"},   {"policy", "1f1b"},         {"offload", "myelin"},
+                   {"all-gather", "ring"}, {"reduce-scatter", "ring"}, {"all-reduce", "auto"}};
+  const Space space = make_space(options);
+  REQUIRE(space.candidates.size() == 1);
+  const auto flags = space.candidates.front().flags();
+  CHECK(flags == std::vector<apps::GivenFlag>{{"g-inter", "2"}, {"g-data", "8"}, {"microbatch-size", "2"}});
+}
+
+TEST_CASE("states stay where a device has no memory of its own, and in memory where there is no disk") {
+  SpaceOptions options{.world = 4, .node_size = 4, .layers = 4, .batch_size = 8};
+  const Space host = make_space(options);
+  CHECK(values(host, &Candidate::offload) == std::set<std::string>{"none"});
+  CHECK(left_out(host, "the device's memory is the host's"));
+  options.apart = true;
+  options.files = true;
+  CHECK(values(make_space(options), &Candidate::offload).contains("infinity-nvme"));
+}
+
+TEST_CASE("a space without a grid is refused with what would help") {
+  const auto none = error_of([] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
+  CHECK(none.code() == ErrorCode::usage);
+  CHECK(says(none, "multiple of 7"));
+  SpaceOptions options{.world = 8, .layers = 4, .batch_size = 8};
+  options.given = {{"g-inter", "3"}};
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "--g-inter 3 does not divide --world 8"));
+  options.given = {{"g-inter", "2"}, {"g-data", "2"}};
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "a grid of 4 ranks and --world is 8"));
+}
