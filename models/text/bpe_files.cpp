@@ -1,6 +1,7 @@
 #include "models/text/bpe_files.hpp"
 
 #include "models/text/file_text.hpp"
+#include "models/text/json_node.hpp"
 #include "models/text/token_spelling.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
@@ -65,8 +66,6 @@ const json::object& object_in(const json::value* value, const std::string& file,
   if (value == nullptr || !value->is_object()) fail(ErrorCode::data, "{}: {} is no JSON object", file, what);
   return value->get_object();
 }
-
-std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
 
 /// {"spelling": number}; the end of the text is spelled as it is.
 class NamedTokens {
