@@ -1,5 +1,5 @@
 // What a piece of work on a stream costs, as data: whoever launches work says so. A device that computes needs none of
-// it; the phantom device (phantom_device.hpp) computes nothing and lets the work take the time that a CostModel gives it.
+// it; the phantom device (phantom_device.hpp) computes nothing, and the work takes the time that a CostModel gives it.
 #pragma once
 
 #include "runtime/clock.hpp"
