@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <iterator>
@@ -49,6 +48,8 @@ constexpr Key<WorkRate, double> work_rate[] = {{"launch_seconds", &WorkRate::lau
                                                {"bytes_per_second", &WorkRate::bytes_per_second}};
 constexpr Key<ProductShape, std::size_t> product_shape[] = {
     {"m", &ProductShape::m, true, 1}, {"n", &ProductShape::n, true, 1}, {"k", &ProductShape::k, true, 1}};
+// Of numbers that are not 0: between those that nine digits round to 1e-30 and 1e30.
+constexpr double least_size = 0.9999999995e-30, largest_size = 1.0000000005e30;
 constexpr double least_rate = std::numeric_limits<double>::min();  // above 0
 constexpr Key<ProductRate, double> product_rate[] = {
     {"flops_per_second", &ProductRate::flops_per_second, true, least_rate}};
@@ -219,14 +220,16 @@ class Reader {
     json::error_code error;
     const auto result = value.to_number<Number>(error);
     bool sensible = !error && static_cast<double>(result) >= least;
-    if constexpr (std::floating_point<Number>) sensible = sensible && std::isfinite(result);
+    if constexpr (std::floating_point<Number>)
+      sensible = sensible && (result == 0 || (result > least_size && result < largest_size));
     if (!sensible) {
-      refuse("has a '{}' that is not a {} {}", name, std::integral<Number> ? "whole number" : "number",
+      refuse("has a '{}' that is not a {} {}", name,
+             std::integral<Number> ? "whole number" : "number of a usual size (1e-30 to 1e30)",
              least == 0  ? "from 0 on"
              : least < 1 ? "above 0"
                          : "from 1 on");
     }
-    return result;
+    return result == 0 ? 0 : result;  // not -0, which is written otherwise than it is read
   }
 
   [[nodiscard]] const json::object& object_of(const json::value& value, const std::string& where) const {

@@ -112,6 +112,9 @@ TEST_CASE("a profile that is written is read back as the same") {
   const MachineProfile least = parse_machine_profile(small(), "a test");
   CHECK(parse_machine_profile(to_json(least), "a test") == least);
   CHECK(least.threads == 1);
+  const MachineProfile zero = parse_machine_profile(small(R"(, "price_per_hour": -0.0)"), "a test");
+  CHECK(zero == least);
+  CHECK_FALSE(std::signbit(zero.price_per_hour));
   CHECK_FALSE(least.links.inter_node.measured());
 }
 
@@ -149,6 +152,8 @@ TEST_CASE("values of a profile that make no sense are refused by name") {
     CHECK(says(refusal(replaced(small(), "\"cores\": 2", std::string("\"cores\": ") + value)),
                "'cores' that is not a whole number from 1 on"));
   }
+  for (const char* value : {"1e31", "1e-31", "4.9e-324"})
+    CHECK(says(refusal(replaced(small(), "1e9", value)), "not a number of a usual size"));
   CHECK(says(refusal(replaced(small(), "\"cores\": 2", "\"cores\": 0")), "'cores'"));
   CHECK(says(refusal(replaced(small(), "\"cores\": 2", "\"cores\": 2.5")), "'cores'"));
   CHECK(says(refusal(replaced(small(), "\"host_memory\": 1000", "\"host_memory\": 1e30")), "'host_memory'"));
