@@ -51,6 +51,8 @@ struct MachineProfile {
   double read_bytes_per_second = 0, write_bytes_per_second = 0;  ///< of a node's files
   double file_latency_seconds = 0;
   double handler_seconds = 0;  ///< what a rank's loop needs for a handler
+  /// How many times as long work takes while all cores of a node are busy as while `threads` are; at least 1.
+  double crowding = 1;
   Links links;
   double price_per_hour = 0;  ///< of one device; 0: not known
 

@@ -40,6 +40,7 @@ constexpr Key<MachineProfile, double> numbers[] = {
     {"write_bytes_per_second", &MachineProfile::write_bytes_per_second},
     {"file_latency_seconds", &MachineProfile::file_latency_seconds},
     {"handler_seconds", &MachineProfile::handler_seconds},
+    {"crowding", &MachineProfile::crowding, false, 1},
     {"price_per_hour", &MachineProfile::price_per_hour}};
 constexpr const char* others[] = {"gpu", "peak_flops_per_second", "rates", "products", "host_rates", "links"};
 

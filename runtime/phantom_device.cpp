@@ -271,8 +271,9 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
   if (counts && options_.apart) {
     constexpr std::size_t page_bytes = 4096;
     const std::size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    expect(rounded <= PhantomSpace::unreachable_bytes - next_, "a phantom device has {} of addresses",
-           format_bytes(PhantomSpace::unreachable_bytes));
+    if (rounded > PhantomSpace::unreachable_bytes - next_)
+      fail(ErrorCode::memory, "{} more of device memory were asked for, and a phantom device has {} of addresses",
+           format_bytes(bytes), format_bytes(PhantomSpace::unreachable_bytes));
     *used_ += bytes;
     buffer = Buffer(space_.unreachable() + next_, bytes,
                     [used = used_](std::byte*, std::size_t size) { *used -= size; });

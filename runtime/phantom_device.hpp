@@ -26,9 +26,9 @@ class PhantomSpace {
   PhantomSpace(const PhantomSpace&) = delete;
   PhantomSpace& operator=(const PhantomSpace&) = delete;
 
-  /// The range for what the host does not reach, reserved at the first call.
+  /// The range for what the host does not reach, reserved at the first call: more than any device has.
   [[nodiscard]] std::byte* unreachable();
-  static constexpr std::size_t unreachable_bytes = std::size_t{1} << 42;
+  static constexpr std::size_t unreachable_bytes = std::size_t{1} << 39;
 
   /// Zeros that take memory where they are written only. Throws ErrorCode::memory.
   [[nodiscard]] Buffer reachable(std::size_t bytes);

@@ -30,7 +30,7 @@ namespace ranvier::runtime {
 struct VirtualClusterOptions {
   std::vector<int> node_of;  ///< by rank, counted from 0
   Links links;
-  int cores = 0;  ///< of a node; 0: enough for all that runs there
+  VirtualCores::Options cores = {};  ///< of a node
   VirtualDisk::Rates files;
   double handler_seconds = 0;          ///< what a loop needs for each
   std::size_t eager_bytes = 64 << 10;  ///< of a message that does not wait for its receive

@@ -7,12 +7,19 @@
 namespace ranvier::runtime {
 
 void VirtualCores::run(Duration work, int threads, VirtualTime::Action done) {
-  if (cores_ == 0 || threads == 0) return time_->at(time_->now() + work, std::move(done));
+  if (options_.cores == 0 || threads == 0) return time_->at(time_->now() + work, std::move(done));
   advance();
   pieces_.push_back({served_ + static_cast<double>(work.count()), made_++, threads, std::move(done)});
   std::push_heap(pieces_.begin(), pieces_.end());
   threads_ += threads;
   wait_for_next();
+}
+
+double VirtualCores::speed() const noexcept {
+  const auto& [cores, crowding, alone] = options_;
+  const int busy = std::min(threads_, cores);
+  const double crowd = cores > alone ? std::max(0.0, double(busy - alone) / (cores - alone)) : 0.0;
+  return double(busy) / std::max(threads_, 1) / (1 + (crowding - 1) * crowd);
 }
 
 void VirtualCores::advance() {

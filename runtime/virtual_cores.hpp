@@ -1,5 +1,6 @@
 // The cores of one node in virtual time. Work that wants more threads at a moment than there are cores goes on more
-// slowly, all of it alike, as under a fair scheduler. One thread.
+// slowly, all of it alike, as under a fair scheduler; and where cores share memory and caches, each is slower the more
+// of them are busy. One thread.
 #pragma once
 
 #include "runtime/virtual_time.hpp"
@@ -11,8 +12,15 @@ namespace ranvier::runtime {
 
 class VirtualCores {
  public:
-  /// 0 cores: there are always enough. Time outlives it, and it outlives the time's last step.
-  VirtualCores(VirtualTime& time, int cores) : time_(&time), cores_(cores) {}
+  struct Options {
+    int cores = 0;  ///< 0: there are always enough, and nothing below counts
+    double crowding =
+        1;  ///< how many times as long work takes while all are busy as while `alone` are; between, by line
+    int alone = 1;
+  };
+
+  /// Time outlives it, and it outlives the time's last step.
+  VirtualCores(VirtualTime& time, const Options& options) : time_(&time), options_(options) {}
   VirtualCores(const VirtualCores&) = delete;
   VirtualCores& operator=(const VirtualCores&) = delete;
 
@@ -31,12 +39,12 @@ class VirtualCores {
     bool operator<(const Piece& other) const { return end != other.end ? end > other.end : number > other.number; }
   };
 
-  [[nodiscard]] double speed() const noexcept { return threads_ <= cores_ ? 1.0 : double(cores_) / threads_; }
+  [[nodiscard]] double speed() const noexcept;
   void advance();
   void wait_for_next();
 
   VirtualTime* time_;
-  int cores_;
+  Options options_;
   int threads_ = 0;      // of all pieces
   double served_ = 0;    // nanoseconds that each piece under way was given since the beginning
   Duration advanced_{};  // when that was counted

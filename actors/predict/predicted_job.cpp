@@ -41,7 +41,7 @@ runtime::VirtualClusterOptions cluster_of(const TrainerOptions& options, const r
                                           const PredictionOptions& how) {
   return {.node_of = nodes_of(options),
           .links = profile.links,
-          .cores = profile.cores,
+          .cores = {.cores = profile.cores, .crowding = profile.crowding, .alone = profile.threads},
           .files = {profile.read_bytes_per_second, profile.write_bytes_per_second, profile.file_latency_seconds},
           .handler_seconds = profile.handler_seconds,
           .slow_nodes = how.disturbances.slow_nodes};

@@ -277,7 +277,7 @@ TEST_CASE("a job in virtual time sends what a job that computes sends, in the sa
         sends_of(simulation, architecture, options, [](int) { return runtime::make_inline_device(); });
     const std::vector<int> nodes(static_cast<std::size_t>(options.grid.ranks()), 0);
     runtime::VirtualCluster cluster(
-        {.node_of = nodes, .links = {{1e-5, 1e9, 0}, {}}, .cores = 2, .handler_seconds = 1e-6});
+        {.node_of = nodes, .links = {{1e-5, 1e9, 0}, {}}, .cores = {.cores = 2}, .handler_seconds = 1e-6});
     const auto virtually =
         sends_of(cluster, architecture, options, [&](int rank) -> std::unique_ptr<runtime::Device> {
           return make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &rates});

@@ -37,6 +37,7 @@ MachineProfile whole_profile() {
                          .write_bytes_per_second = 2e9,
                          .file_latency_seconds = 1e-4,
                          .handler_seconds = 1.5e-6,
+                         .crowding = 1.25,
                          .links = {{3e-6, 1.2e11, 9.6e11}, {2.5e-5, 1.42857143e9, 5e10}},
                          .price_per_hour = 4.1};
   profile.peak_flops_per_second = {{DType::f32, 1.95e13}, {DType::bf16, 3.12e14}};

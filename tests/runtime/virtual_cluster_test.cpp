@@ -110,7 +110,7 @@ TEST_CASE("a stream of a phantom device waits for an event of another one") {
 }
 
 TEST_CASE("ranks that have more threads than a node has cores share them") {
-  Machines machines({.node_of = {0, 0, 1}, .cores = 1});
+  Machines machines({.node_of = {0, 0, 1}, .cores = {.cores = 1}});
   std::vector<std::unique_ptr<Stream>> streams;
   for (const int rank : {0, 1, 2})
     streams.push_back(machines.add_device(rank).make_stream("compute", StreamWidth::whole));
@@ -123,7 +123,7 @@ TEST_CASE("ranks that have more threads than a node has cores share them") {
   CHECK(machines.times["rank 1"] == 14ms);  // 4 ms of its work in 8, and 6 alone
   CHECK(machines.times["rank 2"] == 10ms);  // on a node of its own
 
-  Machines wide({.node_of = {0, 0}, .cores = 4});
+  Machines wide({.node_of = {0, 0}, .cores = {.cores = 4}});
   const auto three = wide.add_device(0, {.threads = 3}).make_stream("three", StreamWidth::whole);
   const auto other = wide.add_device(1, {.threads = 3}).make_stream("other", StreamWidth::whole);
   three->launch(work(6ms), nullptr);
@@ -133,8 +133,26 @@ TEST_CASE("ranks that have more threads than a node has cores share them") {
   CHECK(seconds(wide.times["end"]) == doctest::Approx(9e-3));  // 6 threads on 4 cores
 }
 
+TEST_CASE("cores that share memory are slower the more of them are busy") {
+  const auto ends = [](int cores, int other_threads) {
+    Machines machines({.node_of = {0, 0}, .cores = {.cores = cores, .crowding = 1.5}});
+    const auto first = machines.add_device(0).make_stream("first", StreamWidth::whole);
+    const auto second =
+        machines.add_device(1, {.threads = other_threads}).make_stream("second", StreamWidth::whole);
+    first->launch(work(6ms), nullptr);
+    second->launch(work(3ms), nullptr);
+    machines.note(*first, "first");
+    machines.note(*second, "second");
+    machines.run();
+    return std::pair(machines.times["first"], machines.times["second"]);
+  };
+  CHECK(ends(2, 1) == std::pair<Duration, Duration>(7500us, 4500us));  // the rest of the first one alone
+  CHECK(ends(3, 1) == std::pair<Duration, Duration>(6750us, 3750us));  // half as crowded
+  CHECK(ends(1, 1) == std::pair<Duration, Duration>(9ms, 6ms));        // one is all, and alone
+}
+
 TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {
-  Machines machines({.node_of = {0}, .cores = 1});
+  Machines machines({.node_of = {0}, .cores = {.cores = 1}});
   PhantomDevice& gpu = machines.add_device(0, {.apart = true, .host_costs = &costs});
   const auto host = gpu.make_host_device(1);
   const auto compute = gpu.make_stream("compute", StreamWidth::whole);
