@@ -245,6 +245,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide --world 4");
   refused(small_job({"--slow-node", "2:2"}), "there are 2 nodes");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
+  refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
   refused(small_job({"--device", "cuda"}), "leave --device out");
   refused(small_job({"--exhaustive", "--simulations", "3"}), "leave one of them out");
