@@ -104,6 +104,12 @@ class Chooser {
   }
 
  private:
+  /// Of a family of candidates the one that needs the least memory.
+  struct Least {
+    Candidate candidate;
+    std::optional<Trial> trial;  ///< none: its flags do not go together
+  };
+
   void leave_out(const std::string& why) {
     const std::lock_guard lock(mutex_);
     ++choices_.left_out[why];
@@ -119,30 +125,30 @@ class Chooser {
 
   /// Of candidates that differ in microbatches, recomputation, policy and algorithms: the one that needs the least.
   /// Where it does not fit by far, none of them does.
-  const Trial* smallest(const Candidate& candidate) {
+  const Least& smallest(const Candidate& candidate) {
     const auto [place, is_new] = families_.try_emplace(
-        {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload}, std::nullopt);
+        {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload}, Least{candidate, {}});
     if (is_new) {
-      Candidate least = candidate;
+      Candidate& least = place->second.candidate;
       if (!planner_->is_given("microbatch-size")) least.microbatch_size = 1;
       if (!least.recompute.empty()) least.recompute = "auto";
       if (!least.policy.empty()) least.policy = "1f1b";
       if (!least.algorithms.empty()) least.algorithms = "auto";
       try {
-        place->second = planner_->plan(least);
-        place->second->plans = {};
+        place->second.trial = planner_->plan(least);
+        place->second.trial->plans = {};
       } catch (const Error& error) {
         if (error.code() != ErrorCode::usage) throw;  // each candidate says why for itself
       }
     }
-    return place->second ? &*place->second : nullptr;
+    return place->second;
   }
 
   std::optional<Bound> plan(std::size_t i) {
     constexpr double by_far = 1.1;
     const Candidate& candidate = candidates_[i];
-    if (const Trial* least = smallest(candidate); least != nullptr && least->fullness > by_far) {
-      leave_out_for_memory(candidate, *least);
+    if (const Least& least = smallest(candidate); least.trial && least.trial->fullness > by_far) {
+      leave_out_for_memory(least.candidate, *least.trial);
       return {};
     }
     try {
@@ -187,7 +193,7 @@ class Chooser {
   actors::PredictionOptions how_;
   std::vector<Candidate> candidates_;
   std::map<std::size_t, Choice> planned_;
-  std::map<std::tuple<int, std::string, int, std::string>, std::optional<Trial>> families_;
+  std::map<std::tuple<int, std::string, int, std::string>, Least> families_;
   std::set<std::string> known_;
   std::mutex mutex_;  // of left_out, which simulations write
   Choices choices_;

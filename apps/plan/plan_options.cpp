@@ -57,8 +57,8 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
               const std::size_t colon = std::min(item.find(':'), item.size());
               SlowNode& slow = field.emplace_back();
               if (colon == item.size() || runtime::whole(slow.node, 0).read(item.substr(0, colon)) ||
-                  !read_factor(item.substr(colon + 1), slow.factor))
-                return "a node and how many times as long it takes, such as 3:1.5";
+                  !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
+                return "a node and how many times as long it takes, 1 or more, such as 3:1.5";
             }
             return {};
           },
@@ -190,8 +190,9 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.profiles.empty())
     fail(ErrorCode::usage, "--profile is missing: name the machines, or give a file of ranvier-bench profile");
-  if (options.exhaustive && options.simulations > 0)
+  if (options.exhaustive && table.given("simulations"))
     fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
+  if (options.exhaustive) options.simulations = 0;
   if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
 }

@@ -23,7 +23,7 @@ struct PlanOptions {
   std::string plot;
   bool json = false;
   int best = 10;
-  int simulations = 0;  ///< at most, of each search; 0: as many as it takes
+  int simulations = 64;  ///< at most, of each search; 0: as many as it takes
   bool exhaustive = false;
   int jobs = 0;  ///< threads; 0: the machine's
   std::vector<double> bandwidth_times;

@@ -42,9 +42,9 @@ PlanOptions parse(std::vector<std::string> words) {
 }
 
 std::vector<std::string> small_job(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"--layers",          "4",  "--hidden",  "64",       "--heads",     "2",
-                                 "--sequence-length", "32", "--world",   "4",        "--node-size", "2",
-                                 "--batch-size",      "8",  "--profile", "test-cpu", "--jobs",      "1"};
+  std::vector<std::string> words{
+      "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32", "--world", "4",
+      "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--simulations",     "0",  "--jobs",  "1"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -227,6 +227,7 @@ TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what
   CHECK(result.status == 1);
   CHECK(has(result.text, "nothing fits"));
   CHECK(has(result.text, "nearest: "));
+  CHECK(has(result.text, "recompute auto"));  // of all that could be done
   CHECK(has(result.text, "has 200.0 KiB"));
   CHECK(has(result.text, "memory: not enough of the device's"));
 }
@@ -245,8 +246,9 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide --world 4");
   refused(small_job({"--slow-node", "2:2"}), "there are 2 nodes");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
+  refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
   refused(small_job({"--device", "cuda"}), "leave --device out");
-  refused(small_job({"--exhaustive", "--simulations", "3"}), "leave one of them out");
+  refused(small_job({"--exhaustive"}), "leave one of them out");
   refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
 }
