@@ -260,7 +260,8 @@ void Resumption::compare_options() {
     if (!run_.speaks()) return;
     const auto* saved = reader_->manifest().about.if_contains("options");
     if (saved == nullptr || !saved->is_object()) return;
-    const auto changes = changed_options(saved->get_object(), options_);
+    const auto changes =
+        changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
   });

@@ -18,11 +18,16 @@ using ranvier::tests::says;
 
 namespace {
 
-std::vector<runtime::ResolvedOption> resolve(std::vector<const char*> arguments, const std::string& content = "1") {
+TrainOptions parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "ranvier-train");
   if (std::none_of(arguments.begin(), arguments.end(), [](std::string_view each) { return each == "--data"; }))
     arguments.insert(arguments.end(), {"--data", "text.txt"});
-  const auto options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 4);
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 4);
+}
+
+std::vector<runtime::ResolvedOption> resolve(const std::vector<const char*>& arguments,
+                                             const std::string& content = "1") {
+  const TrainOptions options = parse(arguments);
   auto all = resolved(options);
   all.push_back({"Model", computation_option, models::computation_of(options.model.sizes)});
   all.push_back({"Data", content_option, content});
@@ -36,7 +41,8 @@ struct Changed {
 
 Changed change(const std::vector<const char*>& before, const std::vector<const char*>& now,
                const std::vector<std::string>& meant = {}, const std::string& content = "1") {
-  const auto changes = changed_options(options_to_save(resolve(before)), resolve(now, content));
+  const auto changes = changed_options(options_to_save(resolve(before)), resolve(now, content),
+                                       models::learns_positions(parse(now).model.sizes));
   try {
     return {accept_changes(changes, meant, "c/step-00000004"), {}};
   } catch (const Error& error) {
@@ -99,6 +105,19 @@ TEST_CASE("states of other sizes are refused whatever is meant") {
   const auto refused = change({}, {"--layers", "7"}, {"layers"});
   CHECK(contains(refused.error, "--layers 7 (was 6)"));
   CHECK(contains(refused.error, "begin anew"));
+}
+
+TEST_CASE("another sequence length is another training, or another model where positions are learned") {
+  const std::vector<const char*> longer = {"--sequence-length", "512"};
+  CHECK(contains(change({}, longer, {"sequence-length"}).error, "has states of another model"));
+  const std::vector<const char*> llama = {"--model", "llama"};
+  std::vector<const char*> longer_llama = llama;
+  longer_llama.insert(longer_llama.end(), longer.begin(), longer.end());
+  CHECK(contains(change(llama, longer_llama).error, "--resume-with sequence-length"));
+  const auto meant = change(llama, longer_llama, {"sequence-length"});
+  CHECK(meant.error.empty());
+  REQUIRE(meant.lines.size() == 1);
+  CHECK(contains(meant.lines[0], "--sequence-length 512 (was 256): another training, as --resume-with says"));
 }
 
 TEST_CASE("a model of the same sizes that computes otherwise is another one, and the same by another name is not") {

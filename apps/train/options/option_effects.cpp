@@ -257,7 +257,7 @@ boost::json::object options_to_save(const std::vector<ResolvedOption>& options) 
 }
 
 std::vector<ChangedOption> changed_options(const boost::json::object& saved,
-                                           const std::vector<ResolvedOption>& options) {
+                                           const std::vector<ResolvedOption>& options, bool learns_positions) {
   std::vector<ChangedOption> changes;
   for (const ResolvedOption& option : options) {
     OptionEffect effect = effect_of(option.name);
@@ -265,6 +265,7 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
     if (effect == OptionEffect::run || before == nullptr || !before->is_string()) continue;
     if (before->get_string() == option.value) continue;
     if (option.name == "steps" && constant_rate(saved, options)) effect = OptionEffect::bits;
+    if (option.name == "sequence-length" && !learns_positions) effect = OptionEffect::decides;
     changes.push_back({option.name, std::string(before->get_string()), option.value, effect});
   }
   compare_content(changes, saved, options);

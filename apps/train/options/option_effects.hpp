@@ -41,9 +41,11 @@ struct ChangedOption {
 };
 
 /// Those of both whose values differ, in the order of `options`. An option that one of them lacks is of another version
-/// of the program, and the checkpoint cannot tell its value.
+/// of the program, and the checkpoint cannot tell its value. `learns_positions`: models::learns_positions() of the
+/// model; one that does not has the same states at any sequence length.
 [[nodiscard]] std::vector<ChangedOption> changed_options(const boost::json::object& saved,
-                                                         const std::vector<runtime::ResolvedOption>& options);
+                                                         const std::vector<runtime::ResolvedOption>& options,
+                                                         bool learns_positions);
 
 /// Throws ErrorCode::usage, with all that differs and the remedy, where one of them would train something else and
 /// `meant` (--resume-with) does not name it. Returns what the start says of the others, in lines.
