@@ -52,8 +52,12 @@ OptionTable declare(GenerateOptions& options) {
        tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
   table.concern("Text");
   table.add({"prompt", "TEXT", "how the text begins; -: what comes from stdin, without the last new line",
-             text(options.prompt), "the end of a text before, or of bytes a new line"});
+             text(options.prompt), "what begins texts or ends the one before, or of bytes a new line"});
   table.add({"prompt-file", "FILE", "how the text begins, likewise", text(options.prompt_file)});
+  table.add({"begin-of-text", "WHETHER",
+             "on: before the prompt comes what the tokenizer's files put before a text, such as <s>, as in "
+             "transformers",
+             choice<bool>(options.begins_text, {{"on", true}, {"off", false}})});
   table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
   table.add({"context", "N",
              "positions kept of a text, at most as many as the model is for; a GPT-2 has its own number",

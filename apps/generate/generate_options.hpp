@@ -18,10 +18,11 @@ struct GenerateOptions {
   std::string tokenizer;        ///< "bytes" or "PATH"; empty: what lies beside the weights, or bytes
   std::string prompt;           ///< "-": what stdin has. Empty: prompt_file's
   std::string adapter;          ///< folder; empty: none
-  std::string prompt_file;      ///< empty: the end of text, or a new line where there is no such token
+  std::string prompt_file;      ///< empty: what stands before a text, the end of one, or a new line
   int tokens = 200;             ///< to draw for each text
   int texts = 1;
-  int context = 4096;  ///< positions that the cache has room for, of models that learned none
+  int context = 4096;       ///< positions that the cache has room for, of models that learned none
+  bool begins_text = true;  ///< by what the tokenizer puts before texts
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;

@@ -180,14 +180,34 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
   return drawn;
 }
 
+struct Prompt {
+  std::string text;  ///< what of the tokens is shown
+  std::vector<std::int32_t> tokens;
+};
+
+/// What the tokenizer puts before texts is put there, unless the text spells it. Without text: what stands before one,
+/// or ends the one before, or a new line.
+Prompt make_prompt(const std::string& given, const models::Tokenizer& tokenizer, bool with_beginning) {
+  const auto beginning = with_beginning ? tokenizer.beginning() : std::span<const std::int32_t>();
+  Prompt prompt{given, {beginning.begin(), beginning.end()}};
+  if (!given.empty()) {
+    const std::vector<std::int32_t> tokens = tokenizer.encode(given);
+    const bool spelled =
+        tokens.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), tokens.begin());
+    prompt.tokens.insert(prompt.tokens.end(), tokens.begin() + (spelled ? std::ssize(beginning) : 0), tokens.end());
+  } else if (prompt.tokens.empty() && tokenizer.end_of_text()) {
+    prompt.tokens = {*tokenizer.end_of_text()};
+  } else if (prompt.tokens.empty()) {
+    prompt = {"\n", tokenizer.encode("\n")};
+  }
+  return prompt;
+}
+
 void generate(const GenerateOptions& options) {
   const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
-  const bool begins_empty = given.empty() && tokenizer.end_of_text();
-  const std::string text = given.empty() && !begins_empty ? "\n" : given;
-  const std::vector<std::int32_t> prompt =
-      begins_empty ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode(text);
+  const auto [text, prompt] = make_prompt(given, tokenizer, options.begins_text);
 
   models::SamplingOptions sampling = options.sampling;
   sampling.tokens = tokenizer.size();

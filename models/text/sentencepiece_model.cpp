@@ -1,6 +1,7 @@
 #include "models/text/sentencepiece_model.hpp"
 
 #include "models/text/file_text.hpp"
+#include "models/text/text_beginning.hpp"
 #include "models/text/tokenizer_json.hpp"
 #include "models/text/utf8.hpp"
 #include "runtime/error.hpp"
@@ -358,10 +359,13 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
   name("bos_token", model.begin);
   name("eos_token", model.end);
   name("pad_token", model.padding);
-  pipeline->specials = special_tokens(names, [&](const std::string& spelling) {
+  const auto find = [&](const std::string& spelling) {
     const std::int32_t id = all.find(spelling);
     return id < 0 ? std::nullopt : std::optional(id);
-  });
+  };
+  pipeline->specials = special_tokens(names, find);
+  if (adds_begin_of_text(path.parent_path()).value_or(true) && pipeline->specials.begin_of_text)
+    pipeline->beginning = {*pipeline->specials.begin_of_text};
   return pipeline;
 }
 

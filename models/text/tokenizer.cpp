@@ -40,6 +40,10 @@ SpecialTokens Tokenizer::specials() const noexcept {
   return specials;
 }
 
+std::span<const std::int32_t> Tokenizer::beginning() const noexcept {
+  return pipeline_ ? std::span<const std::int32_t>(pipeline_->beginning) : std::span<const std::int32_t>();
+}
+
 std::int32_t Tokenizer::required_end_of_text() const {
   if (const auto token = end_of_text()) return *token;
   fail(ErrorCode::data, "{}: no token ends a text: name one as eos_token in the tokenizer_config.json beside it",

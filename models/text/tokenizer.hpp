@@ -39,6 +39,8 @@ class Tokenizer {
   /// The same. Throws ErrorCode::data, saying how to name it, if there is none.
   [[nodiscard]] std::int32_t required_end_of_text() const;
   [[nodiscard]] SpecialTokens specials() const noexcept;
+  /// What stands before a text by itself, as a prompt is one: LLaMA's <s>. encode() leaves it to its caller.
+  [[nodiscard]] std::span<const std::int32_t> beginning() const noexcept;
   /// Another one where texts become other tokens.
   [[nodiscard]] std::uint64_t fingerprint() const;
 

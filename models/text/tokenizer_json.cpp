@@ -2,6 +2,7 @@
 
 #include "models/text/bpe_vocabulary.hpp"
 #include "models/text/file_text.hpp"
+#include "models/text/text_beginning.hpp"
 #include "models/text/tokenizer_steps.hpp"
 #include "models/text/tokenizer_vocabulary.hpp"
 #include "runtime/error.hpp"
@@ -106,6 +107,7 @@ bool is_of_gpt2s_kind(const fs::path& path) {
   if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
       words["add_prefix_space"].flag(true) || !words["use_regex"].flag(true))
     return false;
+  if (begins_texts(root["post_processor"], path.parent_path())) return false;
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "unk_token"})
     if (is_set(model[key])) return false;
   if (model["ignore_merges"].flag(false) || model["byte_fallback"].flag(false)) return false;
@@ -165,8 +167,10 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
   pipeline->spelled = AddedTokens(std::move(added.raw));
   pipeline->spelled_normally = AddedTokens(std::move(added.normalized));
   pipeline->spelling = std::make_unique<const TokenSpelling>(spelling_of(root["decoder"], tokens, added.special));
-  pipeline->specials = special_tokens(special_token_names(path.parent_path()),
-                                      [&](const std::string& name) { return tokens.find(name); });
+  const auto find = [&](const std::string& name) { return tokens.find(name); };
+  pipeline->specials = special_tokens(special_token_names(path.parent_path()), find);
+  pipeline->beginning =
+      text_beginning(root["post_processor"], path.parent_path(), pipeline->specials.begin_of_text, find);
   pipeline->pre_tokenizers = std::move(words.steps);
   return pipeline;
 }

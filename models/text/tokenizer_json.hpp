@@ -6,7 +6,8 @@
 //                     Whitespace, WhitespaceSplit
 //   decoders          ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece
 //
-// Post-processors are for pairs and single texts, not for training data, and are not applied. Any thread.
+// Post-processors are for pairs and single texts, not for training data: of them only what they put before a single
+// text is read (text_beginning.hpp). Any thread.
 #pragma once
 
 #include "models/text/tokenizer_pipeline.hpp"

@@ -27,12 +27,12 @@ void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::
 
 bool TokenizerPipeline::can_cut(SpelledSpecials spelled_specials) const {
   // What is put before a text that begins stands behind a spelled token, and not where the text is cut there.
-  std::string beginning = "x", inside = "x";
+  std::string outside = "x", inside = "x";
   for (const auto& one : normalizers) {
-    one->apply(beginning, {.begins = true, .first = false});
+    one->apply(outside, {.begins = true, .first = false});
     one->apply(inside, {.begins = false, .first = false});
   }
-  const bool prepends = beginning != inside;
+  const bool prepends = outside != inside;
   const bool between_blanks = !prepends && std::any_of(pre_tokenizers.begin(), pre_tokenizers.end(),
                                                        [](const auto& one) { return one->cuts_between_blanks(); });
   return cuts_before_spaces && !(prepends && spelled.finds(spelled_specials)) &&

@@ -31,6 +31,8 @@ struct TokenizerPipeline {
   std::unique_ptr<const SubwordModel> model;
   std::unique_ptr<const TokenSpelling> spelling;
   SpecialTokens specials;
+  std::vector<std::int32_t>
+      beginning;  ///< what stands before a text by itself, which encoders leave to their callers
   bool cuts_before_spaces =
       false;  ///< the words do: the pre-tokenizers, or what they leave whole is never joined there
 

@@ -217,6 +217,27 @@ TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is 
   CHECK(generate("--weights " + path("tuned") + " --prompt the --tokens 3").status == 0);
 }
 
+TEST_CASE_FIXTURE(OfWords, "before a prompt comes what the tokenizer puts before texts, once, unless it is off") {
+  const std::string flags = "--weights " + path("model") + " --tokens 1 --threads 1";
+  const auto tokens = [&](const std::string& more) {
+    const Generated generated = generate(flags + more);
+    INFO(generated.report);
+    REQUIRE(generated.status == 0);
+    const auto begin = generated.report.find("prompt: ") + 8;
+    return std::stoi(generated.report.substr(begin));
+  };
+  const std::string prompt = " --prompt 'the 中 '";
+  const int plain = tokens(prompt);
+  std::string json = small.tokenizer_json();
+  json.insert(1, R"("post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": )"
+                 R"("<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]}, )");
+  folder.write("model/tokenizer.json", json);
+  CHECK(tokens(prompt) == plain + 1);
+  CHECK(tokens(prompt + " --begin-of-text off") == plain);
+  CHECK(tokens(" --prompt '<|endoftext|>the 中 '") == plain + 1);
+  CHECK(tokens("") == 1);
+}
+
 TEST_CASE_FIXTURE(OfWords, "a text ends with its end of text, unless that is to be ignored") {
   write_model("model", small.end_of_text());
   const std::string flags = "--weights " + path("model") + " --temperature 0 --tokens 5";

@@ -46,7 +46,7 @@ struct Parts {
   std::string normalizer = "null", pre_tokenizer = "null", decoder = "null", model_options, added;
   Strings pieces;  // by number
   std::vector<std::pair<std::string, std::string>> merges;
-  std::string type = "BPE";
+  std::string type = "BPE", post_processor = "null";
 
   [[nodiscard]] std::string json() const {
     std::string vocabulary, joins;
@@ -56,9 +56,9 @@ struct Parts {
       joins += fmt::format("{}[{}, {}]", joins.empty() ? "" : ", ", as_json(left), as_json(right));
     const std::string with_merges = type == "BPE" ? fmt::format(", \"merges\": [{}]", joins) : "";
     return fmt::format(
-        R"({{"added_tokens": [{}], "normalizer": {}, "pre_tokenizer": {}, "post_processor": null, "decoder": {}, )"
+        R"({{"added_tokens": [{}], "normalizer": {}, "pre_tokenizer": {}, "post_processor": {}, "decoder": {}, )"
         R"("model": {{"type": "{}", {}"vocab": {{{}}}{}}}}})",
-        added, normalizer, pre_tokenizer, decoder, type, model_options, vocabulary, with_merges);
+        added, normalizer, pre_tokenizer, post_processor, decoder, type, model_options, vocabulary, with_merges);
   }
 };
 
@@ -324,6 +324,39 @@ TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not i
   CHECK(says(error_of([&] { static_cast<void>(read(no_end).required_end_of_text()); }), "eos_token"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "what stands before a text is as the template says, or of a LLaMA its configuration") {
+  using Tokens = std::vector<std::int32_t>;
+  Parts parts = of_characters();
+  const auto beginning = [&](const std::string& post_processor, const std::string& config = "{}") {
+    parts.post_processor = post_processor;
+    folder.write("tokenizer_config.json", config);
+    const Tokenizer tokenizer = read(parts);
+    return Tokens(tokenizer.beginning().begin(), tokenizer.beginning().end());
+  };
+  const auto single = [](const std::string& pieces) {
+    return R"({"type": "TemplateProcessing", "single": [)" + pieces + R"(], "pair": [], "special_tokens": {}})";
+  };
+  const std::string begin = R"({"SpecialToken": {"id": "<s>", "type_id": 0}})";
+  const std::string end = R"({"SpecialToken": {"id": "</s>", "type_id": 0}})";
+  const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const std::string both = single(begin + "," + text + "," + end);
+  CHECK(beginning("null").empty());
+  CHECK(beginning(both) == Tokens{1});
+  CHECK(beginning(single(end + "," + begin + "," + text)) == Tokens{2, 1});
+  CHECK(beginning(single(text + "," + end)).empty());
+  CHECK(beginning(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )" + both + "]}") == Tokens{1});
+  CHECK(beginning(R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]})") == Tokens{1});
+  const std::string llama = R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>")";
+  CHECK(beginning("null", llama + "}") == Tokens{1});
+  CHECK(beginning(both, llama + R"(, "add_bos_token": false})").empty());
+  CHECK(beginning(both, R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": false})") == Tokens{1});
+  parts.post_processor = single(R"({"SpecialToken": {"id": "<x>", "type_id": 0}})");
+  CHECK(says(refusal(parts), "'post_processor.single[0].SpecialToken.id' is no token"));
+  // Encoding leaves it to its caller.
+  parts.post_processor = both;
+  CHECK(read(parts).encode("a") == Tokens{263});
+}
+
 TEST_CASE_FIXTURE(Fixture, "a SentencePiece model joins the pieces of the highest score first") {
   SentencePieceWriter writer;
   writer.add("<unk>", 0, 2).add("<s>", 0, 3).add("</s>", 0, 3);
@@ -335,6 +368,7 @@ TEST_CASE_FIXTURE(Fixture, "a SentencePiece model joins the pieces of the highes
   CHECK(pieces_of(tokenizer, writer.pieces, "abc é") == Strings{"▁a", "bc", "▁", "<0xC3>", "<0xA9>"});
   CHECK(pieces_of(tokenizer, writer.pieces, "c<tool>c") == Strings{"▁", "c", "<tool>", "c"});
   CHECK(tokenizer.specials().begin_of_text == 1);
+  CHECK(std::vector(tokenizer.beginning().begin(), tokenizer.beginning().end()) == std::vector{1});
   CHECK(tokenizer.end_of_text() == 2);
   CHECK(tokenizer.decode(tokenizer.encode(" abc  é")) == " abc  é");
   writer.remove_extra_whitespaces = true;
