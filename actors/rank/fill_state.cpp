@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t most_values = std::size_t{1} << 20, most_in_place = std::size_t{1} << 24;
 
 struct Filling : std::enable_shared_from_this<Filling> {
-  Filling(runtime::EventLoop& event_loop, Optimizer& of_optimizer, const UnitStates& of_units, models::UnitSource from,
-          runtime::Handler then)
+  Filling(runtime::EventLoop& event_loop, Optimizer& of_optimizer, const UnitStates& of_units,
+          models::UnitSource from, runtime::Handler then)
       : loop(&event_loop),
         optimizer(&of_optimizer),
         units(&of_units),

@@ -113,7 +113,7 @@ TEST_CASE("a training may go on with what is trained shared out otherwise, withi
   std::vector<const char*> flags{"--data", "a", "--train", "ln_f", "--shard", "zero3", "--shard-trained", "ddp"};
   const auto before = options_to_save(resolved(parse(flags)));
   flags.back() = "zero1";
-  const auto changes = changed_options(before, resolved(parse(flags)));
+  const auto changes = changed_options(before, resolved(parse(flags)), true);
   REQUIRE(changes.size() == 1);
   CHECK(changes[0].effect == OptionEffect::rounding);
   const auto lines = accept_changes(changes, {}, "c/step-00000004");
