@@ -142,8 +142,8 @@ TEST_CASE("products are those of layers, whose costs have their shapes") {
     CHECK(costs[0].dtype == DType::bf16);
     CHECK(costs[0].shape == each.shape);
     each.work.queue(*stream, arrays);
+    stream->synchronize();  // before its memory goes
   }
-  stream->synchronize();
   // Forward, what reaches the input, and the weight's gradient take the same flops.
   for (std::size_t i = 0; i + 2 < cases.size(); i += 3) {
     const auto size = [&](std::size_t at) { return cases[at].shape.m * cases[at].shape.n * cases[at].shape.k; };
