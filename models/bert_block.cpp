@@ -63,7 +63,9 @@ class BertBlock final : public Layer {
     return static_cast<std::size_t>(positions) * channels_;
   }
 
-  bool repeats(bool training) const noexcept override { return !training || !dropout_.drops(); }
+  bool repeats(bool training) const noexcept override {
+    return !training || (!dropout_.drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
+  }
 
   LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
@@ -145,13 +147,17 @@ class BertBlock final : public Layer {
         [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
     walk.each_trained(
         out_.tiles(), [] {},
-        [&](std::size_t tile) {
-          out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, at.out, tile);
-        });
+        [&](std::size_t tile) { out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, tile); });
     walk.each_trained(
         qkv_.tiles(), [] {},
-        [&](std::size_t tile) { qkv_.backward_matrix(call, input, kept + at.attention.d_qkv, at.qkv, tile); });
+        [&](std::size_t tile) { qkv_.backward_matrix(call, input, kept + at.attention.d_qkv, tile); });
     walk.rest([&] {
+      if (mlp_.has_adapters()) {
+        norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1);
+        mlp_.backward_adapters(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+      }
+      out_.backward_adapters(call, saved + at.attention.out, kept + at.d_out, at.out);
+      qkv_.backward_adapters(call, input, kept + at.attention.d_qkv, at.qkv);
       norm_2_.store_gradients(call, at.norm_2);
       mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
       norm_1_.store_gradients(call, at.norm_1);

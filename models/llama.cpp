@@ -3,10 +3,8 @@
 #include "models/expect_sizes.hpp"
 #include "models/llama_layers.hpp"
 #include "models/llama_sizes.hpp"
-#include "models/lora.hpp"
 #include "models/parts/language_head.hpp"
 #include "models/parts/token_embedding.hpp"
-#include "runtime/error.hpp"
 
 #include <fmt/format.h>
 
@@ -25,10 +23,6 @@ TokenTable token_table(const LlamaOptions& options, const char* unit) {
 
 Architecture make_llama(const LlamaOptions& options, const Tuning& tuning) {
   expect_sizes(options);
-  if (tuning.lora && options.tile > 1)
-    fail(ErrorCode::usage,
-         "--lora-rank {} with --tile {}: adapters need the matrices beside them whole, choose --tile 1",
-         tuning.lora->rank, options.tile);
   const TokenTable words = token_table(options, "model.embed_tokens");
   Architecture llama;
   llama.name =

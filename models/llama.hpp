@@ -48,7 +48,7 @@ struct LlamaOptions {
   [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
 };
 
-/// Throws ErrorCode::usage for sizes that make no model, and for adapters beside tiles.
+/// Throws ErrorCode::usage for sizes that make no model.
 [[nodiscard]] Architecture make_llama(const LlamaOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -419,11 +419,12 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes)) {
+  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes) && !fills_masks(sizes)) {
     const std::string& origin = tuning.lora->origin;
     fail(ErrorCode::usage, "{}: a model of the family {} takes no adapters: {}",
          origin.empty() ? "--lora-rank" : origin, family_name(sizes),
-         origin.empty() ? "use one of LLaMA's, or --train for a part" : "give the weights that they are for");
+         origin.empty() ? "use one of LLaMA's or BERT's, or --train for a part"
+                        : "give the weights that they are for");
   }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) expect_targets(model, *tuning.lora);

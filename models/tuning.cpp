@@ -6,11 +6,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <vector>
 
 namespace ranvier::models {
 namespace {
+
+/// By the last part of their names.
+bool takes_adapters(std::string_view product) {
+  constexpr std::array<std::string_view, 4> of_bert{"query", "key", "value", "dense"};
+  return product.ends_with("_proj") || std::find(of_bert.begin(), of_bert.end(), product) != of_bert.end();
+}
 
 /// Of some layers: the first ones of a kind are like the others.
 std::vector<std::string> names_to_match(const Architecture& architecture) {
@@ -70,7 +77,8 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
         const std::string module = parameter.name.substr(0, parameter.name.find(".lora_"));
         found = found || (is_adapter(parameter.name) && LoraOptions{.targets = {target}}.adapts(module));
         const std::string base = module.substr(0, module.rfind('.'));
-        if (base.ends_with("_proj")) modules.insert(base.substr(base.rfind('.') + 1));
+        const std::string last = base.substr(base.rfind('.') + 1);
+        if (takes_adapters(last)) modules.insert(last);
       }
     }
     if (!found) missing.push_back(target);

@@ -103,7 +103,8 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   if (lora != nullptr && !options.merge) {
     const std::string base = said_of_run(reader.manifest(), "init-from");
     const std::uint64_t bytes =
-        write_adapter(options.folder, adapters, read, models::adapter_config_json(*lora, base));
+        write_adapter(options.folder, adapters, read,
+                      models::adapter_config_json(*lora, base, !models::fills_masks(model->config.sizes)));
     return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
                        options.folder.string());
   }

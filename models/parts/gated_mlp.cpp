@@ -69,8 +69,14 @@ void GatedMlp::backward_input(const LayerCall& call, const Arrays& at, std::byte
 
 void GatedMlp::backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                                std::size_t tile) const {
-  down_.backward_matrix(call, call.deferred + at.inner + tile * at.tile_bytes, dy, at.down_product, tile);
-  gate_up_.backward_matrix(call, x, call.saved + at.gate_up + tile * at.wide_bytes, at.gate_up_product, tile);
+  down_.backward_matrix(call, call.deferred + at.inner + tile * at.tile_bytes, dy, tile);
+  gate_up_.backward_matrix(call, x, call.saved + at.gate_up + tile * at.wide_bytes, tile);
+}
+
+void GatedMlp::backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x,
+                                 const std::byte* dy) const {
+  down_.backward_adapters(call, call.deferred + at.inner, dy, at.down_product, at.tile_bytes);
+  gate_up_.backward_adapters(call, x, call.saved + at.gate_up, at.gate_up_product, at.wide_bytes);
 }
 
 }  // namespace ranvier::models

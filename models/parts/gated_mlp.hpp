@@ -37,7 +37,8 @@ class GatedMlp {
 
   GatedMlp(UnitBuilder& builder, std::size_t unit, const GatedMlpOptions& options);
 
-  /// As Linear's.
+  // As Linear's.
+  [[nodiscard]] bool has_adapters() const { return gate_up_.has_adapters() || down_.has_adapters(); }
   [[nodiscard]] bool drops() const { return gate_up_.drops() || down_.drops(); }
 
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
@@ -47,7 +48,7 @@ class GatedMlp {
                             std::size_t scratch) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
-  // As with Linear, each call does one tile, and y and dx are there after the last of them.
+  // As with Linear, each call but the last does one tile, and y and dx are there after the last of them.
 
   /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
@@ -64,6 +65,8 @@ class GatedMlp {
   /// x and dy as the others got them.
   void backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                        std::size_t tile) const;
+  /// As Linear's, once for all tiles.
+  void backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const;
 
  private:
   std::size_t inner_;

@@ -19,8 +19,8 @@ namespace {
 /// Where a call's arrays lie. Letters: N rows whose logits are computed (B·T, or B·F of chosen positions), C channels,
 /// P stored rows of the token table.
 struct Arrays {
-  Arrays(const TokenTable& table, const Norm& final_norm, bool transforms, const Precision& precision,
-         const MicrobatchShape& shape, const ChosenRows& choice) {
+  Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
+         const Precision& precision, const MicrobatchShape& shape, const ChosenRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
     const std::size_t C = table.channels, element = size_of(precision.compute);
     norm = final_norm.plan(saved, deferred, N);
@@ -31,7 +31,8 @@ struct Arrays {
       d_input = workspace.add(N * C, element);
       losses = workspace.add(choice.all(), sizeof(double));
     }
-    if (transforms) {
+    if (transform) {
+      product = transform->plan(saved, deferred, workspace, N);
       dense = saved.add(N * C, element);
       active = saved.add(N * C, element);
       d_dense = deferred.add(N * C, element);
@@ -49,6 +50,7 @@ struct Arrays {
   std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: chosen rows of the input, and their gradient
   std::size_t losses = 0;               ///< workspace [B, T] double: of all positions, where rows are chosen
   Norm::Arrays norm;
+  Linear::Arrays product;             ///< of the transform
   std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
   std::size_t d_dense = 0;            ///< deferred [N, C]: the gradient of the former
   std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
@@ -183,7 +185,7 @@ class LanguageHead final : public Layer {
   void compute_logits(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
     if (transform_) {
-      transform_->forward(call, call.saved + at.dense, input);
+      transform_->forward(call, call.saved + at.dense, input, at.product);
       gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
     }
     if (call.part == 0) norm_.forward(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
@@ -237,7 +239,7 @@ class LanguageHead final : public Layer {
                    call.workspace + at.scratch);
     if (!transform_) return;
     gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, N * C, gelu_);
-    transform_->backward_input(call, input_gradient, d_norm_input);
+    transform_->backward_input(call, input_gradient, d_norm_input, at.product);
   }
 
   void compute_weight_gradients(const LayerCall& call, const Arrays& at, const std::byte* input) const {
@@ -248,7 +250,7 @@ class LanguageHead final : public Layer {
       column_sums(call.stream, gradient(call, *bias_, gradient_dtype), gradient_dtype, call.saved + at.logits,
                   dtype_, N, table_.stored_rows(), call.accumulate);
     if (transform_)
-      transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch);
+      transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch, at.product);
     if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
     if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
     matmul(call.stream,
@@ -289,7 +291,7 @@ class LanguageHead final : public Layer {
   }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
   Arrays arrays_of(const MicrobatchShape& shape, const ChosenRows& choice) const {
-    return {table_, norm_, transform_.has_value(), precision_, shape, choice};
+    return {table_, norm_, transform_, precision_, shape, choice};
   }
 
   const std::byte* norm_input(const LayerCall& call, const Arrays& at, const std::byte* input) const {

@@ -1,17 +1,12 @@
 #include "models/parts/linear.hpp"
 
-#include "models/lora.hpp"
-#include "models/ops/dropout.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matrix_vector.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/xxh3.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <span>
 #include <utility>
 
 namespace ranvier::models {
@@ -96,108 +91,6 @@ void Linear::add_biases(UnitBuilder& builder, std::size_t unit, const LinearOpti
   weights_ = std::move(apart);
 }
 
-void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOptions& options) {
-  const LoraOptions* const lora = builder.tuning().lora.get();
-  if (lora == nullptr) return;
-  rank_ = static_cast<std::size_t>(lora->rank);
-  factor_ = lora->factor();
-  dropout_ = lora->dropout;
-  // As PEFT draws A: uniform, of the variance that Kaiming's rule gives with a slope of √5.
-  const Initializer uniform{Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in_))};
-  std::size_t first = 0;
-  for (const auto& [name, channels] : options.tensors) {
-    if (lora->adapts(name)) {
-      const auto site = static_cast<std::uint32_t>(runtime::xxh3(std::as_bytes(std::span(name))));
-      expect(tiles_.size() == 1, "an adapter beside {} tiles of {}", tiles_.size(), name);
-      tiles_[0].trained = true;
-      adapters_.push_back({first, channels, builder.add(unit, {lora_a(name), {rank_, in_}, uniform, true}),
-                           builder.add(unit, {lora_b(name), {channels, rank_}, {Initializer::Kind::zeros}, true}),
-                           site});
-    }
-    first += channels;
-  }
-}
-
-Linear::Arrays Linear::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                            std::size_t scratch) const {
-  Arrays at{.scratch = scratch};
-  if (adapters_.empty()) return at;
-  const std::size_t element = size_of(precision_.compute);
-  constexpr std::size_t alignment = 64;
-  at.bytes = (rows * rank_ * element + alignment - 1) / alignment * alignment;
-  at.inner = saved.add(adapters_.size(), at.bytes);
-  at.d_inner = deferred.add(adapters_.size(), at.bytes);
-  if (dropout_ > 0) at.dropped = workspace.add(rows * in_, element);
-  return at;
-}
-
-const std::byte* Linear::dropped(const LayerCall& call, const Adapter& adapter, const std::byte* x,
-                                 const Arrays& at) const {
-  if (dropout_ == 0 || !call.training) return x;
-  std::byte* const copy = call.workspace + at.dropped;
-  runtime::copy(call.stream, copy, x, rows(call) * in_ * size_of(precision_.compute));
-  drop(call, adapter, copy);
-  return copy;
-}
-
-void Linear::drop(const LayerCall& call, const Adapter& adapter, std::byte* values) const {
-  dropout(call.stream, values, precision_.compute, call.shape.samples,
-          static_cast<std::size_t>(call.shape.positions) * in_,
-          make_dropout(dropout_, call.key.seed, call.key.step, adapter.dropout_site, call.key.first_sample));
-}
-
-void Linear::adapt(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at) const {
-  const runtime::DType dtype = precision_.compute;
-  const std::size_t N = rows(call);
-  std::byte* inner = call.saved + at.inner;
-  for (const Adapter& adapter : adapters_) {
-    matmul(call.stream, {.m = N, .n = rank_, .k = in_, .transpose_b = true},
-           {.c = inner,
-            .c_dtype = dtype,
-            .a = dropped(call, adapter, x, at),
-            .b = parameter(call, adapter.a, dtype),
-            .dtype = dtype});
-    runtime::scale(call.stream, inner, dtype, factor_, N * rank_);
-    matmul(call.stream,
-           {.m = N, .n = adapter.channels, .k = rank_, .transpose_b = true, .c_stride = stride_of(adapter)},
-           {.c = y + adapter.first * size_of(dtype),
-            .c_dtype = dtype,
-            .a = inner,
-            .b = parameter(call, adapter.b, dtype),
-            .dtype = dtype,
-            .accumulate = true});
-    inner += at.bytes;
-  }
-}
-
-void Linear::adapt_backward(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at) const {
-  const runtime::DType dtype = precision_.compute;
-  const std::size_t N = rows(call);
-  std::byte* d_inner = call.deferred + at.d_inner;
-  for (const Adapter& adapter : adapters_) {
-    matmul(call.stream, {.m = N, .n = rank_, .k = adapter.channels, .a_stride = stride_of(adapter)},
-           {.c = d_inner,
-            .c_dtype = dtype,
-            .a = dy + adapter.first * size_of(dtype),
-            .b = parameter(call, adapter.b, dtype),
-            .dtype = dtype});
-    runtime::scale(call.stream, d_inner, dtype, factor_, N * rank_);
-    std::byte* const to = dropout_ > 0 ? call.workspace + at.dropped : dx;
-    matmul(call.stream, {.m = N, .n = in_, .k = rank_},
-           {.c = to,
-            .c_dtype = dtype,
-            .a = d_inner,
-            .b = parameter(call, adapter.a, dtype),
-            .dtype = dtype,
-            .accumulate = to == dx});
-    if (to != dx) {
-      drop(call, adapter, to);
-      runtime::add(call.stream, dx, to, dtype, N * in_);
-    }
-    d_inner += at.bytes;
-  }
-}
-
 void Linear::append(std::vector<Run>& runs, const Run& next, std::size_t elements) {
   if (!runs.empty()) {
     Run& last = runs.back();
@@ -243,7 +136,7 @@ void Linear::forward(const LayerCall& call, std::byte* y, const std::byte* x, co
             .accumulate = adds});
   }
   if (is_last(tile)) round(call, y, sum, rows(call) * out_);
-  adapt(call, y, x, at);
+  adapt(call, y, x, at, tile);
 }
 
 void Linear::forward_add(const LayerCall& call, std::byte* y, const std::byte* x, const std::byte* addend,
@@ -338,7 +231,7 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
             .accumulate = std::exchange(adds, true)});
   }
   if (is_last(tile)) round(call, dx, sum, rows(call) * in_);
-  adapt_backward(call, dx, dy, at);
+  adapt_backward(call, dx, dy, at, tile);
 }
 
 void Linear::backward_gelu(const LayerCall& call, std::byte* d_inner, std::byte* inner, const std::byte* dy,
@@ -367,7 +260,8 @@ void Linear::round(const LayerCall& call, std::byte* result, const Sum& sum, std
 void Linear::backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                              const Arrays& at) const {
   expect(tiles_.size() == 1, "gradients of {} tiles at once", tiles_.size());
-  backward_matrix(call, x, dy, at);
+  backward_adapters(call, x, dy, at);
+  backward_matrix(call, x, dy);
   backward_bias(call, dy, scratch);
 }
 
@@ -376,29 +270,10 @@ bool Linear::takes_bias_along(const LayerCall& call) const {
          is_trained(call, weights_[0].place) && is_trained(call, biases_[0].place);
 }
 
-void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at,
+void Linear::backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy,
                              std::size_t tile) const {
   const runtime::DType dtype = precision_.compute, gradient_dtype = precision_.gradient;
   const std::size_t N = rows(call);
-  std::size_t inner = 0;
-  for (const Adapter& adapter : adapters_) {
-    matmul(call.stream,
-           {.m = adapter.channels, .n = rank_, .k = N, .transpose_a = true, .a_stride = stride_of(adapter)},
-           {.c = gradient(call, adapter.b, gradient_dtype),
-            .c_dtype = gradient_dtype,
-            .a = dy + adapter.first * size_of(dtype),
-            .b = call.saved + at.inner + inner,
-            .dtype = dtype,
-            .accumulate = call.accumulate});
-    matmul(call.stream, {.m = rank_, .n = in_, .k = N, .transpose_a = true},
-           {.c = gradient(call, adapter.a, gradient_dtype),
-            .c_dtype = gradient_dtype,
-            .a = call.deferred + at.d_inner + inner,
-            .b = dropped(call, adapter, x, at),
-            .dtype = dtype,
-            .accumulate = call.accumulate});
-    inner += at.bytes;
-  }
   for (const Run& run : weights_) {
     if (run.tile != tile || !is_trained(call, run.place)) continue;
     const std::byte* const d_run = dy + run.column * size_of(dtype);

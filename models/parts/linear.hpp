@@ -1,7 +1,7 @@
 // Products of rows with one matrix, or with several side by side (queries, keys and values; gate and up), which are one
 // product where their parameters follow each other without gaps.
 //
-// Weights may be cut into tiles, of which a call computes with one (tiles.hpp). Biases stay whole.
+// Weights may be cut into tiles, of which a call computes with one (tiles.hpp). Biases and adapters stay whole.
 //
 // Where a run tunes adapters (models/lora.hpp), each tensor that is one of their targets has one.
 //
@@ -62,14 +62,17 @@ struct LinearArrays {
   std::size_t inner = 0;    ///< saved, of each [N, R]: alpha / R · A(dropout(x))
   std::size_t d_inner = 0;  ///< deferred, of each [N, R]: the gradient of A(dropout(x))
   std::size_t dropped = 0;  ///< workspace [N, I], with dropout
-  std::size_t bytes = 0;    ///< of an [N, R]; 0: nothing is planned
+  std::size_t joined = 0;   ///< workspace [N, I], where tiles have an x of their own: all of it, or of its gradient
+  std::size_t sums =
+      0;  ///< workspace, of each [N, R] float: d_inner in half precision, as tiles with y apart add up
+  std::size_t bytes = 0;  ///< of an [N, R]; 0: nothing is planned
 };
 
 class Linear {
  public:
   using Arrays = LinearArrays;
 
-  /// Declares the weights, then the biases, then the adapters, which weights in tiles may not have.
+  /// Declares the weights, then the biases, then the adapters, which stay whole.
   Linear(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
 
   [[nodiscard]] std::size_t in() const { return in_; }
@@ -112,10 +115,12 @@ class Linear {
   /// The parameters' gradients, of weights that are whole.
   void backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,
                        const Arrays& at = {}) const;
-  /// Those of the weights, and of adapters; a whole weight's that is stored [in, out] together with its bias's.
-  void backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at = {},
-                       std::size_t tile = 0) const;
-  /// After it, those of the biases that are left: of all, or with outputs apart of the tile's.
+  /// Those of the weights; a whole weight's that is stored [in, out] together with its bias's.
+  void backward_matrix(const LayerCall& call, const std::byte* x, const std::byte* dy, std::size_t tile = 0) const;
+  /// Those of the adapters, if there are some. `tile_bytes`: from a tile's x or dy to the next, where those are apart.
+  void backward_adapters(const LayerCall& call, const std::byte* x, const std::byte* dy, const Arrays& at,
+                         std::size_t tile_bytes = 0) const;
+  /// After backward_matrix(), those of the biases that are left: of all, or with outputs apart of the tile's.
   void backward_bias(const LayerCall& call, const std::byte* dy, std::byte* scratch, std::size_t tile = 0) const;
 
  private:
@@ -150,14 +155,30 @@ class Linear {
                                                                std::size_t channels) const;
   void add_biases(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
   void add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOptions& options);
-  void adapt(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at) const;
-  void adapt_backward(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at) const;
+  /// What adapters add to what a tile gives, of y and of dx.
+  void adapt(const LayerCall& call, std::byte* y, const std::byte* x, const Arrays& at, std::size_t tile) const;
+  void adapt_backward(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at,
+                      std::size_t tile) const;
+  /// inner of x[N, I].
+  void adapt_inputs(const LayerCall& call, const std::byte* x, const Arrays& at) const;
+  /// y += B(inner), of all of y or the tile's.
+  void adapt_outputs(const LayerCall& call, std::byte* y, const Arrays& at, std::size_t tile) const;
+  /// d_inner of all of dy, or the tile's part of it.
+  void adapt_d_inner(const LayerCall& call, const std::byte* dy, const Arrays& at, std::size_t tile) const;
+  /// dx[N, I] += A's part.
+  void adapt_d_inputs(const LayerCall& call, std::byte* dx, const Arrays& at) const;
+  /// Puts a tile's x[N, I/S] among its columns of `joined`.
+  void join(const LayerCall& call, const std::byte* x, const Arrays& at, std::size_t tile) const;
   /// x, or a copy of which the adapter's dropout has taken its part.
   [[nodiscard]] const std::byte* dropped(const LayerCall& call, const Adapter& adapter, const std::byte* x,
                                          const Arrays& at) const;
   void drop(const LayerCall& call, const Adapter& adapter, std::byte* values) const;
-  /// Elements from a row of the outputs to the next, where they are some of more.
-  [[nodiscard]] std::size_t stride_of(const Adapter& adapter) const { return adapter.channels < out_ ? out_ : 0; }
+  /// Outputs that an adapter has in y, as a tile sees it, and what lies before them: of B's rows, and of y's columns.
+  struct AdaptedOutputs {
+    std::size_t channels, first_row, column;
+    std::size_t stride;  ///< elements from a row of y to the next, where they are some of more
+  };
+  [[nodiscard]] AdaptedOutputs outputs_of(const Adapter& adapter, std::size_t tile) const;
 
   /// The product of a tile's run with x, or with dy, as one without gaps whose result nothing else joins: what GELU
   /// may be computed along with. None: it may not.
@@ -175,6 +196,7 @@ class Linear {
     return tiles_.size() > 1 && along_ == LinearOptions::Cut::Along::inputs;
   }
   [[nodiscard]] bool sums_inputs() const { return tiles_.size() > 1 && !sums_outputs(); }
+  [[nodiscard]] bool outputs_apart() const { return row_ < out_; }
   [[nodiscard]] bool is_last(std::size_t tile) const { return tile + 1 == tiles_.size(); }
   /// Elements from a row of y to the next, where the run is some columns of it.
   [[nodiscard]] std::size_t stride_of(const Run& run) const { return run.channels < row_ ? row_ : 0; }

@@ -66,8 +66,14 @@ void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx,
 
 void Mlp::backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                           std::size_t tile) const {
-  down_.backward_matrix(call, call.saved + at.inner + tile * at.tile_bytes, dy, at.down, tile);
-  up_.backward_matrix(call, x, call.deferred + at.d_inner + tile * at.tile_bytes, at.up, tile);
+  down_.backward_matrix(call, call.saved + at.inner + tile * at.tile_bytes, dy, tile);
+  up_.backward_matrix(call, x, call.deferred + at.d_inner + tile * at.tile_bytes, tile);
+}
+
+void Mlp::backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x,
+                            const std::byte* dy) const {
+  down_.backward_adapters(call, call.saved + at.inner, dy, at.down, at.tile_bytes);
+  up_.backward_adapters(call, x, call.deferred + at.d_inner, at.up, at.tile_bytes);
 }
 
 void Mlp::backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const {

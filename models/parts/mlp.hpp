@@ -43,9 +43,9 @@ class Mlp {
 
   Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options);
 
-  /// As Linear's.
+  // As Linear's.
+  [[nodiscard]] bool has_adapters() const { return up_.has_adapters() || down_.has_adapters(); }
   [[nodiscard]] bool drops() const { return up_.drops() || down_.drops(); }
-
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
   /// `scratch`: as Linear's.
@@ -53,7 +53,7 @@ class Mlp {
                             std::size_t scratch) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
-  // As with Linear, each call but the last does one tile, and y and dx are there after the last of them.
+  // As with Linear, each call but the last two does one tile, and y and dx are there after the last of them.
 
   /// y[N, C] = mlp(x[N, C]), and the addend, if there is one, which is not y.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x, const std::byte* addend,
@@ -70,7 +70,9 @@ class Mlp {
   /// Of the matrices; of whole ones that are stored [in, out] of their biases too. x and dy as the others got them.
   void backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                        std::size_t tile) const;
-  /// After it, of the biases that are left.
+  /// As Linear's.
+  void backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const;
+  /// After backward_matrix(), of the biases that are left.
   void backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const;
 
  private:

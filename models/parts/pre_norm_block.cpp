@@ -129,15 +129,20 @@ class PreNormBlock final : public DecodingLayer {
         [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
     walk.each_trained(
         out_.tiles(), [] {},
-        [&](std::size_t tile) {
-          out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, at.out, tile);
-        });
+        [&](std::size_t tile) { out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, tile); });
     walk.each_trained(
         qkv_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, input); },
-        [&](std::size_t tile) {
-          qkv_.backward_matrix(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);
-        });
+        [&](std::size_t tile) { qkv_.backward_matrix(call, work + at.narrow, kept + at.attention.d_qkv, tile); });
     walk.rest([&] {
+      if (mlp_.has_adapters()) {
+        norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle);
+        mlp_.backward_adapters(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+      }
+      out_.backward_adapters(call, saved + at.attention.out, kept + at.d_out, at.out);
+      if (qkv_.has_adapters()) {
+        norm_1_.again(call, at.norm_1, work + at.narrow, input);
+        qkv_.backward_adapters(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv);
+      }
       if constexpr (requires { &MlpPart::backward_bias; }) mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
       norm_2_.store_gradients(call, at.norm_2);
       out_.backward_bias(call, kept + at.d_out, work + at.scratch);

@@ -101,7 +101,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   return lora;
 }
 
-std::string adapter_config_json(const LoraOptions& lora, const std::string& base) {
+std::string adapter_config_json(const LoraOptions& lora, const std::string& base, bool writes_text) {
   JsonMembers config("{}");
   config.set("base_model_name_or_path", json::serialize(json::string(base)));
   config.set("bias", R"("none")");
@@ -115,7 +115,7 @@ std::string adapter_config_json(const LoraOptions& lora, const std::string& base
   config.set("peft_type", R"("LORA")");
   config.set("r", fmt::format("{}", lora.rank));
   config.set("target_modules", json::serialize(json::array(lora.targets.begin(), lora.targets.end())));
-  config.set("task_type", R"("CAUSAL_LM")");
+  config.set("task_type", writes_text ? R"("CAUSAL_LM")" : "null");  // PEFT has no type for filling masks
   return config.json();
 }
 

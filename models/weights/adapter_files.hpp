@@ -22,8 +22,8 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 /// What its config.json says of the adapter in a folder. Throws ErrorCode::data, naming file, key and value, for what
 /// is computed otherwise here.
 [[nodiscard]] LoraOptions read_adapter_config(const std::filesystem::path& folder);
-/// `base`: the weights that it was trained beside.
-[[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base);
+/// `base`: the weights that it was trained beside. `writes_text`: whether the model does, which fills masks otherwise.
+[[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base, bool writes_text);
 
 /// Units of adapters among these, and the others.
 [[nodiscard]] std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -20,12 +21,24 @@ namespace {
 
 constexpr auto limit = 120s;
 
-struct Fixture : SmallText {
-  Fixture() {
-    const Outcome outcome = run(1, llama({"--save", base}), limit);
+struct Programs : SmallText {
+  void check_run(int ranks, const Flags& flags) const {
+    const Outcome outcome = run(ranks, flags, limit);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
   }
+  /// ranvier-checkpoint, which takes its arguments as a shell splits them.
+  void check_tool(const std::string& arguments) const {
+    const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
+    INFO(outcome.report);
+    REQUIRE(outcome.status == 0);
+  }
+
+  std::string base = file("base"), adapter = file("adapter");
+};
+
+struct Fixture : Programs {
+  Fixture() { check_run(1, llama({"--save", base})); }
 
   [[nodiscard]] Flags llama(Flags more) const {
     more.insert(more.begin(), {"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"});
@@ -38,17 +51,6 @@ struct Fixture : SmallText {
                  "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"});
     return small_run(text, more);
   }
-  void check_run(int ranks, const Flags& flags) const {
-    const Outcome outcome = run(ranks, flags, limit);
-    INFO(outcome.output);
-    REQUIRE(outcome.status == 0);
-  }
-  /// ranvier-checkpoint, which takes its arguments as a shell splits them.
-  void check_tool(const std::string& arguments) const {
-    const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
-    INFO(outcome.report);
-    REQUIRE(outcome.status == 0);
-  }
   [[nodiscard]] std::string drawn(const std::string& flags) const {
     const Generated generated =
         run_generator(RANVIER_GENERATOR, flags + " --temperature 0 --tokens 40 --prompt The", folder);
@@ -56,9 +58,23 @@ struct Fixture : SmallText {
     REQUIRE(generated.status == 0);
     return generated.text;
   }
-
-  std::string base = file("base"), adapter = file("adapter");
 };
+
+/// Of the same shapes, whose values are close.
+void check_close(const std::string& folder, const std::string& other) {
+  const models::Safetensors file(folder + "/adapter_model.safetensors"),
+      other_file(other + "/adapter_model.safetensors");
+  for (const models::StoredTensor& tensor : file.tensors()) {
+    CAPTURE(tensor.name);
+    const models::StoredTensor* const same = other_file.find(tensor.name);
+    REQUIRE(same != nullptr);
+    REQUIRE(same->shape == tensor.shape);
+    std::vector<float> a(tensor.shape[0] * tensor.shape[1]), b(a.size());
+    file.read(tensor, 0, a.size(), a.data());
+    other_file.read(*same, 0, b.size(), b.data());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-3);
+  }
+}
 
 }  // namespace
 
@@ -81,20 +97,13 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(lora.rank == 2);
   CHECK(lora.alpha == 8);
   CHECK(lora.targets == std::vector<std::string>{"down_proj", "q_proj", "v_proj"});
-  const models::Safetensors file_of(adapter + "/adapter_model.safetensors"),
-      other(file("other") + "/adapter_model.safetensors");
+  const models::Safetensors file_of(adapter + "/adapter_model.safetensors");
   CHECK(file_of.tensors().size() == 4 * 3 * 2);
   CHECK(file_of.find("base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight") != nullptr);
-  for (const models::StoredTensor& tensor : file_of.tensors()) {
-    CAPTURE(tensor.name);
-    const models::StoredTensor* const same = other.find(tensor.name);
-    REQUIRE(same != nullptr);
-    REQUIRE(same->shape == tensor.shape);
-    std::vector<float> a(tensor.shape[0] * tensor.shape[1]), b(a.size());
-    file_of.read(tensor, 0, a.size(), a.data());
-    other.read(*same, 0, b.size(), b.data());
-    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-3);
-  }
+  check_close(adapter, file("other"));
+  check_run(1, adapted({"--save", file("tiled"), "--tile", "2", "--offload", "infinity-nvme", "--nvme",
+                        folder.path().string()}));
+  check_close(adapter, file("tiled"));
 
   // The checkpoint of that training: as an adapter, and as whole weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));
@@ -117,4 +126,34 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(resumed.status == 0);
   CHECK(resumed.output.find("whose training began with those of " + base) != std::string::npos);
   CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
+}
+
+TEST_CASE_FIXTURE(Programs, "an adapter of a BERT is evaluated beside its base as it is when merged into it") {
+  const Flags bert{"--vocab-size", "257", "--dropout", "0.1", "--batch-size", "4"};
+  Flags whole = bert, adapted = bert;
+  whole.insert(whole.end(), {"--model", "bert", "--save", base});
+  check_run(1, small_run(text, whole));
+  adapted.insert(adapted.end(), {"--init-from", base, "--lora-rank", "2", "--learning-rate", "1e-1", "--save",
+                                 adapter, "--checkpoint", file("checkpoints"), "--g-inter", "2"});
+  check_run(2, small_run(text, adapted));
+  const models::Safetensors weights(adapter + "/adapter_model.safetensors");
+  CHECK(weights.tensors().size() == 4 * 2 * 2);
+  CHECK(weights.find("base_model.model.bert.encoder.layer.3.attention.self.query.lora_B.weight") != nullptr);
+  CHECK(models::read_adapter_config(adapter).targets == std::vector<std::string>{"query", "value"});
+  CHECK(read_file(adapter + "/adapter_config.json").find("\"task_type\": null") != std::string::npos);
+
+  check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
+  const auto evaluated = [&](Flags flags) {
+    flags.insert(flags.end(), {"--data", text, "--eval-only", "--validation-split", "0.2", "--sequence-length",
+                               "16", "--threads", "1"});
+    const Outcome outcome = run(1, flags, limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    const auto loss = outcome.output.find("validation loss ");
+    REQUIRE(loss != std::string::npos);
+    return outcome.output.substr(loss, std::string("validation loss 0.0000").size());
+  };
+  const std::string merged = evaluated({"--init-from", file("merged")});
+  CHECK(evaluated({"--init-from", base, "--init-adapter", adapter}) == merged);
+  CHECK(evaluated({"--init-from", base}) != merged);
 }

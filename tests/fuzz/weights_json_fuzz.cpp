@@ -1,6 +1,7 @@
 // The JSON files beside weights, those of links, of machines and of chosen kernels. The first byte says which.
 #include "collectives/links.hpp"
 #include "models/ops/kernel_choice_file.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "models/weights/bert_config.hpp"
 #include "models/weights/gpt_config.hpp"
 #include "models/weights/llama_config.hpp"
@@ -14,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const fuzz::InputFolder folder;
   static const auto shard = folder.write("a.safetensors", std::string("\2\0\0\0\0\0\0\0{}", 10));
   std::string_view input = fuzz::view(data, size);
-  switch (fuzz::take_byte(input) % 7) {
+  switch (fuzz::take_byte(input) % 8) {
     case 0: {
       const auto path = folder.write("config.json", input);
       fuzz::accepts_or_refuses(path.string(), [&] {
@@ -57,6 +58,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                       "a profile is what was written of it");
       });
       break;
+    case 7: {
+      const auto path = folder.write(models::adapter_config_name, input);
+      fuzz::accepts_or_refuses(path.string(), [&] {
+        const std::string written =
+            models::adapter_config_json(models::read_adapter_config(folder.path()), "base", true);
+        folder.write(models::adapter_config_name, written);
+        fuzz::require(
+            models::adapter_config_json(models::read_adapter_config(folder.path()), "base", true) == written,
+            "a config is what was written of it");
+      });
+      break;
+    }
     case 3:
       fuzz::accepts_or_refuses("products.json", [&] {
         const auto choices = models::parse_kernel_choices(input, "products.json");

@@ -6,6 +6,7 @@
 #include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
@@ -37,9 +38,20 @@ const LoraOptions everywhere{
     .rank = 3,
     .alpha = 5,
     .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "mlp.up_proj", "down_proj"}};
+const LoraOptions everywhere_in_bert{.rank = 3, .alpha = 5, .targets = {"query", "key", "value", "dense"}};
 
-ModelRun run_of(const LlamaOptions& options, const Tuning& tuning) {
-  return {device_of(2, true), make_llama(options, tuning), make_llama(options, tuning), 3};
+/// The same with its matrices in so many tiles.
+LlamaOptions in_tiles(LlamaOptions options, int tile) {
+  options.tile = tile;
+  if (tile > 1) options.vocab_size = 150;  // enough for several tiles of the tables
+  return options;
+}
+
+template <typename Options>
+ModelRun run_of(const Options& options, const Tuning& tuning) {
+  Options whole = options;
+  whole.tile = 1;
+  return {device_of(2, true), make_model(options, tuning), make_model(whole, tuning), 3};
 }
 
 /// W + factor · B · A for every weight that has an adapter, and the adapters gone.
@@ -66,50 +78,45 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return norm(difference);
 }
 
-}  // namespace
-
-TEST_CASE("a model with adapters is that of the merged weights, and its gradients follow from theirs") {
-  for (const auto& [name, options] : family()) {
-    CAPTURE(name);
-    const auto samples = made_up_samples(options, 40, 3);
-    ModelRun adapted = run_of(options, lora(everywhere));
-    ModelRun whole(device_of(2, true), options, 3);
-    const ReferenceParameters parameters = adapted.reference_parameters();
-    whole.set_parameters(merged(parameters, everywhere));
-    CHECK(adapted.forward(samples, 1.0 / 100) == doctest::Approx(whole.forward(samples, 1.0 / 100)).epsilon(1e-5));
-    adapted.backward(false);
-    whole.backward(false);
-    const auto gradients = adapted.gradients_by_name(), of_weights = whole.gradients_by_name();
-    const auto R = static_cast<std::size_t>(everywhere.rank);
-    std::size_t modules = 0;
-    for (const auto& [tensor, gradient] : gradients) {
-      CAPTURE(tensor);
-      REQUIRE(is_adapter(tensor));
-      const std::string module = tensor.substr(0, tensor.find(".lora_"));
-      const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
-      const auto& d_weight = of_weights.at(module + ".weight");
-      const std::size_t in = a.size() / R, out = b.size() / R;
-      std::vector<double> expected(gradient.size(), 0.0);
-      const bool is_a = tensor == lora_a(module);
-      modules += is_a;
-      for (std::size_t o = 0; o < out; ++o)
-        for (std::size_t i = 0; i < in; ++i)
-          for (std::size_t r = 0; r < R; ++r) {
-            if (is_a) expected[r * in + i] += everywhere.factor() * b[o * R + r] * d_weight[o * in + i];
-            if (!is_a) expected[o * R + r] += everywhere.factor() * a[r * in + i] * d_weight[o * in + i];
-          }
-      CHECK(distance(gradient, expected) < 1e-4 * norm(expected));
-    }
-    CHECK(modules == everywhere.targets.size() * static_cast<std::size_t>(options.layers));
+/// `modules`: how many have an adapter.
+template <typename Options>
+void check_adapted(const Options& options, const ReferenceSamples& samples, const LoraOptions& adapters,
+                   std::size_t modules) {
+  ModelRun adapted = run_of(options, lora(adapters));
+  ModelRun whole = run_of(options, {});
+  const ReferenceParameters parameters = adapted.reference_parameters();
+  whole.set_parameters(merged(parameters, adapters));
+  CHECK(adapted.forward(samples, 1.0 / 100) == doctest::Approx(whole.forward(samples, 1.0 / 100)).epsilon(1e-5));
+  adapted.backward(false);
+  whole.backward(false);
+  const auto gradients = adapted.gradients_by_name(), of_weights = whole.gradients_by_name();
+  const auto R = static_cast<std::size_t>(adapters.rank);
+  std::size_t found = 0;
+  for (const auto& [tensor, gradient] : gradients) {
+    CAPTURE(tensor);
+    REQUIRE(is_adapter(tensor));
+    const std::string module = tensor.substr(0, tensor.find(".lora_"));
+    const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
+    const auto& d_weight = of_weights.at(module + ".weight");
+    const std::size_t in = a.size() / R, out = b.size() / R;
+    std::vector<double> expected(gradient.size(), 0.0);
+    const bool is_a = tensor == lora_a(module);
+    found += is_a;
+    for (std::size_t o = 0; o < out; ++o)
+      for (std::size_t i = 0; i < in; ++i)
+        for (std::size_t r = 0; r < R; ++r) {
+          if (is_a) expected[r * in + i] += adapters.factor() * b[o * R + r] * d_weight[o * in + i];
+          if (!is_a) expected[o * R + r] += adapters.factor() * a[r * in + i] * d_weight[o * in + i];
+        }
+    CHECK(distance(gradient, expected) < 1e-4 * norm(expected));
   }
+  CHECK(found == modules);
 }
 
-TEST_CASE("the gradients of adapters whose input drops values are the slopes of the loss") {
-  LoraOptions dropping = everywhere;
-  dropping.dropout = 0.4f;
-  const LlamaOptions options = small_llama();
-  const auto samples = made_up_samples(options, 40, 3);
-  ModelRun run = run_of(options, lora(dropping));
+template <typename Options>
+void check_slopes(const Options& options, const ReferenceSamples& samples, LoraOptions adapters) {
+  adapters.dropout = 0.4f;
+  ModelRun run = run_of(options, lora(adapters));
   const ReferenceParameters parameters = run.reference_parameters();
   const double loss = run.forward(samples, 1);
   run.backward(false);
@@ -130,9 +137,68 @@ TEST_CASE("the gradients of adapters whose input drops values are the slopes of 
   }
 }
 
+}  // namespace
+
+TEST_CASE("a model with adapters is that of the merged weights, and its gradients follow from theirs") {
+  for (const auto& [name, options] : family()) {
+    for (const int tile : {1, 4}) {
+      CAPTURE(name);
+      CAPTURE(tile);
+      check_adapted(in_tiles(options, tile), made_up_samples(in_tiles(options, tile), 40, 3), everywhere,
+                    everywhere.targets.size() * static_cast<std::size_t>(options.layers));
+    }
+  }
+  for (const auto& [name, options] : bert_family()) {
+    for (const int tile : {1, 4}) {
+      CAPTURE(name);
+      CAPTURE(tile);
+      BertOptions bert = options;
+      bert.tile = tile;
+      check_adapted(bert, masked_samples(bert, 40, 3), everywhere_in_bert,
+                    6 * static_cast<std::size_t>(options.layers) + 1);
+    }
+  }
+}
+
+TEST_CASE("the gradients of adapters whose input drops values are the slopes of the loss") {
+  check_slopes(small_llama(), made_up_samples(small_llama(), 40, 3), everywhere);
+  BertOptions bert = small_bert();
+  bert.targets = 5;
+  check_slopes(bert, masked_samples(bert, 40, 3), everywhere_in_bert);
+}
+
+TEST_CASE("adapters beside tiles drop what they drop beside whole matrices, and follow fp32 in half precision") {
+  LoraOptions dropping = everywhere;
+  dropping.dropout = 0.4f;
+  const auto run = [&](Precision precision, int tile) {
+    LlamaOptions options = in_tiles(small_llama(precision), 4);
+    options.tile = tile;
+    ModelRun model = run_of(options, lora(dropping));
+    const double loss = model.forward(made_up_samples(options, 40, 3), 1);
+    model.backward(false);
+    model.forward(made_up_samples(options, 43, 3), 1);
+    model.backward(true);
+    return std::pair{loss, model.gradients_by_name()};
+  };
+  const auto [loss, gradients] = run({}, 1);
+  for (const auto& [precision, error] :
+       {std::pair{Precision{}, 1e-5}, {Precision{runtime::DType::bf16, runtime::DType::f32}, 0.15}}) {
+    for (const int tile : {2, 4}) {
+      CAPTURE(to_string(precision.compute));
+      CAPTURE(tile);
+      const auto [tiled_loss, tiled_gradients] = run(precision, tile);
+      CHECK(tiled_loss == doctest::Approx(loss).epsilon(error / 10));
+      for (const auto& [tensor, gradient] : gradients) {
+        CAPTURE(tensor);
+        CHECK(distance(tiled_gradients.at(tensor), gradient) < error * norm(gradient));
+      }
+    }
+  }
+}
+
 TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where they were asked for") {
   const LlamaOptions options = small_llama();
-  const Architecture model = make_llama(options, lora({.rank = 2, .targets = {"q_proj", "v_proj"}}));
+  const Architecture model = make_model(options, lora({.rank = 2, .targets = {"q_proj", "v_proj"}}));
   std::size_t adapters = 0;
   for (const UnitSpec& unit : model.units()) {
     for (const ParameterSpec& parameter : unit.parameters) {
@@ -162,16 +228,14 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
         [&] { static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
     CHECK(ranvier::tests::says(none, words));
   }
+  const auto of_bert = ranvier::tests::error_of(
+      [&] { static_cast<void>(make_model(small_bert(), lora({.targets = {"q_proj", "dense"}}))); });
+  CHECK(ranvier::tests::says(of_bert, "--lora-targets q_proj"));
+  CHECK(ranvier::tests::says(of_bert, "choose from dense, key, query, value"));
   const auto other = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
   CHECK(ranvier::tests::says(other, "a.json: llama"));
   CHECK(ranvier::tests::says(other, "has no product 'c_attn' that takes adapters"));
-  LlamaOptions tiled = options;
-  tiled.tile = 2;
-  const auto beside_tiles =
-      ranvier::tests::error_of([&] { static_cast<void>(make_model(tiled, lora({.targets = {"q_proj"}}))); });
-  CHECK(beside_tiles.code() == ErrorCode::usage);
-  CHECK(ranvier::tests::says(beside_tiles, "--lora-rank 8 with --tile 2"));
 }
 
 TEST_CASE(
@@ -182,7 +246,7 @@ TEST_CASE(
     return read_adapter_config(folder.path());
   };
   const LoraOptions options{.rank = 4, .alpha = 10, .dropout = 0.05f, .targets = {"mlp.up_proj", "q_proj"}};
-  const std::string text = adapter_config_json(options, "base");
+  const std::string text = adapter_config_json(options, "base", true);
   const LoraOptions stored = read(text);
   CHECK(stored.rank == 4);
   CHECK(stored.alpha == 10);
@@ -199,6 +263,10 @@ TEST_CASE(
   };
   const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
   CHECK(text.find("\"lora_dropout\": 0.05,") != std::string::npos);
+  CHECK(text.find("\"task_type\": \"CAUSAL_LM\"") != std::string::npos);
+  const std::string of_masks = adapter_config_json(options, "base", false);
+  CHECK(of_masks.find("\"task_type\": null") != std::string::npos);
+  CHECK(read(of_masks).targets == options.targets);
   CHECK(read(begin + R"(["v_proj","q_proj","v_proj"],"init_lora_weights":"gaussian"})").targets ==
         std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(refusal(begin + R"(["q_proj"]})").empty());
@@ -223,7 +291,7 @@ TEST_CASE("an adapter of another base is refused as such, by the first tensor th
   LlamaOptions shallow = small_llama(), deep = shallow;
   deep.layers = shallow.layers + 1;
   const auto adapters = [](const LlamaOptions& options) {
-    return adapter_units(make_llama(options, lora({.rank = 2, .targets = {"q_proj"}})).units());
+    return adapter_units(make_model(options, lora({.rank = 2, .targets = {"q_proj"}})).units());
   };
   const auto refusal = [&](const LlamaOptions& stored, const LlamaOptions& model) {
     const tests::TemporaryFolder folder;
@@ -242,34 +310,33 @@ TEST_CASE("an adapter of another base is refused as such, by the first tensor th
   CHECK(tests::says(refusal(shallow, deep), "it has no such tensor"));
 }
 
-TEST_CASE("adapters are merged into weights however these are cut into pieces") {
-  const LlamaOptions options = small_llama();
-  const ModelRun run = run_of(options, lora(everywhere));
-  const ReferenceParameters parameters = run.reference_parameters(), expected = merged(parameters, everywhere);
-  const auto units = make_llama(options, lora(everywhere)).units();
-  const UnitSource read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-      const auto& values = parameters.at(unit.parameters[p].name);
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::size_t at = unit.offset(p) + i;
-        if (at >= begin && at < begin + out.size()) out[at - begin] = static_cast<float>(values[i]);
-      }
-    }
-  };
-  const AdapterMerge merge(everywhere, adapter_units(units), read);
-  for (const UnitSpec& unit : base_units(units)) {
-    for (const std::size_t piece : {std::size_t{7}, unit.elements()}) {
-      std::vector<float> all(unit.elements());
-      for (std::size_t begin = 0; begin < all.size(); begin += piece) {
-        const auto values = std::span(all).subspan(begin, std::min(piece, all.size() - begin));
-        read(unit, begin, values);
-        merge.add(unit, begin, values);
-      }
-      for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-        CAPTURE(unit.parameters[p].name);
-        const auto& wanted = expected.at(unit.parameters[p].name);
-        for (std::size_t i = 0; i < wanted.size(); ++i)
-          CHECK(all[unit.offset(p) + i] == doctest::Approx(wanted[i]).epsilon(1e-5));
+TEST_CASE("adapters are merged into weights however these are cut into tiles and pieces") {
+  for (const int tile : {1, 2}) {
+    CAPTURE(tile);
+    const LlamaOptions options = in_tiles(small_llama(), tile);
+    const ModelRun run = run_of(options, lora(everywhere));
+    const ReferenceParameters parameters = run.reference_parameters(), expected = merged(parameters, everywhere);
+    const auto units = make_model(options, lora(everywhere)).units();
+    const UnitSource read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      ModelRun::for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t at) {
+        if (at >= begin && at < begin + out.size())
+          out[at - begin] = static_cast<float>(parameters.at(parameter.name)[in_tensor]);
+      });
+    };
+    const AdapterMerge merge(everywhere, adapter_units(units), read);
+    for (const UnitSpec& unit : base_units(units)) {
+      for (const std::size_t piece : {std::size_t{7}, unit.elements()}) {
+        std::vector<float> all(unit.elements());
+        for (std::size_t begin = 0; begin < all.size(); begin += piece) {
+          const auto values = std::span(all).subspan(begin, std::min(piece, all.size() - begin));
+          read(unit, begin, values);
+          merge.add(unit, begin, values);
+        }
+        ModelRun::for_each_element(
+            unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t at) {
+              CAPTURE(parameter.name);
+              CHECK(all[at] == doctest::Approx(expected.at(parameter.name)[in_tensor]).epsilon(1e-5));
+            });
       }
     }
   }

@@ -215,6 +215,17 @@ class ModelRun {
     return all;
   }
 
+  /// Calls f(parameter, element of the tensor, element of the unit) for all elements that are no padding.
+  template <typename F>
+  static void for_each_element(const UnitSpec& unit, F&& f) {
+    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      const ParameterSpec& parameter = unit.parameters[p];
+      for_each_run(parameter, 0, parameter.elements(), [&](std::size_t begin, std::size_t count, std::size_t at) {
+        for (std::size_t i = 0; i < count; ++i) f(parameter, begin + i, unit.offset(p) + at + i);
+      });
+    }
+  }
+
  private:
   template <typename Options>
   static Options whole(Options options) {
@@ -233,17 +244,6 @@ class ModelRun {
   const std::byte* input(std::size_t layer, DeviceCopies& at) const {
     if (layer == 0) return reinterpret_cast<const std::byte*>(at(samples_.tokens));
     return at(static_cast<const std::byte*>(outputs_[layer - 1].data()), outputs_[layer - 1].bytes());
-  }
-
-  /// Calls f(parameter, element of the tensor, element of the unit) for all elements that are no padding.
-  template <typename F>
-  static void for_each_element(const UnitSpec& unit, F&& f) {
-    for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
-      const ParameterSpec& parameter = unit.parameters[p];
-      for_each_run(parameter, 0, parameter.elements(), [&](std::size_t begin, std::size_t count, std::size_t at) {
-        for (std::size_t i = 0; i < count; ++i) f(parameter, begin + i, unit.offset(p) + at + i);
-      });
-    }
   }
 
   static std::vector<double>& tensor_of(ReferenceParameters& all, const ParameterSpec& parameter) {

@@ -156,13 +156,14 @@ def greedy_text(model):
 
 
 def train(trainer, folder, ranks, flags, saved, metrics):
-    """What ranvier-train does from the same files; the lines of its metrics."""
+    """What ranvier-train does from the same files; the lines of its metrics, one for each step."""
     flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
     run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
          folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes", "--shuffle", "off", "--sequence-length",
          LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS, "--learning-rate", RATE,
          "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
-    return [json.loads(line) for line in metrics.read_text().splitlines()]
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return [line for line in lines if "loss" in line]  # those of checkpoints have none
 
 
 def apart(lines, losses, norms, tensors):

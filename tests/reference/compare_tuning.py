@@ -1,9 +1,10 @@
-"""Trains a part of a LLaMA, and adapters beside it, with ranvier-train and with PyTorch, from the same files, and compares.
+"""Trains a part of a model, or adapters beside it, with ranvier-train and with PyTorch, from the same files, and compares.
 
-usage: compare_tuning.py TRAINER GENERATOR FOLDER parts|adapters    FOLDER is emptied and filled; exit code 77: no transformers
+usage: compare_tuning.py PROGRAMS FOLDER FAMILY parts|adapters    FOLDER is emptied and filled; exit code 77: no transformers
 
 Losses, gradient norms and final tensors as in compare_families.py. Adapters are PEFT's where it is installed, and else the
-formula of its documentation; what is saved must be PEFT's files, and ranvier-generate must write the greedy text.
+formula of its documentation; what is saved must be PEFT's files, merged weights must be PEFT's, and ranvier-generate must
+write the greedy text.
 """
 
 import json
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 
 import compare_families as families
-from compare_families import AutoModelForCausalLM, torch
+from compare_families import torch
 from safetensors.torch import load_file, save_file
 
 try:
@@ -33,7 +34,10 @@ GRIDS = {
     "3 x 1": (3, ["--g-inter", 3, "--recompute", 1]),
     "all in files": (1, ["--offload", "infinity-nvme", "--nvme", "nvme"]),
 }
-RANK, ALPHA, TARGETS = 3, 6, ["q_proj", "v_proj", "down_proj"]
+TILES = {"tiles": (1, ["--tile", 2])}
+RANK, ALPHA = 3, 6
+TARGETS = {"llama": ["q_proj", "v_proj", "down_proj"], "bert": ["query", "value", "dense"],
+           "roberta": ["query", "key", "output.dense"]}
 
 
 class Adapter(torch.nn.Module):
@@ -47,9 +51,15 @@ class Adapter(torch.nn.Module):
         return self.base_layer(x) + ALPHA / RANK * (x @ self.a.T) @ self.b.T
 
 
-def compare_parts(trainer, generator, folder, tokens):
+def targets_of(model):
+    """Names of the modules that get an adapter."""
+    targets = TARGETS[model.config.model_type]
+    return [name for name, _ in model.named_modules() if any(name.endswith("." + target) for target in targets)]
+
+
+def compare_parts(programs, folder, family, tokens):
     for case, (train, freeze) in PARTS.items():
-        model = families.make_model("llama").double()
+        model = families.make_model(family).double()
         for name, parameter in model.named_parameters():
             matched = train is None or re.search(train, name) is not None
             parameter.requires_grad = matched and not (freeze and re.search(freeze, name))
@@ -59,8 +69,8 @@ def compare_parts(trainer, generator, folder, tokens):
         for grid, (ranks, flags) in GRIDS.items():
             name = f"{case}, {grid}"
             saved = folder / name.replace(" ", "-").replace(",", "")
-            lines = families.train(trainer, folder, ranks, [*flags, *given], saved, folder / f"{name}.jsonl")
-            opened = AutoModelForCausalLM.from_pretrained(saved)
+            lines = families.train(programs / "ranvier-train", folder, ranks, [*flags, *given], saved, folder / f"{name}.jsonl")
+            opened = families.class_of(family).from_pretrained(saved)
             families.check(name, families.apart(lines, losses, norms,
                                                 zip(opened.parameters(), model.parameters(), strict=True)))
             for tensor, parameter in opened.named_parameters():
@@ -73,14 +83,19 @@ def make_adapter(folder, model):
     folder.mkdir()
     torch.manual_seed(9)
     tensors = {}
-    for name, module in model.named_modules():
-        if name.split(".")[-1] in TARGETS:
-            prefix = f"base_model.model.{name}."
-            tensors[prefix + "lora_A.weight"] = 0.1 * torch.randn(RANK, module.in_features)
-            tensors[prefix + "lora_B.weight"] = 0.1 * torch.randn(module.out_features, RANK)
+    for name in targets_of(model):
+        module, prefix = model.get_submodule(name), f"base_model.model.{name}."
+        tensors[prefix + "lora_A.weight"] = 0.1 * torch.randn(RANK, module.in_features)
+        tensors[prefix + "lora_B.weight"] = 0.1 * torch.randn(module.out_features, RANK)
+    targets = TARGETS[model.config.model_type]
+    if peft is not None:
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets))
+        peft.set_peft_model_state_dict(adapted, tensors)
+        adapted.save_pretrained(folder)
+        return
     save_file(tensors, folder / "adapter_model.safetensors")
-    config = dict(peft_type="LORA", task_type="CAUSAL_LM", r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none",
-                  target_modules=TARGETS, fan_in_fan_out=False, base_model_name_or_path=str(folder.parent / "given"))
+    config = dict(peft_type="LORA", task_type=None, r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none",
+                  target_modules=targets, fan_in_fan_out=False, base_model_name_or_path=str(folder.parent / "given"))
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
@@ -93,7 +108,7 @@ def adapted(model, folder):
         return model.double(), named
     tensors = load_file(folder / "adapter_model.safetensors")
     named = {}
-    for name in [name for name, _ in model.named_modules() if name.split(".")[-1] in TARGETS]:
+    for name in targets_of(model):
         parent, key = name.rsplit(".", 1)
         a, b = f"base_model.model.{name}.lora_A.weight", f"base_model.model.{name}.lora_B.weight"
         adapter = Adapter(model.get_submodule(name), tensors[a].double(), tensors[b].double())
@@ -102,21 +117,47 @@ def adapted(model, folder):
     return model.double(), named
 
 
-def compare_adapters(trainer, generator, folder, tokens):
+def merged(family, folder):
+    """The tensors of a model with the adapter of a folder added to its weights, by the names of the model."""
+    model, named = adapted(families.make_model(family), folder)
+    if peft is not None:
+        return dict(model.merge_and_unload().named_parameters())
+    tensors = {name: p.double() for name, p in families.make_model(family).named_parameters()}
+    for name in [name for name in named if name.endswith("lora_A.weight")]:
+        product = named[name.replace("lora_A", "lora_B")] @ named[name]
+        tensors[name.replace("base_model.model.", "").replace("lora_A.", "")] += ALPHA / RANK * product
+    return tensors
+
+
+def compare_adapters(programs, folder, family, tokens):
     print(f"PEFT {peft.__version__}" if peft else "without PEFT")
-    make_adapter(folder / "adapter", families.make_model("llama"))
-    model, named = adapted(families.make_model("llama"), folder / "adapter")
-    losses, norms = families.train_reference(model, tokens)
-    for grid, (ranks, flags) in GRIDS.items():
+    make_adapter(folder / "adapter", families.make_model(family))
+    masks = family in families.MASKED_FAMILIES
+    model, named = adapted(families.make_model(family), folder / "adapter")
+    losses, norms = families.train_reference(model, tokens, masks)
+    checkpoints = folder / "checkpoints"
+    for grid, (ranks, flags) in (GRIDS | TILES).items():
         saved = folder / grid.replace(" ", "-")
-        lines = families.train(trainer, folder, ranks, [*flags, "--init-adapter", folder / "adapter"], saved,
+        if grid in TILES:
+            flags = [*flags, "--checkpoint", checkpoints]
+        lines = families.train(programs / "ranvier-train", folder, ranks, [*flags, "--init-adapter", folder / "adapter"], saved,
                                folder / f"{grid}.jsonl")
         ours = load_file(saved / "adapter_model.safetensors")
         if ours.keys() != named.keys():
             sys.exit(f"{grid}: the adapter's tensors are other ones: {ours.keys() ^ named.keys()}")
         families.check(grid, families.apart(lines, losses, norms, [(ours[name], p.detach()) for name, p in named.items()]))
-    opened, _ = adapted(families.make_model("llama"), folder / "1-rank")
-    text = families.run([generator, "--weights", folder / "given", "--adapter", folder / "1-rank", "--prompt",
+
+    families.run([programs / "ranvier-checkpoint", "export", checkpoints, "--merge", "-o", folder / "merged"])
+    whole = dict(families.class_of(family).from_pretrained(folder / "merged").named_parameters())
+    for name, tensor in merged(family, folder / "tiles").items():
+        distance = torch.linalg.vector_norm(whole[name] - tensor) / torch.linalg.vector_norm(tensor)
+        if not distance <= 1e-6:
+            sys.exit(f"merged {name} is {distance:.1e} apart")
+
+    if masks:
+        return
+    opened, _ = adapted(families.make_model(family), folder / "1-rank")
+    text = families.run([programs / "ranvier-generate", "--weights", folder / "given", "--adapter", folder / "1-rank", "--prompt",
                          families.PROMPT.decode(), "--tokens", families.DRAWN, "--temperature", 0, "--tokenizer", "bytes",
                          "--threads", 1], stdout=subprocess.PIPE).stdout
     expected = families.greedy_text(opened)
@@ -126,14 +167,14 @@ def compare_adapters(trainer, generator, folder, tokens):
 
 
 def main():
-    trainer, generator, folder, what = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
+    programs, folder, family, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "nvme").mkdir()
     torch.set_num_threads(1)
-    tokens = families.make_tokens(folder / "tokens.txt")
-    families.make_model("llama").save_pretrained(folder / "given", safe_serialization=True)
-    (compare_parts if what == "parts" else compare_adapters)(trainer, generator, folder, tokens)
+    tokens = families.make_tokens(folder / "tokens.txt", families.FIRST_TOKEN if family in families.MASKED_FAMILIES else 0)
+    families.make_model(family).save_pretrained(folder / "given", safe_serialization=True)
+    (compare_parts if what == "parts" else compare_adapters)(programs, folder, family, tokens)
 
 
 main()
