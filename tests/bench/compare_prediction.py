@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Predicted beside measured on this machine: the same trainings in virtual time and for real.
 
-usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [--steps 4] [--only REGEX] [--profile FILE]
+usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [--steps 4] [--only REGEX]
+                                         [--profile FILE]
 
 First `ranvier-bench profile` measures the machine, alone and with two ranks (for the links), unless --profile has it;
 then each case runs `rounds` times in turns. Prints a JSON line per case: seconds of a step, predicted and measured (the
@@ -34,7 +35,8 @@ CASES: list[tuple[str, int, str, str]] = [
     ("bf16", 1, "--batch-size 16 --microbatch-size 4 --threads 1 --precision bf16", ""),
     ("bf16, two threads", 1, "--batch-size 16 --microbatch-size 4 --threads 2 --precision bf16", ""),
     ("states on the host", 1, "--batch-size 16 --microbatch-size 4 --threads 1 --offload infinity-cpu", ""),
-    ("states in files", 1, "--batch-size 16 --microbatch-size 4 --threads 1 --offload infinity-nvme --nvme {folder}", ""),
+    ("states in files", 1,
+     "--batch-size 16 --microbatch-size 4 --threads 1 --offload infinity-nvme --nvme {folder}", ""),
     ("2 x 1", 2, "--g-inter 2 --batch-size 16 --microbatch-size 4 --threads 1", ""),
     ("2 x 1, microbatches of 1", 2, "--g-inter 2 --batch-size 16 --microbatch-size 1 --threads 1", ""),
     ("2 x 1, 1f1b", 2, "--g-inter 2 --batch-size 16 --microbatch-size 2 --threads 1 --policy 1f1b", ""),
@@ -43,8 +45,8 @@ CASES: list[tuple[str, int, str, str]] = [
     ("1 x 2, zero1", 2, "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero1", ""),
     ("1 x 2, zero2", 2, "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero2", ""),
     ("1 x 2, zero3", 2, "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero3", ""),
-    ("1 x 2, bf16, zero3", 2, "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero3 --precision bf16",
-     ""),
+    ("1 x 2, bf16, zero3", 2,
+     "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero3 --precision bf16", ""),
     ("2 x 2 on two cores", 4, "--g-inter 2 --g-data 2 --batch-size 16 --microbatch-size 2 --threads 1", ""),
     ("1 x 4 on two cores, mics", 4,
      "--g-data 4 --batch-size 16 --microbatch-size 2 --threads 1 --shard mics --group-size 2", ""),
@@ -117,7 +119,8 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--profile", help="of this machine, where it was measured before")
     options = parser.parse_args()
-    has_hosts = subprocess.run([os.path.join(TOP, "tests/cluster/run.sh"), "--check"], capture_output=True).returncode == 0
+    check = [os.path.join(TOP, "tests/cluster/run.sh"), "--check"]
+    has_hosts = subprocess.run(check, capture_output=True).returncode == 0
     cases = [case for case in CASES if re.search(options.only, case[0]) and (has_hosts or not case[3])]
     with tempfile.TemporaryDirectory(dir=TOP) as folder:
         with open(os.path.join(folder, "text"), "w", encoding="utf-8") as text:

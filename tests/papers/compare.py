@@ -30,8 +30,8 @@ class Planner:
         self.known: dict[tuple[str, ...], dict] = {}
 
     def predict(self, flags: str) -> dict:
-        """Of the one candidate that the flags leave. {} where it does not fit in memory."""
-        words = tuple(flags.split())
+        """Of the one candidate that the flags leave, with NCCL. {} where it does not fit in memory."""
+        words = ("--collectives", "nccl", *flags.split())
         if words not in self.known:
             done = subprocess.run([self.program, *words, "--best", "1", "--jobs", "1", "--json"],
                                   capture_output=True, text=True)
