@@ -2,6 +2,7 @@
 
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
+#include "runtime/xxh3.hpp"
 
 #include <sys/mman.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -100,8 +102,12 @@ class ComputingPhantom final : public PhantomDevice {
   }
   [[nodiscard]] Duration busy() const noexcept override { return busy_; }
 
-  [[nodiscard]] double nanoseconds(const WorkCost& cost) {
-    double time = static_cast<double>(options_.costs->duration(cost).count()) * options_.slowness;
+  /// Of work on a device where nothing is slow.
+  [[nodiscard]] double usual_nanoseconds(const WorkCost& cost) const {
+    return static_cast<double>(options_.costs->duration(cost).count());
+  }
+  [[nodiscard]] double nanoseconds(double usual) {
+    double time = usual * options_.slowness;
     if (options_.jitter > 0) time *= jitter_(random_);
     return time;
   }
@@ -144,6 +150,9 @@ class PhantomStream final : public Stream {
          name_);
   }
   void launch(const WorkCost& cost, Work) override;
+  /// What costs the simulation most are the calls that queue work, and those of a key queue the same work each time.
+  void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override;
+  [[nodiscard]] Repeats repeats() const override { return repeats_; }
   void call_back(std::function<void()> function) override;
   void wait(const Event& event) override;
   void synchronize() override {}  // never in a training step, and afterwards nobody looks
@@ -160,7 +169,14 @@ class PhantomStream final : public Stream {
     std::shared_ptr<Mark> mark;
   };
 
+  struct KeyHash {
+    std::size_t operator()(const std::vector<std::uint64_t>& key) const noexcept {
+      return static_cast<std::size_t>(xxh3(std::as_bytes(std::span(key))));
+    }
+  };
+
   [[nodiscard]] bool idle() const noexcept { return !running_ && items_.empty(); }
+  void add(double usual_nanoseconds);
   void run();
   void begin(double nanoseconds);
   static void reach(const std::shared_ptr<Mark>& mark);
@@ -170,6 +186,10 @@ class PhantomStream final : public Stream {
   const StreamWidth width_;
   std::deque<Item> items_;
   bool running_ = false;  // work, or items one after another
+  std::unordered_map<std::vector<std::uint64_t>, std::vector<double>, KeyHash> kept_;  // times of work, by key
+  std::vector<std::uint64_t> key_;                                                     // that is looked for
+  std::vector<double>* keeps_ = nullptr;  // what is launched, while a call that repeats queues it
+  Repeats repeats_;
 };
 
 void PhantomEvent::record(StreamView stream) {
@@ -181,8 +201,35 @@ void PhantomEvent::record(StreamView stream) {
 }
 
 void PhantomStream::launch(const WorkCost& cost, Work) {
+  const double usual = device_.usual_nanoseconds(cost);
+  if (keeps_ != nullptr) keeps_->push_back(usual);
+  add(usual);
+}
+
+void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) {
+  key_.assign(key.begin(), key.end());
+  if (const auto known = kept_.find(key_); known != kept_.end()) {
+    ++repeats_.replayed;
+    for (const double usual : known->second) add(usual);
+    return;
+  }
+  ++repeats_.queued;
+  std::vector<double> times;
+  keeps_ = &times;
+  try {
+    queue();
+  } catch (...) {
+    keeps_ = nullptr;
+    throw;
+  }
+  keeps_ = nullptr;
+  kept_.emplace(key_, std::move(times));
+  repeats_.kept = kept_.size();
+}
+
+void PhantomStream::add(double usual_nanoseconds) {
   count_done();
-  const double nanoseconds = device_.nanoseconds(cost);
+  const double nanoseconds = device_.nanoseconds(usual_nanoseconds);
   if (nanoseconds <= 0) return;
   if (!items_.empty() && items_.back().kind == Item::Kind::work) {
     items_.back().nanoseconds += nanoseconds;

@@ -74,6 +74,17 @@ void check_room(const char* of, const std::string& whose, std::size_t needed, st
        runtime::format_bytes(needed), of, profile.name, runtime::format_bytes(there), plan.table());
 }
 
+/// Of a half precision that a device does not have (bf16 on a V100), that of the other one; 0: not known.
+double peak_of(const runtime::MachineProfile& profile, runtime::DType dtype) {
+  const auto of = [&](runtime::DType type) {
+    const auto found = profile.peak_flops_per_second.find(type);
+    return found == profile.peak_flops_per_second.end() ? 0.0 : found->second;
+  };
+  using runtime::DType;
+  if (of(dtype) > 0 || dtype == DType::f32) return of(dtype);
+  return of(dtype == DType::bf16 ? DType::f16 : DType::bf16);
+}
+
 double factor_of(const std::vector<double>& factors, int index) {
   return static_cast<std::size_t>(index) < factors.size() ? factors[static_cast<std::size_t>(index)] : 1.0;
 }
@@ -108,6 +119,7 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
   options_.tiers.files.make = [this](runtime::EventLoop& loop, int rank) {
     return std::make_unique<offload::VirtualFiles>(loop, cluster_.disk(rank));
   };
+  chosen_.resize(static_cast<std::size_t>(options.grid.g_inter));
   ranks_.resize(static_cast<std::size_t>(options.grid.ranks()));
   for (int rank = 0; rank < options.grid.ranks(); ++rank) make_rank(rank, samples);
 }
@@ -145,10 +157,28 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
     Needs& node = nodes[static_cast<std::size_t>(cluster_.network().node_of(rank))];
     node.host += needs[stage].host + (profile_->gpu ? 0 : needs[stage].device);
     node.files += needs[stage].files;
+    prediction_.device_bytes_of_all += static_cast<double>(needs[stage].device);
     const std::string whose = fmt::format("node {}", cluster_.network().node_of(rank));
     check_room("memory", whose, node.host, profile_->host_memory, *profile_, stages[stage].memory);
     check_room("disk", whose, node.files, profile_->disk, *profile_, stages[stage].memory);
   }
+}
+
+/// Ranks of a column choose alike what takes long to choose, so the first one does it for all.
+RankPlan PredictedJob::plan_as_before(int rank, const models::SampleBytes& sample) {
+  const int stage = runtime::Grid(options_.grid, options_.grid.ranks()).position(rank).stage;
+  std::optional<TrainerOptions>& chosen = chosen_[static_cast<std::size_t>(stage)];
+  RankPlan plan = plan_rank(*architecture_, sample, chosen ? *chosen : options_, rank);
+  if (chosen) return plan;
+  chosen = options_;
+  chosen->recompute = plan.recompute;
+  chosen->recompute_auto = false;
+  KeptAlgorithms& kept = chosen->kept_algorithms.emplace();
+  for (std::size_t team = 0; team < kept.size(); ++team) {
+    const collectives::PlanChoice& choice = plan.column->choices[team];
+    kept[team] = {choice.all_gather, choice.reduce_scatter, choice.all_reduce};
+  }
+  return plan;
 }
 
 void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
@@ -163,7 +193,7 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
       .jitter = disturbances.jitter,
       .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
   made.device = make_phantom_device(cluster_.time(), cluster_.cores(rank), cluster_.space(), device);
-  RankPlan plan = plan_rank(*architecture_, samples.sample_bytes(), options_, rank);
+  RankPlan plan = plan_as_before(rank, samples.sample_bytes());
   runtime::EventLoop& loop = cluster_.loop(rank);
   runtime::Transport* transport = &cluster_.transport(rank);
   if (options_.gpu && options_.gpu->staged) {
@@ -243,9 +273,8 @@ Prediction PredictedJob::run() {
     const double batch = options_.batch_size;
     prediction.tokens_per_second = batch * architecture_->positions / prediction.step_seconds;
     prediction.model_flops_per_second = batch * architecture_->flops_per_sample() / prediction.step_seconds / count;
-    const auto peak = profile_->peak_flops_per_second.find(options_.precision.compute);
-    if (peak != profile_->peak_flops_per_second.end() && peak->second > 0)
-      prediction.mfu = prediction.model_flops_per_second / peak->second;
+    if (const double peak = peak_of(*profile_, options_.precision.compute); peak > 0)
+      prediction.mfu = prediction.model_flops_per_second / peak;
   }
   return prediction;
 }

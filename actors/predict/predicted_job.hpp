@@ -10,6 +10,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace ranvier::actors {
@@ -50,6 +51,7 @@ class PredictedJob {
   };
 
   void plan_memory(const models::SampleSource& samples);
+  [[nodiscard]] RankPlan plan_as_before(int rank, const models::SampleBytes& sample);
   void make_rank(int rank, const models::SampleSource& samples);
   [[nodiscard]] Moment moment(int rank);
   [[nodiscard]] StagePrediction stage(const Ranks& rank) const;
@@ -62,6 +64,7 @@ class PredictedJob {
   runtime::VirtualCluster cluster_;
   Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
+  std::vector<std::optional<TrainerOptions>> chosen_;  // by stage, with what its first rank has chosen
   std::vector<Ranks> ranks_;
 };
 

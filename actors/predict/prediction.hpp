@@ -56,6 +56,7 @@ struct Prediction {
   std::vector<double> rank_bytes_intra, rank_bytes_inter;  ///< sent by each rank in a step
   double bubble = 0;  ///< share of the step in which an average rank computes nothing
   std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< of the rank that needs most
+  double device_bytes_of_all = 0;                                ///< of all ranks together
   std::uint64_t messages = 0;                                    ///< of a step, all ranks
   std::uint64_t handlers = 0;                                    ///< that the simulation ran
   std::vector<std::string> trace;  ///< by rank, Trace::chrome_events() of all steps; empty unless asked for

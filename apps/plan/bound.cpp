@@ -1,9 +1,12 @@
 #include "apps/plan/bound.hpp"
 
+#include "actors/exchange/algorithm_choice.hpp"
 #include "actors/exchange/volume.hpp"
+#include "collectives/nccl_stages.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -41,15 +44,40 @@ std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
   return nodes;
 }
 
+/// What NCCL's collectives put on the links: by its own algorithms what rings do, and never more. None where it is
+/// asked for plans, which keep no link from others in a simulation.
+std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& architecture,
+                                                const TrainerOptions& trainer) {
+  actors::AlgorithmNames names = trainer.algorithms;
+  for (std::string* const name : {&names.all_gather, &names.reduce_scatter, &names.all_reduce}) {
+    switch (collectives::nccl_way(*name)) {
+      case collectives::NcclWay::own:
+        *name = "ring";
+        break;
+      case collectives::NcclWay::hierarchical:
+        break;
+      case collectives::NcclWay::plan:
+        return {};
+    }
+  }
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  return actors::choose_algorithms(shape.node_of_row, shape.group_size,
+                                   {.names = names,
+                                    .links = trainer.links,
+                                    .largest = actors::largest_units(architecture, trainer.grid.g_data),
+                                    .precision = trainer.precision,
+                                    .sharding = trainer.shardings()});
+}
+
 /// What the ranks of a stage's column send each other in a step.
 actors::Volume volume_of(const models::Architecture& architecture, const TrainerOptions& trainer,
-                         const actors::RankPlan& plan, int stage) {
+                         const actors::RankPlan& plan, int stage, const actors::PlanChoices& choices) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
   actors::VolumeCounter counter({.node_of = nodes_of_column(trainer, stage),
                                  .node_of_row = shape.node_of_row,
                                  .group_size = shape.group_size,
-                                 .algorithms = plan.column->choices,
+                                 .algorithms = choices,
                                  .links = trainer.links,
                                  .precision = trainer.precision,
                                  .parameters = trainer.tiers.parameters,
@@ -124,17 +152,20 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) const {
   const runtime::Links& links = planner_->profile().links;
   const Cut cut = cut_of(trainer);
   const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
-  double inter = 0, passing = 0, update = 0;
-  const bool nccl = trainer.gpu && trainer.gpu->nccl;  // which may send less
+  // Bytes of messages, and of NCCL, which share links with them and are bounded each for itself.
+  double messages = 0, rings = 0, passing = 0, update = 0;
+  const bool nccl = trainer.gpu && trainer.gpu->nccl;
+  const auto of_nccl = nccl && trainer.grid.g_data > 1 ? nccl_choices(architecture, trainer) : std::nullopt;
+  double& collective = nccl ? rings : messages;
   for (int stage = 0; stage < trainer.grid.g_inter; ++stage) {
     const actors::RankPlan& plan = trial.plans.stage(static_cast<std::size_t>(stage));
     if (trainer.grid.g_data > 1) {
-      const actors::Volume volume = volume_of(architecture, trainer, plan, stage);
+      const actors::Volume volume =
+          volume_of(architecture, trainer, plan, stage, of_nccl ? *of_nccl : plan.column->choices);
       // What is pulled follows from the order in which messages come.
-      if (!nccl && !plan.parameters.options.pulls) {
-        inter += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);
-      }
-      if (!nccl) inter += static_cast<double>(volume.update.inter_node.bytes);
+      if (!plan.parameters.options.pulls)
+        collective += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);
+      collective += static_cast<double>(volume.update.inter_node.bytes);
       passing = std::max(passing, volume.forward.seconds + volume.backward.seconds);
       update = std::max(update, volume.update.seconds);
     }
@@ -147,8 +178,10 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) const {
     }
     const auto bytes = static_cast<double>(plan.stage->output_bytes(cut.whole)) * (cut.microbatches - 1) +
                        static_cast<double>(plan.stage->output_bytes(cut.last));
-    inter += apart * bytes * (plan.stage->awaits_gradients() ? 2 : 1);
+    messages += apart * bytes * (plan.stage->awaits_gradients() ? 2 : 1);
   }
+  if (nccl && !of_nccl) rings = 0;
+  const double inter = std::max(messages, rings);
   const double least = links.inter_node.measured() && links.inter_node.node_bytes_per_second > 0
                            ? inter / static_cast<double>(nodes.size()) / links.inter_node.node_bytes_per_second
                            : 0;

@@ -158,6 +158,7 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"bubble", p.bubble},
                    {"bound_seconds", choice.bound.seconds},
                    {"device_bytes", p.device_bytes},
+                   {"device_bytes_of_all", p.device_bytes_of_all},
                    {"host_bytes", p.host_bytes},
                    {"file_bytes", p.file_bytes},
                    {"bytes_in_nodes", most(p.rank_bytes_intra)},

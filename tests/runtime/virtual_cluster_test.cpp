@@ -25,6 +25,7 @@ const FlopCosts costs;
 
 WorkCost work(Duration time) { return {.flops = static_cast<double>(time.count())}; }
 void nothing() {}
+const Stream::Work nothing_done = [](ComputePool&) {};
 constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
 
 /// Devices, and when what happened.
@@ -347,6 +348,45 @@ TEST_CASE("messages of another length than their receive are an error, and ranks
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("rank 0: send to rank 1, gradient 3, 1000000 bytes") != std::string::npos);
   }
+}
+
+TEST_CASE("work that repeats takes the same times again, and is queued once") {
+  const auto times_of = [](bool repeats, double jitter) {
+    Machines machines({.node_of = {0}});
+    const auto stream = machines.add_device(0, {.slowness = 1.5, .jitter = jitter, .seed = 7})
+                            .make_stream("compute", StreamWidth::whole);
+    int queued = 0;
+    for (std::uint64_t n = 0; n < 30; ++n) {
+      const std::uint64_t key[] = {5, n % 3};
+      const auto queue = [&] {
+        ++queued;
+        for (std::uint64_t piece = 0; piece <= n % 3; ++piece)
+          stream->launch(work(piece * 1ms + 1us), nothing_done);
+      };
+      if (repeats)
+        stream->repeat(key, queue);
+      else
+        queue();
+      machines.note(*stream, std::to_string(n));
+    }
+    machines.run();
+    CHECK(queued == (repeats ? 3 : 30));
+    CHECK(stream->repeats().kept == (repeats ? 3 : 0));
+    CHECK(stream->repeats().replayed == (repeats ? 27 : 0));
+    return machines.times;
+  };
+  for (const double jitter : {0.0, 0.3}) CHECK(times_of(true, jitter) == times_of(false, jitter));
+}
+
+TEST_CASE("work that fails while it is queued is not kept") {
+  Machines machines({.node_of = {0}});
+  const auto stream = machines.add_device().make_stream("compute", StreamWidth::whole);
+  const std::uint64_t key[] = {1};
+  CHECK_THROWS_AS(stream->repeat(key, [] { fail(ErrorCode::internal, "broken"); }), Error);
+  stream->repeat(key, [&] { stream->launch(work(1ms), nothing_done); });
+  machines.note(*stream, "end");
+  machines.run();
+  CHECK(machines.times["end"] == 1ms);
 }
 
 TEST_CASE("jitter has the mean of the work, and is the same for the same seed") {
