@@ -2,6 +2,7 @@
 
 #include "runtime/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -74,7 +75,9 @@ bool has(const std::string& text, std::string_view words) { return text.find(wor
 }  // namespace
 
 TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeats it") {
-  for (const std::vector<int>& nodes : {std::vector<int>{0}, {0, 0}, {0, 1}, {0, 0, 0, 3}, {0, 0, 2, 2}}) {
+  const std::vector<std::vector<int>> layouts{{0, 0, 0, 3}, {0}, {0, 1}, {0, 0}, {0, 0, 2, 2}};
+  for (int n = 0; n < tests::effort(3, 5, 2); ++n) {
+    const std::vector<int>& nodes = layouts[static_cast<std::size_t>(n)];
     const auto ranks = static_cast<int>(nodes.size());
     CAPTURE(ranks);
     const auto given = job_with({{"recompute", "off"}});
@@ -129,7 +132,8 @@ TEST_CASE("flags that were given stay, and the same ranks choose the same") {
 }
 
 TEST_CASE("a run that plans itself fits the memory that there is, or says what lacks") {
-  const auto given = job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"hidden", "128"}});
+  const auto given =
+      job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
   const runtime::MachineProfile profile = tests::plan_profile(false);
   const apps::Planner planner(given, profile, apps::RanksHere{{0, 0, 0, 0}, 1});
   const auto needs = [&](const StartPlan& chosen) {
@@ -158,7 +162,8 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
 TEST_CASE("directories for states are used where that is chosen, and left out where not") {
   const tests::TemporaryFolder folder;
   const std::string disk = folder.path() / "disk";
-  const auto given = job_with({{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}});
+  const auto given = job_with(
+      {{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}, {"recompute", "off"}});
   const StartPlan roomy = plan(given, here_of({0, 0}));
   CHECK(changes(roomy, "nvme"));
   CHECK(as_run(given, roomy, 2).trainer.tiers.files.directories.empty());
@@ -171,7 +176,12 @@ TEST_CASE("directories for states are used where that is chosen, and left out wh
 }
 
 TEST_CASE("ranks that are imagined are planned as the profile has them") {
-  const auto given = job_with({{"world", "8"}, {"node-size", "4"}, {"dry-run", "on"}, {"policy", "1f1b"}});
+  const auto given = job_with({{"world", "8"},
+                               {"node-size", "4"},
+                               {"dry-run", "on"},
+                               {"policy", "1f1b"},
+                               {"recompute", "off"},
+                               {"microbatch-size", "2"}});
   const StartPlan chosen = plan(given, here_of({0}));
   CHECK(as_run(given, chosen, 1).trainer.grid.ranks() == 8);
 }
