@@ -96,8 +96,8 @@ void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given);
 /// What is wrong with sizes that make no model, and what to choose, in the words of flags. None: nothing is.
 [[nodiscard]] std::optional<std::string> size_problem(const ModelSizes& sizes);
 
-/// Throws ErrorCode::usage for sizes that make no model, and where nothing is trained, or a part of what has to be
-/// trained as a whole.
+/// Throws ErrorCode::usage for sizes that make no model, for expressions that leave nothing to train or match nothing,
+/// and for adapters of what the model does not have.
 [[nodiscard]] Architecture make_model(const ModelSizes& sizes, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

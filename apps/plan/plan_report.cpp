@@ -186,13 +186,17 @@ json::object to_json(const Choices& choices, const ReportContext& context) {
   return all;
 }
 
-std::string config_text(const Choice& choice, const ReportContext& context) {
+std::string prediction_text(const Choice& choice, const ReportContext& context) {
   const Prediction& p = choice.prediction;
+  return fmt::format("{} a step, {}, MFU {}", milliseconds(p.step_seconds), rate(p, context), mfu(p));
+}
+
+std::string config_text(const Choice& choice, const ReportContext& context) {
   std::string text = fmt::format(
-      "# for {} ranks on {}: {}\n# predicted: {} a step, {}, MFU {}; {} on the device of a rank\n"
+      "# for {} ranks on {}: {}\n# predicted: {}; {} on the device of a rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
-      context.world, context.profile->name, choice.candidate.text(), milliseconds(p.step_seconds), rate(p, context),
-      mfu(p), amount(static_cast<double>(p.device_bytes)), context.world);
+      context.world, context.profile->name, choice.candidate.text(), prediction_text(choice, context),
+      amount(static_cast<double>(choice.prediction.device_bytes)), context.world);
   for (const GivenFlag& flag : choice.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
   return text;
 }

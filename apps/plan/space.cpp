@@ -207,15 +207,16 @@ class Enumeration {
     const int world = options_->world;
     const auto stages = given_number("g-inter"), rows = given_number("g-data");
     if (stages && world % *stages != 0)
-      fail(ErrorCode::usage, "--g-inter {} does not divide --world {}: choose a divisor, or a multiple of {} ranks",
+      fail(ErrorCode::usage, "--g-inter {} does not divide {} ranks: choose a divisor, or a multiple of {} ranks",
            *stages, world, *stages);
     if (stages && rows && *rows != 0 && *stages * *rows != world)
-      fail(ErrorCode::usage, "--g-inter {} x --g-data {} is a grid of {} ranks and --world is {}: give --world {}",
+      fail(ErrorCode::usage,
+           "--g-inter {} x --g-data {} is a grid of {} ranks, and there are {}: choose other numbers, or {} ranks",
            *stages, *rows, *stages * *rows, world, *stages * *rows);
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
     fail(ErrorCode::usage,
-         "no grid of --world {} ranks is possible: {}: choose a --batch-size that is a multiple of {}, or another "
+         "no grid of {} ranks is possible: {}: choose a --batch-size that is a multiple of {}, or another "
          "number of ranks",
          world, fmt::join(reasons, "; "), world);
   }

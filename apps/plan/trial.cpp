@@ -27,8 +27,10 @@ namespace {
 
 constexpr int default_node_size = 8;
 
-TrainOptions parse(const std::vector<GivenFlag>& flags, int world) {
-  std::vector<std::string> words{"ranvier-train", "--dry-run", "--world", std::to_string(world)};
+/// `imagined`: there are no such ranks.
+TrainOptions parse(const std::vector<GivenFlag>& flags, int world, bool imagined) {
+  std::vector<std::string> words{"ranvier-train", "--dry-run"};
+  if (imagined) words.push_back(fmt::format("--world={}", world));
   for (const GivenFlag& flag : flags) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
@@ -40,6 +42,14 @@ int number_of(const GivenFlag& flag) {
   if (const auto wanted = runtime::whole(number, 1, 1 << 20).read(flag.value))
     fail(ErrorCode::usage, "--{} {} will not do: give {}", flag.name, flag.value, *wanted);
   return number;
+}
+
+/// Ranks on the node that has the most of them.
+int largest_node(const std::vector<int>& nodes) {
+  std::map<int, int> ranks;
+  int most = 1;
+  for (const int node : nodes) most = std::max(most, ++ranks[node]);
+  return most;
 }
 
 /// Takes a flag out of the list.
@@ -86,12 +96,13 @@ std::string class_of(const models::Layer& layer, int positions) {
 
 }  // namespace
 
-Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile)
-    : given_(std::move(given)), profile_(&profile) {
+Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
+                 std::optional<RanksHere> here, const JobBuilder& build)
+    : given_(std::move(given)), profile_(&profile), here_(std::move(here)) {
   const auto world = taken(given_, "world");
-  if (!world) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");
-  world_ = number_of(*world);
-  for (const char* flag : {"dry-run", "help", "version"}) taken(given_, flag);
+  if (!world && !here_) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");
+  world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
+  for (const char* flag : {"dry-run", "help", "version", "plan", "profile"}) taken(given_, flag);
   const auto batch =
       std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
   if (batch == given_.end())
@@ -99,10 +110,13 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
          "--batch-size is missing: give the samples of a step, which every grid is compared at, such as {}",
          8 * world_);
   batch_size_ = number_of(*batch);
-  if (const auto node_size = taken(given_, "node-size"))
+  const auto node_size = taken(given_, "node-size");
+  const bool counted = node_size && node_size->value != "0";  // instead of asking who is where
+  if (counted && here_) here_->nodes.clear();
+  if (counted)
     node_size_ = number_of(*node_size);
   else
-    node_size_ = std::min(default_node_size, world_);
+    node_size_ = here_ ? largest_node(here_->nodes) : std::min(default_node_size, world_);
   const auto device = taken(given_, "device");
   if (device && device->value.starts_with("cuda") != profile.gpu)
     fail(ErrorCode::usage, "--device {} and the profile {}, which is one of {}: leave --device out", device->value,
@@ -119,10 +133,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
         "nvme-checksums", "optimizer-tier", "parameter-tier", "parameter-tier-trained", "gradient-tier",
         "activation-tier", "optimizer-step", "optimizer-commit"})
     taken(of_model, flag);
-  TrainOptions options = parse(of_model, 1);
+  TrainOptions options = parse(of_model, 1, true);
   options.device.device = device_.device;
   options.data.data.clear();  // nobody reads it
-  job_ = make_job(options);
+  job_ = build ? build(options) : make_job(options);
   layers_ = models::layers_of(options.model.sizes);
   classify_layers();
 
@@ -156,7 +170,7 @@ bool Planner::is_given(std::string_view flag) const {
 
 std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = given_;
-  flags.push_back({"node-size", std::to_string(node_size_)});
+  if (!here_ || here_->nodes.empty()) flags.push_back({"node-size", std::to_string(node_size_)});
   for (const GivenFlag& flag : candidate.flags()) {
     const auto same =
         std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
@@ -173,7 +187,7 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
   // Directories without states in them are refused.
   const bool files = candidate.offload.empty() || candidate.offload == "infinity-nvme";
   if (!files) taken(flags, "nvme");
-  TrainOptions options = parse(flags, world_);
+  TrainOptions options = parse(flags, world_, !here_);
   options.device.device = device_.device;
   options.device.point_to_point = device_.point_to_point;
   options.device.collectives = device_.collectives;
@@ -184,13 +198,13 @@ TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   TrainerOptions trainer = options.trainer;
   trainer.choices = job_.choices;
   trainer.sample = text_samples(options, job_);
-  trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : profile_->threads;
+  const int threads = here_ ? here_->threads : profile_->threads;
+  trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : threads;
   trainer.gpu = gpu_memory(options, device_.point_to_point == PointToPoint::direct);
-  trainer.node_of = nodes_of(options, {});
-  if (options.shard.links.empty()) {
-    collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
-    trainer.links = profile_->links;
-  }
+  trainer.node_of = nodes_of(options, here_ ? std::span<const int>(here_->nodes) : std::span<const int>());
+  collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
+  // A run that is about to begin chooses algorithms by --links alone.
+  if (options.shard.links.empty() && !here_) trainer.links = profile_->links;
   return trainer;
 }
 
@@ -285,8 +299,9 @@ std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Tria
   std::vector<GivenFlag> flags = flags_of(candidate);
   if (!candidate.offload.empty() && candidate.offload != "infinity-nvme") taken(flags, "nvme");
   flags.insert(flags.end(), device_flags_.begin(), device_flags_.end());
-  if (profile_->gpu) flags.push_back({"device", "cuda"});
-  if (!profile_->gpu && !is_given("threads")) flags.push_back({"threads", std::to_string(profile_->threads)});
+  if (profile_->gpu && !here_) flags.push_back({"device", "cuda"});
+  if (!profile_->gpu && !here_ && !is_given("threads"))
+    flags.push_back({"threads", std::to_string(profile_->threads)});
   if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
   // In the order of the help text.
   std::vector<GivenFlag> ordered;

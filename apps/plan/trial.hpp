@@ -5,6 +5,7 @@
 #include "actors/rank/rank_plan.hpp"
 #include "apps/plan/space.hpp"
 #include "apps/train/job.hpp"
+#include "apps/train/launch.hpp"
 #include "apps/train/options/train_options.hpp"
 #include "apps/train/plan/fit.hpp"
 #include "runtime/machine_profile.hpp"
@@ -12,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +41,12 @@ struct MachineRoom {
   std::size_t disk = 0;    ///< of a node
 };
 
+/// Ranks that are there, instead of those of --world.
+struct RanksHere {
+  std::vector<int> nodes;  ///< of every rank
+  int threads = 1;         ///< of a rank's device, where that is the CPU and --threads says nothing else
+};
+
 struct Trial {
   actors::TrainerOptions trainer;
   StagePlans plans;
@@ -54,9 +62,11 @@ struct Trial {
 
 class Planner {
  public:
-  /// `given`: flags of ranvier-train, --world and --batch-size among them. Throws ErrorCode::usage for flags that
-  /// ranvier-train would refuse, or that a profile contradicts. The profile outlives the planner.
-  Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile);
+  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless the ranks are there. `build` makes
+  /// the job; null: ranvier-train's. Throws ErrorCode::usage for flags that ranvier-train would refuse, or that a
+  /// profile contradicts. The profile outlives the planner.
+  Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile, std::optional<RanksHere> here = {},
+          const JobBuilder& build = {});
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
@@ -81,7 +91,8 @@ class Planner {
   /// With fewer units gathered ahead where memory is short and nobody asked for a number. Throws as the above.
   [[nodiscard]] Trial plan(const Candidate& candidate) const;
 
-  /// All flags for `ranvier-train --config`, in its order, of a candidate that was planned as `trial`.
+  /// All flags for `ranvier-train --config`, in its order, of a candidate that was planned as `trial`. Of ranks that
+  /// are there without those that say what these are.
   [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const Trial& trial) const;
 
  private:
@@ -93,6 +104,7 @@ class Planner {
   std::vector<GivenFlag> given_;         // without what this program sets itself
   std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
   const runtime::MachineProfile* profile_;
+  std::optional<RanksHere> here_;
   int world_ = 1, node_size_ = 1, batch_size_ = 1;
   DeviceOptions device_;
   MachineRoom room_;

@@ -1,5 +1,6 @@
 #include "apps/train/launch.hpp"
 
+#include "apps/plan/start_plan.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
@@ -29,6 +30,14 @@ namespace ranvier::apps {
 namespace {
 
 using runtime::MpiSession;
+
+TrainOptions parse(const PlannedArguments& given, int ranks) {
+  std::vector<const char*> arguments;
+  for (const std::string& word : given.words) arguments.push_back(word.c_str());
+  TrainOptions options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+  if (!given.config.empty()) options.run.config = given.config;  // which no output may replace
+  return options;
+}
 
 /// Fails on all ranks if some were asked for something else than others, naming the first flag that differs.
 void compare_options(MpiSession& session, const TrainOptions& options) {
@@ -109,7 +118,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
-    together(*session, [&] { options = parse_train_options(argc, argv, session->ranks()); });
+    const PlannedArguments arguments = planned_arguments(*session, argc, argv, build);
+    together(*session, [&] { options = parse(arguments, session->ranks()); });
     compare_options(*session, options);
     if (options.run.request == Request::help || options.run.request == Request::version) {
       if (session->rank() == 0)

@@ -190,8 +190,9 @@ void Run::choose() {
                plan_.direct ? "MPI reaches the GPUs' memory itself" : "staged through pinned memory");
     std::fflush(stdout);
   }
-  choose_kernels(run_.session, options_, device,
-                 [this](runtime::StreamView stream) { run_layers(run_, plan_.trainer, stream); });
+  if constexpr (runtime::with_cuda)
+    choose_kernels(run_.session, options_, device,
+                   [this](runtime::StreamView stream) { run_layers(run_, plan_.trainer, stream); });
   if (nccl_->chosen() && plan_.trainer.grid.g_inter > 1) load_kernels(run_, plan_.trainer, device);
 }
 

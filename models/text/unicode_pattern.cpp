@@ -1,12 +1,12 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/text/unicode_pattern.hpp"
 
+#include "models/text/pattern_error.hpp"
 #include "runtime/error.hpp"
 
 #include <pcre2.h>
 
 #include <algorithm>
-#include <array>
 
 namespace ranvier::models {
 namespace {
@@ -16,12 +16,6 @@ constexpr std::string_view blanks =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view of_words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view hexadecimal = "0-9A-Fa-f";
-
-std::string message_of(int error) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(error, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
 
 /// What of Oniguruma's means something else in PCRE2's, said in PCRE2's.
 std::string translated(std::string_view from, const std::string& where) {
@@ -93,7 +87,8 @@ UnicodePattern::UnicodePattern(const std::string& expression, const std::string&
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (compiled->code == nullptr)
-    fail(ErrorCode::data, "{}: {} is no regular expression that is read: {}", where, expression, message_of(error));
+    fail(ErrorCode::data, "{}: {} is no regular expression that is read: {}", where, expression,
+         pattern_error(error));
   compiled->to_machine_code = pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE) == 0;
   compiled_ = compiled;
 }
@@ -134,7 +129,7 @@ bool UnicodePattern::Finder::find(std::string_view text, std::size_t from, Match
   if (groups == PCRE2_ERROR_NOMATCH) return false;
   if (groups < 0)
     fail(ErrorCode::data, "{}: {} at byte {} of a text of {}: its expression is too hard to match", pattern_.where_,
-         message_of(groups), from, text.size());
+         pattern_error(groups), from, text.size());
   const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(storage_->match);
   match = {ends[0], ends[1]};
   return true;

@@ -1,23 +1,17 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "models/weights/name_pattern.hpp"
 
+#include "models/text/pattern_error.hpp"
 #include "runtime/error.hpp"
 
 #include <pcre2.h>
 
-#include <array>
 #include <cstdint>
 
 namespace ranvier::models {
 namespace {
 
 constexpr std::uint32_t most_trials = 100'000;  // of one name: under a millisecond
-
-std::string message_of(int error) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(error, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
 
 }  // namespace
 
@@ -39,7 +33,7 @@ NamePattern::NamePattern(const std::string& expression, const std::string& flag)
   compiled->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at, nullptr);
   if (compiled->code == nullptr)
-    fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, message_of(error),
+    fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, pattern_error(error),
          at + 1);
   compiled->limits = pcre2_match_context_create(nullptr);
   pcre2_set_match_limit(compiled->limits, most_trials);
@@ -52,7 +46,8 @@ bool NamePattern::matches_in(std::string_view name) const {
   const int groups = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
                                  match.get(), compiled_->limits);
   if (groups < 0 && groups != PCRE2_ERROR_NOMATCH)
-    fail(ErrorCode::usage, "{}: {} in the name '{}': give a simpler expression", given_, message_of(groups), name);
+    fail(ErrorCode::usage, "{}: {} in the name '{}': give a simpler expression", given_, pattern_error(groups),
+         name);
   return groups != PCRE2_ERROR_NOMATCH;
 }
 

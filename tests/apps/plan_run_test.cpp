@@ -245,7 +245,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");
   refused(small_job({"--profiel", "x"}), "did you mean --profile?");
   refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
-  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide --world 4");
+  refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide 4 ranks");
   refused(small_job({"--slow-node", "2:2"}), "there are 2 nodes");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");

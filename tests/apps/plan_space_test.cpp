@@ -90,7 +90,7 @@ TEST_CASE("a space without a grid is refused with what would help") {
   CHECK(says(none, "multiple of 7"));
   SpaceOptions options{.world = 8, .layers = 4, .batch_size = 8};
   options.given = {{"g-inter", "3"}};
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "--g-inter 3 does not divide --world 8"));
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "--g-inter 3 does not divide 8 ranks"));
   options.given = {{"g-inter", "2"}, {"g-data", "2"}};
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "a grid of 4 ranks and --world is 8"));
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "a grid of 4 ranks, and there are 8"));
 }

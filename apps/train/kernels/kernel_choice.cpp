@@ -3,7 +3,6 @@
 #include "apps/program/agreement.hpp"
 #include "apps/train/kernels/attention_choice.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "runtime/cuda_build.hpp"
 #include "runtime/device.hpp"
 
 #include <fmt/core.h>
@@ -18,11 +17,11 @@ namespace {
 
 constexpr const char* flag = "--products-file";
 
-[[maybe_unused]] std::string text_of(const models::ProductLibrary& library) {
+std::string text_of(const models::ProductLibrary& library) {
   return fmt::format("{} with cuBLASLt {}", library.gpu, library.version);
 }
 
-[[maybe_unused]] std::string text_of(const models::AttentionLibrary& library) {
+std::string text_of(const models::AttentionLibrary& library) {
   return fmt::format("{} with {}", library.gpu, models::cudnn_text(library.version));
 }
 
@@ -77,40 +76,38 @@ std::string attention_line(runtime::StreamView stream, const models::ChosenKerne
 
 void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, runtime::Device& device,
                     const std::function<void(runtime::StreamView)>& run_layers) {
-  if constexpr (runtime::with_cuda) {
-    if (options.device.device != DeviceChoice::cuda || options.trainer.precision.compute == runtime::DType::f32)
-      return;
-    const models::KernelQuestion question{.products = options.device.measures_products,
-                                          .attention = attention_kernels(options),
-                                          .file = options.device.products_file,
-                                          .flag = flag};
-    const bool asks_for_attention = question.attention != models::AttentionKernels::own;
-    if (!question.products && !asks_for_attention) return;
-    const auto stream = device.make_stream("products", runtime::StreamWidth::whole);
-    const bool speaks = session.rank() == 0;
-    models::ChosenKernels chosen;
-    together(session, [&] {
-      if (speaks) chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); });
-    });
-    if (speaks && question.products && !question.file.empty()) {
-      fmt::print("products: {}\n\n", memory_text(chosen.remembered_products, chosen.choices.products,
-                                                 chosen.instead.products, options.device.products_file));
-    }
-    const std::string text = broadcast_text(session, speaks ? models::to_json(chosen.choices) : std::string());
-    models::KernelChoices choices;
-    together(session, [&] {
-      choices = models::parse_kernel_choices(text, "rank 0's choices");
-      for (const models::ProductChoices& one : choices.products) models::adopt_products(*stream, one);
-    });
-    if (!asks_for_attention) return;
-    bool can = true;
-    together(session, [&] { can = adopt_attention(session, options, *stream, choices.attention); });
-    const long long lacking = session.sum(can ? 0 : 1);
-    if (lacking > 0) models::forget_attention(*stream);
-    if (!speaks) return;
-    fmt::print("{}\n\n", attention_line(*stream, chosen, options, lacking));
-    std::fflush(stdout);
+  if (options.device.device != DeviceChoice::cuda || options.trainer.precision.compute == runtime::DType::f32)
+    return;
+  const models::KernelQuestion question{.products = options.device.measures_products,
+                                        .attention = attention_kernels(options),
+                                        .file = options.device.products_file,
+                                        .flag = flag};
+  const bool asks_for_attention = question.attention != models::AttentionKernels::own;
+  if (!question.products && !asks_for_attention) return;
+  const auto stream = device.make_stream("products", runtime::StreamWidth::whole);
+  const bool speaks = session.rank() == 0;
+  models::ChosenKernels chosen;
+  together(session, [&] {
+    if (speaks) chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); });
+  });
+  if (speaks && question.products && !question.file.empty()) {
+    fmt::print("products: {}\n\n", memory_text(chosen.remembered_products, chosen.choices.products,
+                                               chosen.instead.products, options.device.products_file));
   }
+  const std::string text = broadcast_text(session, speaks ? models::to_json(chosen.choices) : std::string());
+  models::KernelChoices choices;
+  together(session, [&] {
+    choices = models::parse_kernel_choices(text, "rank 0's choices");
+    for (const models::ProductChoices& one : choices.products) models::adopt_products(*stream, one);
+  });
+  if (!asks_for_attention) return;
+  bool can = true;
+  together(session, [&] { can = adopt_attention(session, options, *stream, choices.attention); });
+  const long long lacking = session.sum(can ? 0 : 1);
+  if (lacking > 0) models::forget_attention(*stream);
+  if (!speaks) return;
+  fmt::print("{}\n\n", attention_line(*stream, chosen, options, lacking));
+  std::fflush(stdout);
 }
 
 }  // namespace ranvier::apps

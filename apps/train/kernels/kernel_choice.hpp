@@ -1,6 +1,6 @@
 // How products and attention are done on GPUs: rank 0 finds the fastest kernels before the first step, or remembers
 // them (models/ops/kernel_choice_file.hpp), and all ranks take these, so that rows of a column add up in the same
-// order.
+// order. Declared in every build and defined where with_cuda is true (runtime/cuda_build.hpp).
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

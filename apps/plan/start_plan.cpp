@@ -1,0 +1,334 @@
+#include "apps/plan/start_plan.hpp"
+
+#include "apps/plan/plan_report.hpp"
+#include "apps/program/agreement.hpp"
+#include "apps/program/device_flag.hpp"
+#include "apps/train/devices.hpp"
+#include "runtime/atomic_file.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/cuda_memory.hpp"
+#include "runtime/memory_limit.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace ranvier::apps {
+
+using runtime::MachineProfile;
+using runtime::MpiSession;
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t most_simulations = 64;
+constexpr int least_batch_size = 16;  // what a run without --batch-size has
+
+const std::string* value_of(const std::vector<GivenFlag>& given, std::string_view name) {
+  const auto found =
+      std::find_if(given.begin(), given.end(), [&](const GivenFlag& flag) { return flag.name == name; });
+  return found == given.end() ? nullptr : &found->value;
+}
+
+bool is(const std::vector<GivenFlag>& given, std::string_view name, std::string_view value) {
+  const std::string* found = value_of(given, name);
+  return found != nullptr && *found == value;
+}
+
+std::string how_to_measure(std::size_t ranks, const std::string& file) {
+  return fmt::format(
+      "measure these machines, while they do nothing else: mpirun -n {} ranvier-bench profile "
+      "--write-profile {}",
+      ranks, file);
+}
+
+MachineProfile profile_of(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools) {
+  const std::size_t ranks = here.nodes.size();
+  const std::string* name = value_of(given, "profile");
+  if (name == nullptr)
+    fail(ErrorCode::usage, "--plan auto needs a --profile of these machines: {}, and add --profile here.json",
+         how_to_measure(ranks, "here.json"));
+  const auto shipped = runtime::shipped_profiles();
+  if (std::find(shipped.begin(), shipped.end(), *name) == shipped.end() && !fs::exists(*name))
+    fail(ErrorCode::usage, "--profile {}: there is no such file, and no profile of that name ({}): {}", *name,
+         fmt::join(shipped, ", "), how_to_measure(ranks, *name));
+  return tools.read_profile(*name);
+}
+
+/// The profile as far as these machines are as it says.
+void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
+                   const MachinesHere& here) {
+  const std::string* device = value_of(given, "device");
+  const bool gpu = device != nullptr && device->starts_with("cuda");
+  if (gpu != profile.gpu)
+    fail(ErrorCode::usage,
+         "--profile {} is of {}, and this job computes with --device {}: give {}a profile of these machines", path,
+         profile.gpu ? "GPUs" : "processors", device == nullptr ? "cpu" : *device,
+         profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
+  std::map<int, int> ranks_of;
+  bool shared = false;
+  for (const int node : here.nodes) shared = ++ranks_of[node] > 1 || shared;
+  const auto require = [&](const runtime::Link& link, const char* where) {
+    if (link.measured()) return;
+    fail(ErrorCode::usage, "--profile {} says nothing of links {}, and ranks of this job use some: {}", path, where,
+         how_to_measure(here.nodes.size(), "FILE"));
+  };
+  if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
+  if (shared) require(profile.links.intra_node, "inside a node");
+  if (ranks_of.size() > 1) require(profile.links.inter_node, "between nodes");
+}
+
+/// With the memory that is there, which some other job may share.
+void fit_to(MachineProfile& profile, const MachinesHere& here) {
+  if (!profile.gpu) {
+    profile.device_memory = here.device_bytes.value_or(0);  // but for a budget it is the host's
+  } else if (here.device_bytes) {
+    profile.device_memory = *here.device_bytes + runtime::cuda_reserve_bytes;
+  }
+  profile.host_memory = here.host_bytes;
+  const bool timed = profile.read_bytes_per_second > 0 && profile.write_bytes_per_second > 0;
+  profile.disk = timed ? here.disk_bytes : 0;  // what is not known looks free
+}
+
+/// Where no flag says it, all grids are planned for a batch that all of them divide.
+int default_batch_size(int ranks) { return (least_batch_size + ranks - 1) / ranks * ranks; }
+
+/// What a run would do without the flag, whatever else is given.
+bool is_default(const GivenFlag& flag) {
+  static const std::set<std::string_view> of_others = {"g-inter", "g-data", "batch-size", "microbatch-size"};
+  static const std::vector<runtime::ResolvedOption> defaults = resolved(TrainOptions());
+  if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
+  if (of_others.contains(flag.name)) return false;
+  return std::any_of(defaults.begin(), defaults.end(),
+                     [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
+}
+
+/// From what was given to the flags of the choice.
+std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
+  static const std::set<std::string_view> of_machines = {"node-size", "threads", "device"};
+  std::vector<FlagChange> changes;
+  for (const GivenFlag& flag : chosen) {
+    const std::string* before = value_of(given, flag.name);
+    if (of_machines.contains(flag.name) || (before != nullptr ? *before == flag.value : is_default(flag))) continue;
+    changes.push_back({flag.name, flag.value});
+  }
+  // Directories without states in them are refused.
+  if (value_of(given, "nvme") != nullptr && value_of(chosen, "nvme") == nullptr) changes.push_back({"nvme", {}});
+  return changes;
+}
+
+[[noreturn]] void refuse(const Choices& choices, const ReportContext& context) {
+  if (choices.closest)
+    fail(ErrorCode::memory,
+         "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: what helps: more ranks, "
+         "--precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a smaller --batch-size or model",
+         context.world, choices.closest->lacks, choices.candidates, choices.closest->candidate.text());
+  std::vector<std::string> reasons;
+  for (const auto& [why, count] : choices.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
+  fail(ErrorCode::usage, "--plan auto: none of {} candidates can run: {}: give fewer flags, or leave --plan out",
+       choices.candidates, fmt::join(reasons, "; "));
+}
+
+std::string lines_of(const Choices& choices, const ReportContext& context, const std::vector<FlagChange>& changes,
+                     double seconds) {
+  const Choice& best = choices.best.front();
+  std::vector<std::string> flags;
+  for (const FlagChange& change : changes)
+    flags.push_back(change.value ? fmt::format("--{} {}", change.name, *change.value)
+                                 : fmt::format("and no --{}", change.name));
+  if (flags.empty()) flags.emplace_back("as given");
+  return fmt::format(
+      "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nthe same without --plan: {}\n",
+      best.candidate.text(), prediction_text(best, context), context.profile->name, choices.candidates,
+      choices.search.simulated, seconds, fmt::join(flags, " "));
+}
+
+/// As parse_plan_options() counts cores.
+int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+json::array to_json(const std::vector<FlagChange>& changes) {
+  json::array all;
+  for (const FlagChange& change : changes) {
+    json::value value;
+    if (change.value) value = *change.value;
+    all.push_back(json::array{change.name, std::move(value)});
+  }
+  return all;
+}
+
+std::vector<FlagChange> changes_of_json(const std::string& text) {
+  std::vector<FlagChange> changes;
+  const json::value read = json::parse(text);
+  for (const json::value& each : read.as_array()) {
+    const json::array& pair = each.as_array();
+    FlagChange& change = changes.emplace_back(FlagChange{std::string(pair[0].as_string()), {}});
+    if (pair[1].is_string()) change.value = std::string(pair[1].as_string());
+  }
+  return changes;
+}
+
+/// What this rank's machine has for it; none: nobody bounds it.
+std::optional<std::size_t> device_bytes(const MpiSession& session, const std::vector<GivenFlag>& given) {
+  std::optional<std::size_t> bytes;
+  if (const std::string* budget = value_of(given, "device-memory")) bytes = runtime::parse_bytes(*budget);
+  if constexpr (runtime::with_cuda) {
+    DeviceChoice device = DeviceChoice::cpu;
+    std::optional<int> gpu;
+    if (const std::string* name = value_of(given, "device"))
+      static_cast<void>(device_flag(device, gpu).read(*name));
+    if (device == DeviceChoice::cuda) {
+      const std::size_t free = runtime::make_cuda_device(gpu_of_rank(session, gpu))->budget_bytes();
+      bytes = std::min(bytes.value_or(free), free);
+    }
+  }
+  return bytes;
+}
+
+std::size_t disk_bytes(const std::vector<GivenFlag>& given) {
+  std::size_t bytes = 0;
+  const std::string* nvme = value_of(given, "nvme");
+  for (std::size_t begin = 0; nvme != nullptr && begin <= nvme->size();) {
+    const std::size_t end = std::min(nvme->find(',', begin), nvme->size());
+    bytes += runtime::free_bytes_beside(fs::path(nvme->substr(begin, end - begin)) / "states");
+    begin = end + 1;
+  }
+  return bytes;
+}
+
+/// Of flags that were read without an error.
+std::string config_of(int argc, const char* const* argv) {
+  constexpr std::string_view flag = "--config", with_value = "--config=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with(with_value)) return std::string(word.substr(with_value.size()));
+    if (word == flag && i + 1 < argc) return argv[i + 1];
+  }
+  return {};
+}
+
+/// All ranks call it.
+MachinesHere machines_here(MpiSession& session, const std::vector<GivenFlag>& given) {
+  constexpr long long unknown = std::numeric_limits<long long>::max();
+  long long device = unknown, host = unknown, disk = unknown;
+  const auto bounded = [](std::size_t bytes) {
+    return static_cast<long long>(std::min<std::size_t>(bytes, std::numeric_limits<long long>::max()));
+  };
+  together(session, [&] {
+    if (const auto bytes = device_bytes(session, given)) device = bounded(*bytes);
+    host = bounded(runtime::memory_limit().bytes);
+    disk = bounded(disk_bytes(given));
+  });
+  const long long least = session.smallest(device);
+  const auto local_ranks = static_cast<int>(session.largest(session.local_ranks()));
+  MachinesHere here{.nodes = session.nodes(),
+                    .threads = std::max(1, cores() / local_ranks),
+                    .device_bytes = {},
+                    .host_bytes = static_cast<std::size_t>(session.smallest(host)),
+                    .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
+  if (least != unknown) here.device_bytes = static_cast<std::size_t>(least);
+  return here;
+}
+
+}  // namespace
+
+StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools,
+                     const JobBuilder& build) {
+  const auto began = std::chrono::steady_clock::now();
+  if (is(given, "eval-only", "on"))
+    fail(ErrorCode::usage, "--plan auto plans a training, and --eval-only trains nothing: leave --plan out");
+  MachineProfile profile = profile_of(given, here, tools);
+  check_profile(profile, *value_of(given, "profile"), given, here);
+  const bool imagined = value_of(given, "world") != nullptr;
+  if (!imagined) fit_to(profile, here);
+  std::vector<GivenFlag> flags = given;
+  if (value_of(given, "batch-size") == nullptr) {
+    int ranks = static_cast<int>(here.nodes.size());
+    if (imagined) static_cast<void>(runtime::whole(ranks, 1).read(*value_of(given, "world")));
+    flags.push_back({"batch-size", std::to_string(default_batch_size(ranks))});
+  }
+  std::optional<RanksHere> ranks;
+  if (!imagined) ranks = RanksHere{here.nodes, here.threads};
+  const Planner planner(std::move(flags), profile, std::move(ranks), build);
+  const auto costs = tools.costs(profile);
+  Choices choices =
+      choose(planner, *costs, tools.predict, {.best = 1, .simulations = most_simulations, .threads = cores()});
+  const ReportContext context{.profile = &profile,
+                              .world = planner.world(),
+                              .batch_size = planner.batch_size(),
+                              .price_per_hour = 0,
+                              .item = planner.job().item};
+  if (choices.best.empty()) refuse(choices, context);
+  StartPlan plan{.changes = changes_of(given, choices.best.front().config), .text = {}};
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  plan.text = lines_of(choices, context, plan.changes, seconds.count());
+  if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
+    plan.text += fmt::format(
+        "note: --profile is of ranks with {} threads, and these have {}: measure it with as many ranks as the "
+        "training has\n",
+        profile.threads, here.threads);
+  return plan;
+}
+
+std::vector<std::string> changed_arguments(const std::string& program, const std::vector<GivenFlag>& given,
+                                           const std::vector<FlagChange>& changes) {
+  std::vector<std::string> words{program};
+  const auto change_of = [&](const std::string& name) {
+    return std::find_if(changes.begin(), changes.end(), [&](const FlagChange& each) { return each.name == name; });
+  };
+  for (const GivenFlag& flag : given)
+    if (change_of(flag.name) == changes.end()) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
+  for (const FlagChange& change : changes)
+    if (change.value) words.push_back(fmt::format("--{}={}", change.name, *change.value));
+  return words;
+}
+
+PlannedArguments planned_arguments(MpiSession& session, int argc, const char* const* argv,
+                                   const JobBuilder& build) {
+  std::vector<GivenFlag> given;
+  together(session, [&] { given = given_train_flags(argc, argv); });
+  const bool asked = is(given, "plan", "auto") && !is(given, "help", "on") && !is(given, "version", "on");
+  const bool all = session.smallest(asked ? 1 : 0) == 1;
+  if (!all) {
+    together(session, [&] {
+      if (asked)
+        fail(ErrorCode::usage,
+             "the ranks were started with different options: --plan auto on some of them only: give every rank of "
+             "mpirun the same flags and the same --config");
+    });
+    return {{argv, argv + argc}, {}};
+  }
+  const MachinesHere here = machines_here(session, given);
+  StartPlan plan;
+  together(session, [&] {
+    if (session.rank() != 0) return;
+    const PlanTools tools{.predict = actors::predict,
+                          .costs = [](const MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
+                            return std::make_unique<runtime::ProfileCosts>(profile);
+                          },
+                          .read_profile = runtime::read_machine_profile};
+    plan = plan_start(given, here, tools, build);
+  });
+  if (session.rank() == 0) {
+    fmt::print("{}\n", plan.text);
+    std::fflush(stdout);
+  }
+  const std::string changes = broadcast_text(session, json::serialize(to_json(plan.changes)));
+  return {changed_arguments(argv[0], given, changes_of_json(changes)), config_of(argc, argv)};
+}
+
+}  // namespace ranvier::apps

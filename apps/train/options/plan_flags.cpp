@@ -1,0 +1,20 @@
+#include "apps/train/options/plan_flags.hpp"
+
+namespace ranvier::apps {
+
+void declare_planning(runtime::OptionTable& table, RunOptions& run) {
+  table.concern("Planning");
+  table.add(
+      {"plan", "auto|none",
+       "auto: choose before the first step what was not given of --g-inter, --g-data, --shard, --group-size, "
+       "--offload, --microbatch-size, --recompute, --policy and the algorithms of collectives, by predictions "
+       "with --profile",
+       runtime::choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
+  table.add(
+      {"profile", "NAME|FILE",
+       "what these machines do: a file of `ranvier-bench profile --write-profile FILE`, or the name of one that "
+       "ships with the program",
+       runtime::text(run.profile), "none"});
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,85 @@
+// A device that computes as an inline one does, and says that it is done when a phantom device would: what a real rank
+// does on it takes the time that its costs say. Work is carried out when it is queued.
+#pragma once
+
+#include "runtime/compute_pool.hpp"
+#include "runtime/device.hpp"
+#include "runtime/error.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ranvier::tests {
+
+class TimedDevice final : public runtime::Device {
+ public:
+  /// `clock` is a phantom device.
+  explicit TimedDevice(std::unique_ptr<runtime::Device> clock)
+      : clock_(std::move(clock)), memory_(runtime::make_inline_device()) {}
+
+  runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::inline_; }
+  std::string description() const override { return "timed"; }
+  int threads() const noexcept override { return clock_->threads(); }
+  std::size_t used_bytes() const noexcept override { return memory_->used_bytes(); }
+  std::size_t budget_bytes() const noexcept override { return memory_->budget_bytes(); }
+  runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
+    return memory_->allocate(bytes, space);
+  }
+  std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override {
+    return std::make_unique<TimedStream>(*this, clock_->make_stream(std::move(name), width));
+  }
+  std::unique_ptr<runtime::Event> make_event() override {
+    return std::make_unique<TimedEvent>(clock_->make_event());
+  }
+  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws where it is queued
+  std::unique_ptr<runtime::Device> make_host_device(int threads) const override {
+    return std::make_unique<TimedDevice>(clock_->make_host_device(threads));
+  }
+
+ private:
+  class TimedStream final : public runtime::Stream {
+   public:
+    TimedStream(TimedDevice& device, std::unique_ptr<runtime::Stream> clock)
+        : device_(device), clock_(std::move(clock)) {}
+
+    runtime::Device& device() const noexcept override { return device_; }
+    const std::string& name() const noexcept override { return clock_->name(); }
+    void launch(Work) override { fail(ErrorCode::internal, "stream {}: work without a cost", name()); }
+    void launch(const runtime::WorkCost& cost, Work work) override {
+      work(pool_);
+      count_done();
+      clock_->launch(cost, {});
+    }
+    void call_back(std::function<void()> function) override { clock_->call_back(std::move(function)); }
+    void wait(const runtime::Event& event) override {
+      clock_->wait(dynamic_cast<const TimedEvent&>(event).clock());
+    }
+    void synchronize() override {}  // all of it is done
+
+    [[nodiscard]] runtime::Stream& clock() const noexcept { return *clock_; }
+
+   private:
+    TimedDevice& device_;
+    std::unique_ptr<runtime::Stream> clock_;
+    runtime::ComputePool pool_{1};
+  };
+
+  class TimedEvent final : public runtime::Event {
+   public:
+    explicit TimedEvent(std::unique_ptr<runtime::Event> clock) : clock_(std::move(clock)) {}
+
+    void record(runtime::StreamView stream) override {
+      clock_->record(dynamic_cast<TimedStream&>(stream.stream()).clock());
+    }
+    [[nodiscard]] bool reached() const override { return clock_->reached(); }
+    [[nodiscard]] const runtime::Event& clock() const noexcept { return *clock_; }
+
+   private:
+    std::unique_ptr<runtime::Event> clock_;
+  };
+
+  std::unique_ptr<runtime::Device> clock_, memory_;
+};
+
+}  // namespace ranvier::tests

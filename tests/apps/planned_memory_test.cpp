@@ -1,0 +1,219 @@
+// The memory that ranvier-plan plans, against ranks of every family of models that allocate and train.
+#include "apps/plan/trial.hpp"
+#include "models/images/image_source.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "models/initialize.hpp"
+#include "models/text/masked_source.hpp"
+#include "runtime/staged_transport.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/effort.hpp"
+#include "tests/far_device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using runtime::MemorySpace;
+
+namespace {
+
+/// Bytes by space, and the most that there were of each.
+struct Taken {
+  std::array<std::size_t, 4> now{}, most{};
+
+  [[nodiscard]] std::size_t of(MemorySpace space) const { return most[static_cast<std::size_t>(space)]; }
+};
+
+/// A real device that counts what is taken of it.
+class CountingDevice final : public runtime::Device {
+ public:
+  explicit CountingDevice(Taken& taken) : taken_(taken), device_(runtime::make_inline_device()) {}
+
+  runtime::DeviceKind kind() const noexcept override { return device_->kind(); }
+  std::string description() const override { return "counting"; }
+  int threads() const noexcept override { return device_->threads(); }
+  std::size_t used_bytes() const noexcept override { return device_->used_bytes(); }
+  std::size_t budget_bytes() const noexcept override { return device_->budget_bytes(); }
+  runtime::Buffer allocate(std::size_t bytes, MemorySpace space) override {
+    const auto s = static_cast<std::size_t>(space);
+    taken_.now[s] += bytes;
+    taken_.most[s] = std::max(taken_.most[s], taken_.now[s]);
+    const auto buffer = std::make_shared<runtime::Buffer>(device_->allocate(bytes, space));
+    return {buffer->data(), bytes,
+            [buffer, s, &taken = taken_](std::byte*, std::size_t size) { taken.now[s] -= size; }};
+  }
+  std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override {
+    return device_->make_stream(std::move(name), width);
+  }
+  std::unique_ptr<runtime::Event> make_event() override { return device_->make_event(); }
+  void on_failure(std::function<void(std::exception_ptr)> handler) override {
+    device_->on_failure(std::move(handler));
+  }
+
+ private:
+  Taken& taken_;
+  std::unique_ptr<runtime::Device> device_;
+};
+
+struct Family {
+  const char* name;
+  std::vector<apps::GivenFlag> flags;
+  std::function<std::unique_ptr<models::SampleSource>()> samples;
+};
+
+constexpr int words = 60, length = 16;
+
+std::unique_ptr<models::SampleSource> tokens() { return std::make_unique<tests::RandomTokens>(length, words); }
+
+std::vector<apps::GivenFlag> text_flags(std::vector<apps::GivenFlag> more) {
+  std::vector<apps::GivenFlag> flags{{"layers", "5"},
+                                     {"hidden", "24"},
+                                     {"vocab-size", std::to_string(words)},
+                                     {"sequence-length", std::to_string(length)}};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::vector<Family> families() {
+  const auto masked = [](double share) {
+    return [share]() -> std::unique_ptr<models::SampleSource> {
+      return std::make_unique<models::MaskedSource>(
+          std::make_unique<tests::RandomTokens>(length, words - 1),
+          models::MaskingOptions{.probability = share, .mask_token = words - 1, .tokens = words - 1, .seed = 1});
+    };
+  };
+  const auto images = []() -> std::unique_ptr<models::SampleSource> {
+    return std::make_unique<models::ImageSource>(std::make_shared<const models::SyntheticSet>(8, 3), 0, 1000,
+                                                 std::nullopt);
+  };
+  return {
+      {"gpt", text_flags({{"heads", "3"}, {"dropout", "0.1"}}), tokens},
+      {"gpt in tiles", text_flags({{"heads", "2"}, {"tile", "2"}}), tokens},
+      {"llama", text_flags({{"model", "llama"}, {"heads", "4"}, {"kv-heads", "2"}, {"ffn-size", "40"}}), tokens},
+      {"qwen3", text_flags({{"model", "qwen3"}, {"heads", "2"}, {"kv-heads", "1"}, {"head-size", "8"}}), tokens},
+      {"llama with adapters",
+       text_flags({{"model", "llama"}, {"heads", "2"}, {"ffn-size", "40"}, {"lora-rank", "4"}}), tokens},
+      {"bert", text_flags({{"model", "bert"}, {"heads", "2"}, {"mlm-probability", "0.3"}}), masked(0.3)},
+      {"roberta", text_flags({{"model", "roberta"}, {"heads", "2"}}), masked(0.15)},
+      {"residual network",
+       {{"model", "wide-resnet"},
+        {"blocks", "1,2,1,1"},
+        {"hidden", "4"},
+        {"width", "2"},
+        {"image-size", "8"},
+        {"classes", "3"}},
+       images}};
+}
+
+/// What of a plan a rank takes itself: on a GPU its libraries take some, too.
+std::size_t planned(const runtime::MemoryPlan& plan, MemorySpace space) {
+  std::size_t bytes = plan.bytes(space);
+  for (const runtime::MemoryItem& item : plan.items())
+    if (item.elsewhere && space == MemorySpace::device && item.space == space)
+      bytes -= item.slot_bytes * item.slots;
+  return bytes;
+}
+
+/// Room for chunks of collectives on their way between a GPU and MPI, if all teams were at it at once: what a run takes
+/// of it depends on the order of messages.
+std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
+  std::size_t bytes = 0;
+  for (const runtime::MemoryItem& item : plan.items())
+    if (item.space == space && item.name == "chunks of collectives, staged") bytes += item.slot_bytes * item.slots;
+  return bytes;
+}
+
+/// All ranks of the job, which train for a step.
+void check_memory(const apps::Planner& planner, const apps::Trial& trial, const models::SampleSource& samples,
+                  bool gpu) {
+  actors::TrainerOptions options = trial.trainer;
+  options.steps = 1;
+  const int count = planner.world();
+  runtime::Simulation simulation(count, {.seed = 5});
+  std::deque<Taken> taken;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
+  std::vector<std::unique_ptr<actors::Rank>> ranks;
+  for (int r = 0; r < count; ++r) {
+    std::unique_ptr<runtime::Device> device = std::make_unique<CountingDevice>(taken.emplace_back());
+    if (gpu) device = std::make_unique<tests::FarDevice>(std::move(device));
+    device->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(std::move(error)); });
+    actors::RankPlan plan = actors::plan_rank(planner.job().architecture, samples.sample_bytes(), options, r);
+    runtime::Transport* transport = &simulation.transport(r);
+    if (gpu) {
+      staged.push_back(std::make_unique<runtime::StagedTransport>(simulation.loop(r), *transport, *device));
+      for (const auto& messages : plan.staged_messages) staged.back()->reserve(messages);
+      transport = staged.back().get();
+    }
+    ranks.push_back(std::make_unique<actors::Rank>(simulation.loop(r), *transport, *device,
+                                                   actors::Rank::Samples{samples}, std::move(plan)));
+    ranks.back()->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+      models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
+    });
+    devices.push_back(std::move(device));
+    taken.back().most = taken.back().now;  // weights on their way are gone
+  }
+  for (int r = 0; r < count; ++r)
+    ranks[static_cast<std::size_t>(r)]->start(
+        {.step = [](const actors::StepResult&) {}, .done = [&simulation, r] { simulation.loop(r).stop(); }});
+  simulation.run();
+  for (int r = 0; r < count; ++r) {
+    CAPTURE(r);
+    const auto rank = static_cast<std::size_t>(r);
+    const int stage = ranks[rank]->plan().position.stage;
+    const runtime::MemoryPlan& plan = trial.plans.stage(static_cast<std::size_t>(stage)).memory;
+    for (const MemorySpace space : {MemorySpace::device, MemorySpace::pinned, MemorySpace::host}) {
+      CAPTURE(std::string(runtime::to_string(space)));
+      const std::size_t bytes = taken[rank].of(space), all = planned(plan, space), some = at_most(plan, space);
+      if (some == 0) {
+        CHECK(bytes == all);
+      } else {
+        CHECK(bytes <= all);
+        CHECK(bytes >= all - some);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the memory that ranvier-plan plans is what ranks take that train, to the byte, for every family of models") {
+  constexpr int world = 8, of_each = 7;  // with and without a GPU, of eight families: 112
+  std::mt19937 draw(7);
+  tests::Share share(4, 28);
+  int trained = 0;
+  for (const Family& family : families()) {
+    CAPTURE(std::string(family.name));
+    const auto samples = family.samples();
+    for (const bool gpu : {false, true}) {
+      CAPTURE(gpu);
+      const runtime::MachineProfile profile = tests::plan_profile(gpu);
+      std::vector<apps::GivenFlag> flags = family.flags;
+      for (const char* flag : {"world", "batch-size"})
+        flags.push_back({flag, std::to_string(flag == std::string("world") ? world : 16)});
+      flags.push_back({"node-size", "4"});
+      if (gpu) flags.insert(flags.end(), {{"precision", "bf16"}, {"collectives", "plans"}});
+      const apps::Planner planner(flags, profile);
+      const auto candidates = make_space(planner.space()).candidates;
+      for (int n = 0; n < of_each; ++n) {
+        const apps::Candidate& candidate = candidates[draw() % candidates.size()];
+        if (!share.takes()) continue;
+        CAPTURE(candidate.text());
+        check_memory(planner, planner.plan(candidate), *samples, gpu);
+        ++trained;
+      }
+    }
+  }
+  CHECK(trained > 1);
+  if (tests::long_run()) CHECK(trained == 112);
+}

@@ -1,0 +1,213 @@
+#include "apps/plan/start_plan.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/effort.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using apps::changed_arguments;
+using apps::FlagChange;
+using apps::GivenFlag;
+using apps::MachinesHere;
+using apps::plan_start;
+using apps::PlanTools;
+using apps::StartPlan;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+constexpr std::size_t plenty = std::size_t{1} << 36;
+
+MachinesHere here_of(std::vector<int> nodes) {
+  return {.nodes = std::move(nodes), .threads = 1, .device_bytes = {}, .host_bytes = plenty, .disk_bytes = plenty};
+}
+
+std::vector<GivenFlag> job_with(std::vector<GivenFlag> more) {
+  std::vector<GivenFlag> flags{
+      {"layers", "4"},       {"hidden", "64"},           {"heads", "2"},
+      {"vocab-size", "256"}, {"sequence-length", "32"},  {"data", "text.txt"},
+      {"plan", "auto"},      {"profile", "a100-40g-p4d"}};  // some name: the tools have their own
+  for (GivenFlag& flag : more) {
+    std::erase_if(flags, [&](const GivenFlag& each) { return each.name == flag.name; });
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+PlanTools tools_of(const runtime::MachineProfile& profile) {
+  return {.predict = actors::predict,
+          .costs = [](const runtime::MachineProfile& of) -> std::unique_ptr<runtime::CostModel> {
+            return std::make_unique<runtime::ProfileCosts>(of);
+          },
+          .read_profile = [profile](const std::string&) { return profile; }};
+}
+
+StartPlan plan(const std::vector<GivenFlag>& given, const MachinesHere& here,
+               const runtime::MachineProfile& profile = tests::plan_profile(false)) {
+  return plan_start(given, here, tools_of(profile), {});
+}
+
+/// As the ranks of the job read what was chosen.
+apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan& plan, int ranks) {
+  const auto words = changed_arguments("ranvier-train", given, plan.changes);
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+}
+
+bool changes(const StartPlan& plan, std::string_view flag) {
+  return std::any_of(plan.changes.begin(), plan.changes.end(),
+                     [&](const FlagChange& change) { return change.name == flag; });
+}
+
+bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeats it") {
+  const std::vector<std::vector<int>> layouts{{0, 0, 0, 3}, {0}, {0, 1}, {0, 0}, {0, 0, 2, 2}};
+  for (int n = 0; n < tests::effort(3, 5, 2); ++n) {
+    const std::vector<int>& nodes = layouts[static_cast<std::size_t>(n)];
+    const auto ranks = static_cast<int>(nodes.size());
+    CAPTURE(ranks);
+    const auto given = job_with({{"recompute", "off"}});
+    const StartPlan chosen = plan(given, here_of(nodes));
+    const apps::TrainOptions options = as_run(given, chosen, ranks);
+    CHECK(options.trainer.grid.ranks() == ranks);
+    CHECK(options.trainer.batch_size == (ranks == 1 || ranks == 2 || ranks == 4 ? 16 : 18));
+    CHECK(has(chosen.text, " a step, "));
+    CHECK(has(chosen.text, "predicted for test-cpu"));
+    // By hand, and with nothing else.
+    std::vector<GivenFlag> by_hand = given;
+    std::erase_if(by_hand, [](const GivenFlag& flag) { return flag.name == "plan" || flag.name == "profile"; });
+    for (const FlagChange& change : chosen.changes) {
+      REQUIRE(change.value);
+      CHECK(has(chosen.text, fmt::format("--{} {}", change.name, *change.value)));
+      by_hand.push_back({change.name, *change.value});
+    }
+    const StartPlan none;
+    auto a = resolved(as_run(by_hand, none, ranks)), b = resolved(options);
+    for (auto* all : {&a, &b})
+      std::erase_if(*all, [](const auto& option) { return option.name == "plan" || option.name == "profile"; });
+    CHECK(runtime::hash_of(a) == runtime::hash_of(b));
+    CHECK(options.notes.empty());  // nothing is chosen that has no effect
+  }
+}
+
+TEST_CASE("flags that were given stay, and the same ranks choose the same") {
+  const auto given = job_with({{"g-inter", "2"},
+                               {"microbatch-size", "2"},
+                               {"batch-size", "12"},
+                               {"shard", "zero2"},
+                               {"recompute", "1"},
+                               {"policy", "gpipe"},
+                               {"learning-rate", "0.00123456"},
+                               {"overwrite", "on"},
+                               {"precision", "fp32"}});
+  const StartPlan chosen = plan(given, here_of({0, 0, 1, 1}));
+  for (const GivenFlag& flag : given) {
+    CAPTURE(flag.name);
+    CHECK(!changes(chosen, flag.name));
+  }
+  const apps::TrainOptions options = as_run(given, chosen, 4);
+  CHECK(options.trainer.grid.g_inter == 2);
+  CHECK(options.trainer.grid.g_data == 2);
+  CHECK(options.trainer.microbatch_size == 2);
+  CHECK(options.trainer.batch_size == 12);
+  CHECK(to_string(options.trainer.sharding) == "zero2");
+  CHECK(options.trainer.recompute == 1);
+  CHECK(options.trainer.learning_rate.peak == 0.00123456);
+  CHECK(options.run.overwrite);
+  CHECK(plan(given, here_of({0, 0, 1, 1})).changes == chosen.changes);
+}
+
+TEST_CASE("a run that plans itself fits the memory that there is, or says what lacks") {
+  const auto given =
+      job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
+  const runtime::MachineProfile profile = tests::plan_profile(false);
+  const apps::Planner planner(given, profile, apps::RanksHere{{0, 0, 0, 0}, 1});
+  const auto needs = [&](const StartPlan& chosen) {
+    actors::TrainerOptions trainer = as_run(given, chosen, 4).trainer;
+    trainer.node_of = {0, 0, 0, 0};
+    trainer.threads = 1;
+    const apps::StagePlans plans = planner.plans_of(trainer);
+    std::vector<const actors::RankPlan*> stages;
+    for (const std::size_t stage : plans.of_stage) stages.push_back(&plans.distinct[stage]);
+    return apps::needs_of(stages, trainer, true);
+  };
+  const apps::Needs usual = needs(plan(given, here_of({0, 0, 0, 0})));
+  MachinesHere little = here_of({0, 0, 0, 0});
+  little.device_bytes = usual.device - 1;
+  CHECK(needs(plan(given, little)).device < usual.device);
+  little.device_bytes = {};
+  little.host_bytes = usual.host - 1;
+  CHECK(needs(plan(given, little)).host < usual.host);
+  little.host_bytes = 1 << 20;
+  const auto none = error_of([&] { static_cast<void>(plan(given, little)); });
+  CHECK(none.code() == ErrorCode::memory);
+  CHECK(says(none, "nothing fits 4 ranks: the memory of a node needs"));
+  CHECK(says(none, "what helps: more ranks"));
+}
+
+TEST_CASE("directories for states are used where that is chosen, and left out where not") {
+  const tests::TemporaryFolder folder;
+  const std::string disk = folder.path() / "disk";
+  const auto given = job_with(
+      {{"nvme", disk}, {"batch-size", "8"}, {"policy", "1f1b"}, {"microbatch-size", "1"}, {"recompute", "off"}});
+  const StartPlan roomy = plan(given, here_of({0, 0}));
+  CHECK(changes(roomy, "nvme"));
+  CHECK(as_run(given, roomy, 2).trainer.tiers.files.directories.empty());
+  CHECK(has(roomy.text, "and no --nvme"));
+  auto all = given;
+  all.push_back({"offload", "infinity-nvme"});
+  const StartPlan on_disk = plan(all, here_of({0, 0}));
+  CHECK(!changes(on_disk, "nvme"));
+  CHECK(as_run(all, on_disk, 2).trainer.tiers.files.directories.size() == 1);
+}
+
+TEST_CASE("ranks that are imagined are planned as the profile has them") {
+  const auto given = job_with({{"world", "8"},
+                               {"node-size", "4"},
+                               {"dry-run", "on"},
+                               {"policy", "1f1b"},
+                               {"recompute", "off"},
+                               {"microbatch-size", "2"}});
+  const StartPlan chosen = plan(given, here_of({0}));
+  CHECK(as_run(given, chosen, 1).trainer.grid.ranks() == 8);
+}
+
+TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
+  const auto refused = [](const std::vector<GivenFlag>& given, std::string_view message,
+                          const runtime::MachineProfile& profile = tests::plan_profile(false)) {
+    CAPTURE(message);
+    const auto error = error_of([&] { static_cast<void>(plan(given, here_of({0, 0, 2}), profile)); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK_MESSAGE(says(error, message), error.what());
+  };
+  auto without = job_with({});
+  std::erase_if(without, [](const GivenFlag& flag) { return flag.name == "profile"; });
+  refused(without, "--plan auto needs a --profile of these machines");
+  refused(without, "mpirun -n 3 ranvier-bench profile --write-profile here.json, and add --profile here.json");
+  refused(job_with({{"profile", "not-there.json"}}), "there is no such file");
+  refused(job_with({{"profile", "not-there.json"}}), "ranvier-bench profile --write-profile not-there.json");
+  refused(job_with({}), "is of GPUs, and this job computes with --device cpu", tests::plan_profile(true));
+  refused(job_with({{"eval-only", "on"}}), "leave --plan out");
+  runtime::MachineProfile profile = tests::plan_profile(false);
+  profile.links.inter_node = {};
+  refused(job_with({}), "says nothing of links between nodes", profile);
+  profile.links.intra_node = {};
+  refused(job_with({}), "says nothing of links inside a node", profile);
+  refused(job_with({{"g-inter", "2"}}), "--g-inter 2 does not divide");
+  refused(job_with({{"batch-size", "8"}, {"layers", "2"}}), "no grid of");
+  refused(job_with({{"shard", "zero2"}, {"optimizer-step", "host"}}), "none of");
+}
