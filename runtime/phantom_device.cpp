@@ -46,6 +46,17 @@ namespace {
 
 class PhantomStream;
 
+/// Nanoseconds of work: alone on the node, and while all its cores are busy.
+struct WorkTime {
+  double alone = 0, crowded = 0;
+
+  WorkTime& operator+=(const WorkTime& more) {
+    alone += more.alone;
+    crowded += more.crowded;
+    return *this;
+  }
+};
+
 /// One record of an event.
 struct Mark {
   bool reached = false;
@@ -100,10 +111,12 @@ class ComputingPhantom final : public PhantomDevice {
   }
   [[nodiscard]] Duration busy() const noexcept override { return busy_; }
 
-  [[nodiscard]] double nanoseconds(const WorkCost& cost) {
-    double time = static_cast<double>(options_.costs->duration(cost).count()) * options_.slowness;
+  [[nodiscard]] WorkTime time_of(const WorkCost& cost, StreamWidth width) {
+    const bool narrow = width == StreamWidth::one && options_.narrow_costs != nullptr;
+    const CostModel& costs = *(narrow ? options_.narrow_costs : options_.costs);
+    double time = static_cast<double>(costs.duration(cost).count()) * options_.slowness;
     if (options_.jitter > 0) time *= jitter_(random_);
-    return time;
+    return {time, options_.crowding ? time * options_.crowding(cost) : time};
   }
 
  private:
@@ -155,14 +168,14 @@ class PhantomStream final : public Stream {
  private:
   struct Item {
     enum class Kind { work, call, mark, wait } kind;
-    double nanoseconds = 0;
+    WorkTime time;
     std::function<void()> call;
     std::shared_ptr<Mark> mark;
   };
 
   [[nodiscard]] bool idle() const noexcept { return !running_ && items_.empty(); }
   void run();
-  void begin(double nanoseconds);
+  void begin(const WorkTime& time);
   static void reach(const std::shared_ptr<Mark>& mark);
 
   ComputingPhantom& device_;
@@ -182,14 +195,14 @@ void PhantomEvent::record(StreamView stream) {
 
 void PhantomStream::launch(const WorkCost& cost, Work) {
   count_done();
-  const double nanoseconds = device_.nanoseconds(cost);
-  if (nanoseconds <= 0) return;
+  const WorkTime time = device_.time_of(cost, width_);
+  if (time.alone <= 0) return;
   if (!items_.empty() && items_.back().kind == Item::Kind::work) {
-    items_.back().nanoseconds += nanoseconds;
+    items_.back().time += time;
   } else if (idle()) {
-    begin(nanoseconds);
+    begin(time);
   } else {
-    items_.push_back({.kind = Item::Kind::work, .nanoseconds = nanoseconds, .call = {}, .mark = {}});
+    items_.push_back({.kind = Item::Kind::work, .time = time, .call = {}, .mark = {}});
   }
 }
 
@@ -213,12 +226,13 @@ void PhantomStream::wait(const Event& event) {
   if (was_idle) run();
 }
 
-void PhantomStream::begin(double nanoseconds) {
+void PhantomStream::begin(const WorkTime& time) {
   running_ = true;
   const bool whole = width_ == StreamWidth::whole;
   const int threads = device_.apart() ? 0 : whole ? device_.threads() : 1;
   const Duration began = device_.time_.now();
-  device_.cores_.run(Duration(std::llround(nanoseconds)), threads, [this, whole, began] {
+  const VirtualCores::Work work{Duration(std::llround(time.alone)), Duration(std::llround(time.crowded))};
+  device_.cores_.run(work, threads, [this, whole, began] {
     if (whole) device_.busy_ += device_.time_.now() - began;
     running_ = false;
     run();
@@ -239,7 +253,7 @@ void PhantomStream::run() {
     items_.pop_front();
     switch (item.kind) {
       case Item::Kind::work:
-        return begin(item.nanoseconds);
+        return begin(item.time);
       case Item::Kind::call:
         running_ = true;  // whoever is called may queue more
         item.call();
