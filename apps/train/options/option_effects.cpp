@@ -143,6 +143,8 @@ std::span<const Entry> entries() {
       Entry{"resume-with", run},
       Entry{"time-limit", run},
       Entry{"stop-before", run},
+      // Planning. What it chooses is compared by itself.
+      Entry{"profile", run},
       // Run. The weights are the checkpoint's.
       Entry{"init-from", run},
       Entry{"ignore-tensors", run},

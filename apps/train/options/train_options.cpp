@@ -5,6 +5,7 @@
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
 #include "apps/train/options/image_flags.hpp"
+#include "apps/train/options/plan_flags.hpp"
 #include "apps/train/options/shard_flags.hpp"
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/tuning_flags.hpp"
@@ -302,6 +303,7 @@ OptionTable declare(Asked& asked) {
              size(model_options, models::Size::tile)});
 
   declare_checkpoints(table, checkpoint);
+  declare_planning(table, run);
 
   table.concern("Run");
   table.add({"init-from", "PATH",

@@ -113,6 +113,7 @@ struct RunOptions {
   std::string trace;
   bool overwrite = false;  ///< metrics begin anew, and weights may replace those of init_from
   std::string config;
+  std::string profile;  ///< of the machines: a path or a name; empty: none
 };
 
 struct TrainOptions {
