@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <filesystem>
 
 namespace ranvier::runtime {
@@ -41,6 +42,82 @@ std::array<double, 3> logarithms(const ProductShape& shape) {
   return {log(shape.m), log(shape.n), log(shape.k)};
 }
 
+using Terms = std::array<double, 4>;
+
+/// What the seconds of a product are made of: arithmetic, and passes over C, A and B.
+Terms amounts_of(const ProductShape& shape) {
+  const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
+  return {m * n * k, m * n, m * k, k * n};
+}
+
+double sum_of(const Terms& terms, const Terms& amounts) {
+  double sum = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) sum += terms[i] * amounts[i];
+  return sum;
+}
+
+/// Solves for the terms of `used` (a bit each), whose matrix is positive definite but for what is hardly there.
+Terms solve(std::array<Terms, 4> matrix, Terms right, unsigned used) {
+  Terms result{};
+  constexpr double nothing = 1e-12;
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if ((used >> i & 1) != 0) rows.push_back(i);
+  }
+  for (const std::size_t i : rows) {
+    if (matrix[i][i] < nothing) return {};
+    for (const std::size_t j : rows) {
+      if (j <= i) continue;
+      const double times = matrix[j][i] / matrix[i][i];
+      for (const std::size_t column : rows) matrix[j][column] -= times * matrix[i][column];
+      right[j] -= times * right[i];
+    }
+  }
+  for (auto i = rows.rbegin(); i != rows.rend(); ++i) {
+    double rest = right[*i];
+    for (const std::size_t j : rows) rest -= j > *i ? matrix[*i][j] * result[j] : 0;
+    result[*i] = rest / matrix[*i][*i];
+  }
+  return result;
+}
+
+/// Terms that are not below 0, with the least squares of (what they say / measured - 1): of all choices of terms the
+/// best. Arithmetic is always one of them.
+Terms fit_terms(const std::vector<ProductRate>& products) {
+  std::vector<Terms> amounts;  // as shares of what was measured, in units of the mean
+  Terms unit{};
+  for (const ProductRate& product : products) {
+    Terms& each = amounts.emplace_back(amounts_of(product.shape));
+    const double seconds = 2 * each[0] / product.flops_per_second;
+    for (std::size_t i = 0; i < each.size(); ++i)
+      unit[i] += (each[i] /= seconds) / static_cast<double>(products.size());
+  }
+  std::array<Terms, 4> matrix{};
+  Terms right{};
+  for (Terms& each : amounts) {
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      each[i] /= unit[i];
+      right[i] += each[i];
+    }
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      for (std::size_t j = 0; j < each.size(); ++j) matrix[i][j] += each[i] * each[j];
+    }
+  }
+  Terms best{};
+  double least = std::numeric_limits<double>::max();
+  for (unsigned used = 1; used < 16; used += 2) {
+    Terms terms = solve(matrix, right, used);
+    double squares = 0;
+    for (const Terms& each : amounts) squares += std::pow(sum_of(terms, each) - 1, 2);
+    const bool sensible =
+        terms[0] > 0 && std::all_of(terms.begin(), terms.end(), [](double term) { return term >= 0; });
+    if (!sensible || squares >= least) continue;
+    least = squares;
+    for (std::size_t i = 0; i < terms.size(); ++i) best[i] = terms[i] / unit[i];
+  }
+  return best;
+}
+
 }  // namespace
 
 MachineProfile read_machine_profile(const std::string& path_or_name) {
@@ -71,7 +148,7 @@ std::vector<std::string> shipped_profiles() {
   return names;
 }
 
-ProfileCosts::ProfileCosts(const MachineProfile& profile, Where where) {
+ProfileCosts::ProfileCosts(const MachineProfile& profile, Where where) : crowding_(profile.crowding) {
   const bool host = where == Where::host && profile.host_rates != KindRates{};
   const std::map<DType, KindRates> rates =
       host ? std::map<DType, KindRates>{{DType::f32, profile.host_rates}} : profile.rates;
@@ -81,7 +158,9 @@ ProfileCosts::ProfileCosts(const MachineProfile& profile, Where where) {
   }
   if (host) return;
   for (const auto& [dtype, products] : profile.products) {
+    if (products.empty()) continue;
     Points& points = points_[index_of(dtype)];
+    points.terms = fit_terms(products);
     for (const ProductRate& product : products) {
       const auto place = logarithms(product.shape);
       if (points.all.empty()) points.least = points.most = place;
@@ -89,12 +168,14 @@ ProfileCosts::ProfileCosts(const MachineProfile& profile, Where where) {
         points.least[i] = std::min(points.least[i], place[i]);
         points.most[i] = std::max(points.most[i], place[i]);
       }
-      points.all.push_back({place, std::log(product.flops_per_second)});
+      const Terms amounts = amounts_of(product.shape);
+      const double seconds = 2 * amounts[0] / product.flops_per_second;
+      points.all.push_back({place, std::log(seconds / sum_of(points.terms, amounts))});
     }
   }
 }
 
-double ProfileCosts::product_rate(std::size_t dtype, const ProductShape& shape) const {
+double ProfileCosts::product_seconds(std::size_t dtype, const ProductShape& shape) const {
   const auto [entry, is_new] = known_[dtype].try_emplace({shape.m, shape.n, shape.k}, 0.0);
   if (!is_new) return entry->second;
   const Points& points = points_[dtype];
@@ -107,10 +188,15 @@ double ProfileCosts::product_rate(std::size_t dtype, const ProductShape& shape) 
     for (std::size_t i = 0; i < place.size(); ++i)
       square += (place[i] - point.place[i]) * (place[i] - point.place[i]);
     const double weight = 1 / std::max(square * square, same);
-    sum += weight * point.log_rate;
+    sum += weight * point.off;
     weights += weight;
   }
-  return entry->second = std::exp(sum / weights);
+  return entry->second = sum_of(points.terms, amounts_of(shape)) * std::exp(sum / weights);
+}
+
+double ProfileCosts::crowding(const WorkCost& cost) const {
+  const double own = rates_[index_of(cost.dtype)][index_of(cost.kind)].crowding;
+  return own > 0 ? own : crowding_;
 }
 
 Duration ProfileCosts::duration(const WorkCost& cost) const {
@@ -118,7 +204,7 @@ Duration ProfileCosts::duration(const WorkCost& cost) const {
   const WorkRate& rate = rates_[dtype][index_of(cost.kind)];
   double seconds = 0;
   if (cost.kind == WorkKind::product && !points_[dtype].all.empty() && cost.shape != ProductShape{}) {
-    seconds = cost.flops / product_rate(dtype, cost.shape);
+    seconds = product_seconds(dtype, cost.shape);
   } else {
     if (rate.flops_per_second > 0) seconds = cost.flops / rate.flops_per_second;
     if (rate.bytes_per_second > 0) seconds = std::max(seconds, cost.bytes / rate.bytes_per_second);

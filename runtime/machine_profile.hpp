@@ -23,6 +23,7 @@ struct WorkRate {
   double launch_seconds = 0;
   double flops_per_second = 0;
   double bytes_per_second = 0;
+  double crowding = 0;  ///< on CPUs, of this kind of work; 0: the profile's
 
   friend bool operator==(const WorkRate&, const WorkRate&) = default;
 };
@@ -36,14 +37,14 @@ struct ProductRate {
 };
 
 struct MachineProfile {
-  std::string name;               ///< "a100-80g-400g": for people
-  std::string source;             ///< where the figures are from
-  bool gpu = false;               ///< device memory is apart from the host's, behind a link (`host_copy`)
-  int threads = 1;                ///< of a rank's device, where it is the CPU; rates are for so many
-  int cores = 1;                  ///< of a node: ranks that have more threads than these share them
-  std::size_t device_memory = 0;  ///< bytes
-  std::size_t host_memory = 0;    ///< bytes of a node
-  std::size_t disk = 0;           ///< bytes of a node, for states
+  std::string name;    ///< "a100-80g-400g": for people
+  std::string source;  ///< where the figures are from
+  bool gpu = false;    ///< device memory is apart from the host's, behind a link (`host_copy`)
+  int threads = 1;     ///< of a rank's device, where it is the CPU; rates are for so many, alone on the node
+  int cores = 1;       ///< of a node: ranks that have more threads than these share them
+  std::size_t device_memory = 0;                            ///< bytes
+  std::size_t host_memory = 0;                              ///< bytes of a node
+  std::size_t disk = 0;                                     ///< bytes of a node, for states
   std::map<DType, double> peak_flops_per_second;            ///< by element type, as MFU has it
   std::map<DType, std::array<WorkRate, work_kinds>> rates;  ///< by element type and kind
   std::map<DType, std::vector<ProductRate>> products;  ///< measured shapes; without any, the kind's rate counts
@@ -78,23 +79,28 @@ class ProfileCosts final : public CostModel {
   enum class Where { device, host };
   /// The profile outlives it.
   explicit ProfileCosts(const MachineProfile& profile, Where where = Where::device);
-  /// A product takes the rate of the measured shapes around it: their mean by logarithms, weighted by 1 / d⁴, with the
-  /// distance d between the logarithms of m, n and k. A size beyond all measured ones counts as the nearest of them.
+  /// A product takes a·mnk + b·mn + c·mk + d·kn seconds, with a, b, c, d ≥ 0 that come nearest to all measured shapes,
+  /// by ratio, times what those around it are off from that: their mean by logarithms, weighted by 1 / d⁴, with the
+  /// distance d between the logarithms of m, n and k, where a size beyond all measured ones counts as the nearest.
   [[nodiscard]] Duration duration(const WorkCost& cost) const override;
+  /// How many times as long work takes while all cores of its node are busy; of a CPU.
+  [[nodiscard]] double crowding(const WorkCost& cost) const;
 
  private:
   struct Point {
     std::array<double, 3> place;  ///< logarithms of m, n, k
-    double log_rate;
+    double off;                   ///< logarithm of its time by what the terms say
   };
   struct Points {
     std::vector<Point> all;
     std::array<double, 3> least{}, most{};  ///< of their places
+    std::array<double, 4> terms{};          ///< a, b, c, d
   };
   static constexpr std::size_t dtypes = static_cast<std::size_t>(DType::i32) + 1;
 
-  [[nodiscard]] double product_rate(std::size_t dtype, const ProductShape& shape) const;
+  [[nodiscard]] double product_seconds(std::size_t dtype, const ProductShape& shape) const;
 
+  double crowding_;
   std::array<std::array<WorkRate, work_kinds>, dtypes> rates_{};
   std::array<Points, dtypes> points_;
   mutable std::array<std::map<std::array<std::size_t, 3>, double>, dtypes> known_;

@@ -46,7 +46,8 @@ constexpr const char* others[] = {"gpu", "peak_flops_per_second", "rates", "prod
 
 constexpr Key<WorkRate, double> work_rate[] = {{"launch_seconds", &WorkRate::launch_seconds},
                                                {"flops_per_second", &WorkRate::flops_per_second},
-                                               {"bytes_per_second", &WorkRate::bytes_per_second}};
+                                               {"bytes_per_second", &WorkRate::bytes_per_second},
+                                               {"crowding", &WorkRate::crowding}};
 constexpr Key<ProductShape, std::size_t> product_shape[] = {
     {"m", &ProductShape::m, true, 1}, {"n", &ProductShape::n, true, 1}, {"k", &ProductShape::k, true, 1}};
 // Of numbers that are not 0: between those that nine digits round to 1e-30 and 1e30.

@@ -3,8 +3,8 @@
 //   bytes  read and written, each array once, one that is changed in place twice; workspaces and what lies between the
 //          parts of an array count nothing. Of a host_copy: what crosses the link, once
 //   flops  of products and attention alone, 2 for a multiplication and an addition. Attention's pairs are those that
-//          causality and window leave; what documents hide only the device knows. Its backward pass counts as two
-//          forward ones, as MFU has it, though it computes the scores again
+//          causality and window leave; what documents hide only the device knows. Its backward pass has five products
+//          where the forward one has two, as it computes the scores again; MFU counts four
 //   dtype  of what is read; f32 where bytes are copied, whatever they mean
 #pragma once
 

@@ -230,6 +230,7 @@ struct MpiTransport::State {
   int rank = 0;
   int ranks = 1;
   std::uint64_t started = 0;
+  std::vector<std::uint64_t> sent_bytes;  // by peer
 
   // One entry per operation that MPI has in hand, in each.
   std::vector<MPI_Request> requests;
@@ -353,6 +354,7 @@ struct MpiTransport::State {
 
 MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
     : state_(new State{.loop = loop, .rank = session.rank(), .ranks = session.ranks()}) {
+  state_->sent_bytes.resize(static_cast<std::size_t>(session.ranks()));
   for (MPI_Comm& communicator : state_->communicators) {
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -382,6 +384,7 @@ MpiTransport::~MpiTransport() {
 
 int MpiTransport::rank() const noexcept { return state_->rank; }
 int MpiTransport::ranks() const noexcept { return state_->ranks; }
+const std::vector<std::uint64_t>& MpiTransport::sent_bytes() const noexcept { return state_->sent_bytes; }
 
 void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) {
   State& state = *state_;
@@ -390,6 +393,7 @@ void MpiTransport::send(int peer, Tag tag, std::span<const ConstBytes> ranges, H
     state.local_sends.push_back({std::move(operation), {ranges.begin(), ranges.end()}});
     return state.match_local(tag);
   }
+  state.sent_bytes[static_cast<std::size_t>(peer)] += operation.pending.bytes;
   state.start(MPI_Isend, "MPI_Isend", std::move(operation), Message(ranges));
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/transport.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,6 +74,8 @@ class MpiTransport final : public Transport, public PollSource {
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override;
   [[nodiscard]] std::vector<Pending> pending() const override;
+  /// Bytes of messages that were sent to each rank since the beginning; to oneself: 0.
+  [[nodiscard]] const std::vector<std::uint64_t>& sent_bytes() const noexcept;
 
   bool poll() override;
   [[nodiscard]] bool active() const noexcept override;

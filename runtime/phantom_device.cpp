@@ -48,6 +48,17 @@ namespace {
 
 class PhantomStream;
 
+/// Nanoseconds of work: alone on the node, and while all its cores are busy.
+struct WorkTime {
+  double alone = 0, crowded = 0;
+
+  WorkTime& operator+=(const WorkTime& more) {
+    alone += more.alone;
+    crowded += more.crowded;
+    return *this;
+  }
+};
+
 /// One record of an event.
 struct Mark {
   bool reached = false;
@@ -103,13 +114,16 @@ class ComputingPhantom final : public PhantomDevice {
   [[nodiscard]] Duration busy() const noexcept override { return busy_; }
 
   /// Of work on a device where nothing is slow.
-  [[nodiscard]] double usual_nanoseconds(const WorkCost& cost) const {
-    return static_cast<double>(options_.costs->duration(cost).count());
+  [[nodiscard]] WorkTime usual_time(const WorkCost& cost, StreamWidth width) const {
+    const bool narrow = width == StreamWidth::one && options_.narrow_costs != nullptr;
+    const CostModel& costs = *(narrow ? options_.narrow_costs : options_.costs);
+    const auto time = static_cast<double>(costs.duration(cost).count());
+    return {time, options_.crowding ? time * options_.crowding(cost) : time};
   }
-  [[nodiscard]] double nanoseconds(double usual) {
-    double time = usual * options_.slowness;
-    if (options_.jitter > 0) time *= jitter_(random_);
-    return time;
+  [[nodiscard]] WorkTime time_of(const WorkTime& usual) {
+    double slowness = options_.slowness;
+    if (options_.jitter > 0) slowness *= jitter_(random_);
+    return {usual.alone * slowness, usual.crowded * slowness};
   }
 
  private:
@@ -164,7 +178,7 @@ class PhantomStream final : public Stream {
  private:
   struct Item {
     enum class Kind { work, call, mark, wait } kind;
-    double nanoseconds = 0;
+    WorkTime time;
     std::function<void()> call;
     std::shared_ptr<Mark> mark;
   };
@@ -176,9 +190,9 @@ class PhantomStream final : public Stream {
   };
 
   [[nodiscard]] bool idle() const noexcept { return !running_ && items_.empty(); }
-  void add(double usual_nanoseconds);
+  void add(const WorkTime& usual);
   void run();
-  void begin(double nanoseconds);
+  void begin(const WorkTime& time);
   static void reach(const std::shared_ptr<Mark>& mark);
 
   ComputingPhantom& device_;
@@ -186,9 +200,9 @@ class PhantomStream final : public Stream {
   const StreamWidth width_;
   std::deque<Item> items_;
   bool running_ = false;  // work, or items one after another
-  std::unordered_map<std::vector<std::uint64_t>, std::vector<double>, KeyHash> kept_;  // times of work, by key
-  std::vector<std::uint64_t> key_;                                                     // that is looked for
-  std::vector<double>* keeps_ = nullptr;  // what is launched, while a call that repeats queues it
+  std::unordered_map<std::vector<std::uint64_t>, std::vector<WorkTime>, KeyHash> kept_;  // times of work, by key
+  std::vector<std::uint64_t> key_;                                                       // that is looked for
+  std::vector<WorkTime>* keeps_ = nullptr;  // what is launched, while a call that repeats queues it
   Repeats repeats_;
 };
 
@@ -201,7 +215,7 @@ void PhantomEvent::record(StreamView stream) {
 }
 
 void PhantomStream::launch(const WorkCost& cost, Work) {
-  const double usual = device_.usual_nanoseconds(cost);
+  const WorkTime usual = device_.usual_time(cost, width_);
   if (keeps_ != nullptr) keeps_->push_back(usual);
   add(usual);
 }
@@ -210,11 +224,11 @@ void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::functi
   key_.assign(key.begin(), key.end());
   if (const auto known = kept_.find(key_); known != kept_.end()) {
     ++repeats_.replayed;
-    for (const double usual : known->second) add(usual);
+    for (const WorkTime& usual : known->second) add(usual);
     return;
   }
   ++repeats_.queued;
-  std::vector<double> times;
+  std::vector<WorkTime> times;
   keeps_ = &times;
   try {
     queue();
@@ -227,16 +241,16 @@ void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::functi
   repeats_.kept = kept_.size();
 }
 
-void PhantomStream::add(double usual_nanoseconds) {
+void PhantomStream::add(const WorkTime& usual) {
   count_done();
-  const double nanoseconds = device_.nanoseconds(usual_nanoseconds);
-  if (nanoseconds <= 0) return;
+  const WorkTime time = device_.time_of(usual);
+  if (time.alone <= 0) return;
   if (!items_.empty() && items_.back().kind == Item::Kind::work) {
-    items_.back().nanoseconds += nanoseconds;
+    items_.back().time += time;
   } else if (idle()) {
-    begin(nanoseconds);
+    begin(time);
   } else {
-    items_.push_back({.kind = Item::Kind::work, .nanoseconds = nanoseconds, .call = {}, .mark = {}});
+    items_.push_back({.kind = Item::Kind::work, .time = time, .call = {}, .mark = {}});
   }
 }
 
@@ -260,12 +274,13 @@ void PhantomStream::wait(const Event& event) {
   if (was_idle) run();
 }
 
-void PhantomStream::begin(double nanoseconds) {
+void PhantomStream::begin(const WorkTime& time) {
   running_ = true;
   const bool whole = width_ == StreamWidth::whole;
   const int threads = device_.apart() ? 0 : whole ? device_.threads() : 1;
   const Duration began = device_.time_.now();
-  device_.cores_.run(Duration(std::llround(nanoseconds)), threads, [this, whole, began] {
+  const VirtualCores::Work work{Duration(std::llround(time.alone)), Duration(std::llround(time.crowded))};
+  device_.cores_.run(work, threads, [this, whole, began] {
     if (whole) device_.busy_ += device_.time_.now() - began;
     running_ = false;
     run();
@@ -286,7 +301,7 @@ void PhantomStream::run() {
     items_.pop_front();
     switch (item.kind) {
       case Item::Kind::work:
-        return begin(item.nanoseconds);
+        return begin(item.time);
       case Item::Kind::call:
         running_ = true;  // whoever is called may queue more
         item.call();

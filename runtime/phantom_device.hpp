@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -43,7 +44,10 @@ struct PhantomDeviceOptions {
   std::size_t budget_bytes = std::numeric_limits<std::size_t>::max();  ///< of MemorySpace::device
   const CostModel* costs = nullptr;                                    ///< of its work
   const CostModel* host_costs = nullptr;                               ///< of work on make_host_device()
-  double slowness = 1;                                                 ///< how many times as long its work takes
+  const CostModel* narrow_costs = nullptr;  ///< of work on narrow streams, where one thread has other rates
+  /// How many times as long work takes while all cores of the node are busy; none: no longer.
+  std::function<double(const WorkCost&)> crowding = {};
+  double slowness = 1;     ///< how many times as long its work takes
   double jitter = 0;       ///< of every piece of work: lognormal, its standard deviation by its mean
   std::uint64_t seed = 0;  ///< of that
 };

@@ -88,7 +88,7 @@ struct VirtualCluster::State {
 
   /// A message whose ends have met.
   void deliver(int to, const Route& route, Flow& flow, Send send, Receive receive);
-  void run();
+  bool run(const std::function<bool()>& goes_on);
   [[nodiscard]] std::string waiting() const;
 
   const VirtualClusterOptions options;
@@ -281,13 +281,16 @@ void VirtualCluster::State::deliver(int to, const Route& route, Flow& flow, Send
   });
 }
 
-void VirtualCluster::State::run() {
+bool VirtualCluster::State::run(const std::function<bool()>& goes_on) {
+  constexpr std::uint64_t steps_between = 4096;  // questions, each of which looks at a clock
   while (running > 0 && time.step()) {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    if (goes_on && time.steps() % steps_between == 0 && !goes_on()) return false;
   }
   if (running > 0) fail(ErrorCode::transport, "nothing can happen any more, and ranks wait:{}", waiting());
   for (Loop& loop : loops) loop.stopped = false;
   running = loops.size();
+  return true;
 }
 
 std::string VirtualCluster::State::waiting() const {
@@ -324,7 +327,7 @@ VirtualCores& VirtualCluster::cores(int rank) {
 VirtualDisk& VirtualCluster::disk(int rank) {
   return state_->disks.at(static_cast<std::size_t>(state_->network.node_of(rank)));
 }
-void VirtualCluster::run() { state_->run(); }
+bool VirtualCluster::run(const std::function<bool()>& goes_on) { return state_->run(goes_on); }
 std::uint64_t VirtualCluster::handlers_run() const noexcept { return state_->handlers; }
 
 }  // namespace ranvier::runtime

@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,8 +53,9 @@ class VirtualCluster {
 
   /// Runs handlers in the order of time until every loop was stopped; may be called again. Rethrows what a handler
   /// threw or a loop was stopped with. Throws ErrorCode::transport with a list of the pending operations if some loop
-  /// was not stopped and nothing is left to happen.
-  void run();
+  /// was not stopped and nothing is left to happen. `goes_on`, where there is one, is asked now and then: where it says
+  /// no, run() ends with false, and may not be called again.
+  bool run(const std::function<bool()>& goes_on = {});
 
   [[nodiscard]] std::uint64_t handlers_run() const noexcept;
 

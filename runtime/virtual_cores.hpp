@@ -14,9 +14,7 @@ class VirtualCores {
  public:
   struct Options {
     int cores = 0;  ///< 0: there are always enough, and nothing below counts
-    double crowding =
-        1;  ///< how many times as long work takes while all are busy as while `alone` are; between, by line
-    int alone = 1;
+    int alone = 1;  ///< busy ones that do not crowd each other
   };
 
   /// Time outlives it, and it outlives the time's last step.
@@ -24,32 +22,33 @@ class VirtualCores {
   VirtualCores(const VirtualCores&) = delete;
   VirtualCores& operator=(const VirtualCores&) = delete;
 
+  struct Work {
+    Duration alone{};    ///< while no more cores than Options::alone are busy
+    Duration crowded{};  ///< while all are; between, by line
+  };
   /// Calls `done` after `work`, which needs so many threads all the while: longer where cores are short. 0 threads: it
   /// computes elsewhere.
-  void run(Duration work, int threads, VirtualTime::Action done);
+  void run(const Work& work, int threads, VirtualTime::Action done);
 
  private:
   struct Piece {
-    double end = 0;  ///< by the clock that runs as fast as work goes on
-    std::uint64_t number = 0;
+    double left = 0;      ///< nanoseconds, alone
+    double crowding = 1;  ///< how many times as long they take while all cores are busy
     int threads = 0;
     VirtualTime::Action done;
-
-    /// Heaps have the greatest in front.
-    bool operator<(const Piece& other) const { return end != other.end ? end > other.end : number > other.number; }
   };
 
-  [[nodiscard]] double speed() const noexcept;
+  /// Nanoseconds of that piece, alone, that pass in one.
+  [[nodiscard]] double speed(const Piece& piece) const noexcept;
   void advance();
   void wait_for_next();
 
   VirtualTime* time_;
   Options options_;
   int threads_ = 0;      // of all pieces
-  double served_ = 0;    // nanoseconds that each piece under way was given since the beginning
-  Duration advanced_{};  // when that was counted
-  std::uint64_t made_ = 0, waiting_ = 0;
-  std::vector<Piece> pieces_;
+  Duration advanced_{};  // when what is left was counted
+  std::uint64_t waiting_ = 0;
+  std::vector<Piece> pieces_;  // in the order of the calls
 };
 
 }  // namespace ranvier::runtime

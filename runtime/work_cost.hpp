@@ -42,7 +42,7 @@ struct ProductShape {
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
   DType dtype = DType::f32;  ///< of the operands
-  double flops = 0;    ///< multiplications and additions, as MFU counts them; causal attention: half of all pairs
+  double flops = 0;    ///< multiplications and additions that are carried out; causal attention: half of all pairs
   double bytes = 0;    ///< read and written, each array once
   ProductShape shape;  ///< of a product
 };

@@ -6,9 +6,14 @@ Prediction predict(const models::Architecture& architecture, const models::Sampl
                    const TrainerOptions& options, const runtime::MachineProfile& profile,
                    const PredictionOptions& how) {
   const runtime::ProfileCosts device(profile);
-  const runtime::ProfileCosts host(
-      profile, profile.gpu ? runtime::ProfileCosts::Where::host : runtime::ProfileCosts::Where::device);
-  return PredictedJob(architecture, samples, options, profile, {device, host}, how).run();
+  // Beside a GPU all cores work on the host's share; of a CPU's device, what the host has is one thread's.
+  const runtime::ProfileCosts host(profile, runtime::ProfileCosts::Where::host);
+  if (profile.gpu) return PredictedJob(architecture, samples, options, profile, {device, host}, how).run();
+  const PredictedJob::Costs costs{.device = device,
+                                  .host = device,
+                                  .narrow = profile.threads > 1 ? &host : nullptr,
+                                  .crowding = [&](const runtime::WorkCost& cost) { return device.crowding(cost); }};
+  return PredictedJob(architecture, samples, options, profile, costs, how).run();
 }
 
 }  // namespace ranvier::actors

@@ -41,7 +41,7 @@ runtime::VirtualClusterOptions cluster_of(const TrainerOptions& options, const r
                                           const PredictionOptions& how) {
   return {.node_of = nodes_of(options),
           .links = profile.links,
-          .cores = {.cores = profile.cores, .crowding = profile.crowding, .alone = profile.threads},
+          .cores = {.cores = profile.cores, .alone = profile.threads},
           .files = {profile.read_bytes_per_second, profile.write_bytes_per_second, profile.file_latency_seconds},
           .handler_seconds = profile.handler_seconds,
           .slow_nodes = how.disturbances.slow_nodes};
@@ -121,7 +121,10 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
   };
   chosen_.resize(static_cast<std::size_t>(options.grid.g_inter));
   ranks_.resize(static_cast<std::size_t>(options.grid.ranks()));
-  for (int rank = 0; rank < options.grid.ranks(); ++rank) make_rank(rank, samples);
+  for (int rank = 0; rank < options.grid.ranks(); ++rank) {
+    if (how_.goes_on && !how_.goes_on()) throw PredictionEnded();
+    make_rank(rank, samples);
+  }
 }
 
 PredictedJob::~PredictedJob() = default;
@@ -189,6 +192,8 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
       .threads = profile_->threads,
       .costs = &costs_.device,
       .host_costs = &costs_.host,
+      .narrow_costs = costs_.narrow,
+      .crowding = costs_.crowding,
       .slowness = factor_of(disturbances.slow_ranks, rank),
       .jitter = disturbances.jitter,
       .seed = disturbances.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(rank)};
@@ -245,7 +250,7 @@ Prediction PredictedJob::run() {
                       .done = [this, r] { cluster_.loop(r).stop(); }});
     });
   }
-  cluster_.run();
+  if (!cluster_.run(how_.goes_on)) throw PredictionEnded();
 
   const runtime::Grid grid(options_.grid, count);
   Prediction prediction = std::move(prediction_);

@@ -9,6 +9,7 @@
 #include "runtime/virtual_cluster.hpp"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,10 +18,12 @@ namespace ranvier::actors {
 
 class PredictedJob {
  public:
-  /// How long work takes on devices, and on the host beside them.
+  /// How long work takes on devices, on the host beside them, and on one thread of a CPU, if not as on all of them.
   struct Costs {
     const runtime::CostModel& device;
     const runtime::CostModel& host;
+    const runtime::CostModel* narrow = nullptr;
+    std::function<double(const runtime::WorkCost&)> crowding = {};  ///< PhantomDeviceOptions's
   };
 
   /// Plans all ranks, and allocates nothing but addresses. Throws as predict() does. All outlive it.

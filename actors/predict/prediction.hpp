@@ -11,6 +11,7 @@
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"
 #include "runtime/arena.hpp"
+#include "runtime/error.hpp"
 #include "runtime/machine_profile.hpp"
 
 #include <cstddef>
@@ -34,6 +35,13 @@ struct PredictionOptions {
   int steps = 2;  ///< that are simulated; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
   bool trace = false;  ///< keep what all ranks did, in Prediction::trace
+  /// Asked now and then, for predictions that may take too long: where it says no, predict() throws PredictionEnded.
+  std::function<bool()> goes_on = {};
+};
+
+class PredictionEnded final : public Error {
+ public:
+  PredictionEnded() : Error(ErrorCode::internal, "a prediction was ended before it was done") {}
 };
 
 struct StagePrediction {

@@ -283,6 +283,10 @@ void Reporter::checkpoint(const CheckpointResult& result) {
   metrics_->write(record + "}\n");
 }
 
+void Reporter::record(const std::string& object) {
+  if (metrics_) metrics_->write(object + '\n');
+}
+
 void Reporter::finish() {
   write_held();
   clear_bar();

@@ -49,6 +49,8 @@ class Reporter {
   void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
   /// What became of a checkpoint.
   void checkpoint(const CheckpointResult& result);
+  /// Another JSON object, as text, for the metrics; after finish().
+  void record(const std::string& object);
   void finish();
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }

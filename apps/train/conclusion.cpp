@@ -1,6 +1,7 @@
 #include "apps/train/conclusion.hpp"
 
 #include "apps/train/files/output_files.hpp"
+#include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
 #include "runtime/log_file.hpp"
 
@@ -27,6 +28,15 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
     fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
+}
+
+void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,
+                    const NcclConnection& nccl, const runtime::MachineProfile& profile) {
+  if (options.gpu) options.gpu->nccl = nccl.chosen();
+  const PredictionCheck check = check_prediction(run, options, profile, training.totals());
+  fmt::print("\n{}\n", check.text);
+  std::fflush(stdout);
+  if (!check.record.empty()) training.reporter()->record(check.record);
 }
 
 void say_gpu(Training& training, const NcclConnection& nccl) {
@@ -56,7 +66,7 @@ void say_files(const RankRun& run, const actors::Rank& rank) {
 }
 
 void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
-              const NcclConnection& nccl) {
+              const NcclConnection& nccl, const runtime::MachineProfile* profile) {
   const RunOptions& asked = run.options.run;
   if (options.steps == 0) {
     fmt::print("evaluated in {}\n", actors::format_duration(training.seconds()));
@@ -65,6 +75,8 @@ void conclude(const RankRun& run, const actors::TrainerOptions& options, Trainin
   }
   say_training(run, options, training);
   say_gpu(training, nccl);
+  if (profile != nullptr && training.reporter()->steps() > 0)
+    say_prediction(run, options, training, nccl, *profile);
   if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
   say_trace(training);

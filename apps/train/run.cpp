@@ -10,6 +10,7 @@
 #include "apps/train/plan/job_memory.hpp"
 #include "apps/train/plan/room.hpp"
 #include "apps/train/plan/shard_table.hpp"
+#include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "models/weights/partial_weights.hpp"
@@ -86,6 +87,9 @@ int Run::execute() {
   together(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
   choose();
   const bool trains = plan_.trainer.steps > 0;
+  together(run_.session, [&] {
+    if (run_.speaks() && trains && !options_.run.profile.empty()) profile_ = profile_of_run(options_);
+  });
   if (trains) measure_peak();
   together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
   load();
@@ -108,7 +112,7 @@ int Run::execute() {
     say_trace(*training_);     // rank 0 has it
     return stopped_exit_code;  // unless this process goes on
   }
-  if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_);
+  if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_, profile_ ? &*profile_ : nullptr);
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
 

@@ -13,6 +13,7 @@
 #include "apps/train/resumption.hpp"
 #include "apps/train/training.hpp"
 #include "runtime/asio_loop.hpp"
+#include "runtime/machine_profile.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <chrono>
@@ -76,6 +77,7 @@ class Run {
   Devices devices_;
   std::optional<NcclConnection> nccl_;
   PeakFlops peak_;
+  std::optional<runtime::MachineProfile> profile_;  // on rank 0, with --profile
   std::optional<Training> training_;
   std::optional<actors::Rollback> rollback_;
   bool took_checkpoints_ = false;

@@ -10,7 +10,7 @@ namespace ranvier::apps {
 
 namespace {
 
-RankTotals totals_of(const actors::Rank& rank, double seconds) {
+RankTotals totals_of(const actors::Rank& rank, const StepMeter& meter, double seconds) {
   using runtime::MemorySpace;
   using runtime::SpanKind;
   const runtime::Trace& trace = rank.context().trace;
@@ -23,17 +23,19 @@ RankTotals totals_of(const actors::Rank& rank, double seconds) {
           .gather = trace.seconds(SpanKind::gather),
           .reduce = trace.seconds(SpanKind::reduce),
           .send = trace.seconds(SpanKind::send),
+          .step = meter.usual(),
           .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
                            memory.bytes(MemorySpace::host),
+          .device_bytes = rank.context().compute.device().used_bytes(),
           .peak_resident_bytes = runtime::peak_resident_bytes(),
           .answers = rank.answers()};
 }
 
 }  // namespace
 
-void gather_totals(const RankRun& run, const actors::Rank& rank, double seconds,
+void gather_totals(const RankRun& run, const actors::Rank& rank, const StepMeter& meter, double seconds,
                    std::function<void(std::vector<RankTotals>)> done) {
-  const RankTotals mine = totals_of(rank, seconds);
+  const RankTotals mine = totals_of(rank, meter, seconds);
   actors::gather(run.transport, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
                  [done = std::move(done)](std::vector<std::string> blocks) {
                    std::vector<RankTotals> all(blocks.size());

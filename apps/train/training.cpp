@@ -30,7 +30,8 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
       nccl_(nccl),
       resumption_(resumption),
       files_(run.loop, *devices.host),
-      reports_(devices.host->make_stream("reports", runtime::StreamWidth::one)) {
+      reports_(devices.host->make_stream("reports", runtime::StreamWidth::one)),
+      step_meter_(run.session.rank(), plan.trainer.node_of) {
   if (run.speaks()) prepare_outputs(run.options);
   actors::RankPlan mine = actors::plan_rank(run.job.architecture, run.job.sample, plan.trainer, run.session.rank());
   runtime::Transport* transport = &run.transport;
@@ -171,6 +172,7 @@ actors::TrainerHooks Training::hooks() {
   return {.step =
               [this](const actors::StepResult& result) {
                 step_clock_.done(result.step);
+                step_meter_.step(rank_->context().trace, run_.transport.sent_bytes());
                 if (result.has_losses) last_loss_ = result.loss;
                 close_memory(*devices_.compute, runtime::MemorySpace::device);
                 report([this, result, now = run_.loop.now()] { reporter_->step(result, now); });
@@ -232,7 +234,7 @@ void Training::trained() {
 }
 
 void Training::saved() {
-  gather_totals(run_, *rank_, seconds_, [this](std::vector<RankTotals> all) {
+  gather_totals(run_, *rank_, step_meter_, seconds_, [this](std::vector<RankTotals> all) {
     totals_ = std::move(all);
     if (run_.options.run.trace.empty()) return run_.loop.stop();
     collect_trace();

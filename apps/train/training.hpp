@@ -13,6 +13,7 @@
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/resumption.hpp"
 #include "apps/train/step_clock.hpp"
+#include "apps/train/step_meter.hpp"
 #include "apps/train/totals.hpp"
 #include "runtime/staged_transport.hpp"
 
@@ -58,7 +59,7 @@ class Training {
   /// Whether checkpoints to go on from became whole; false but on rank 0.
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
   /// Null but on rank 0.
-  [[nodiscard]] const actors::Reporter* reporter() const noexcept { return reporter_ ? &*reporter_ : nullptr; }
+  [[nodiscard]] actors::Reporter* reporter() noexcept { return reporter_ ? &*reporter_ : nullptr; }
   [[nodiscard]] const std::vector<RankTotals>& totals() const noexcept { return totals_; }
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
   /// Pinned memory that messages went by.
@@ -96,6 +97,7 @@ class Training {
   FileWriter files_;                          // both end before what they write with
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
   StepClock step_clock_;
+  StepMeter step_meter_;
   std::atomic<bool> over_ = false;  // all steps are trained
   bool took_checkpoints_ = false;
   std::chrono::steady_clock::time_point started_;

@@ -435,3 +435,34 @@ TEST_CASE("predict() takes the times of work from the profile") {
   const double step = predict(architecture, tokens, options, profile).step_seconds;
   check_ratio(step, 8 * architecture.flops_per_sample() / 1e9, 0.93, 0.02);
 }
+
+TEST_CASE("a prediction ends where nobody waits for it any longer") {
+  const Rates rates(1e9);
+  for (const int asked : {1, 5}) {
+    int left = asked;
+    const PredictionOptions how{.steps = 40, .goes_on = [&] { return --left > 0; }};
+    bool ended = false;
+    try {
+      (void)predicted(small_gpt(), job_of(2, 2, 64, 1), machine(), rates, how);
+    } catch (const PredictionEnded&) {
+      ended = true;
+    }
+    CHECK(ended);
+    CHECK(left == 0);
+  }
+}
+
+TEST_CASE("ranks that share a node are slowed down by each other as the profile says") {
+  runtime::MachineProfile profile = machine();
+  profile.cores = 2;
+  auto& rates = profile.rates[DType::f32];
+  rates[static_cast<std::size_t>(runtime::WorkKind::product)] = {.flops_per_second = 1e9, .crowding = 1.5};
+  rates[static_cast<std::size_t>(runtime::WorkKind::attention)] = {.flops_per_second = 1e9, .crowding = 1.5};
+  const models::GptOptions gpt = small_gpt();
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const models::Architecture architecture = make_gpt(gpt);
+  const auto step = [&](int rows) {
+    return predict(architecture, tokens, job_of(1, rows, 4 * rows, 2), profile).step_seconds;
+  };
+  check_ratio(step(2), step(1), 1.5, 0.02);
+}

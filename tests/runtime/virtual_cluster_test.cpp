@@ -16,14 +16,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A flop takes a nanosecond.
+/// A flop takes a nanosecond, alone.
 class FlopCosts final : public CostModel {
  public:
   Duration duration(const WorkCost& cost) const override { return Duration(static_cast<std::int64_t>(cost.flops)); }
 };
 const FlopCosts costs;
+double norms_are_crowded(const WorkCost& cost) { return cost.kind == WorkKind::norm ? 1.5 : 1; }
 
-WorkCost work(Duration time) { return {.flops = static_cast<double>(time.count())}; }
+WorkCost work(Duration time, WorkKind kind = WorkKind::elementwise) {
+  return {.kind = kind, .flops = static_cast<double>(time.count())};
+}
 void nothing() {}
 const Stream::Work nothing_done = [](ComputePool&) {};
 constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
@@ -135,13 +138,14 @@ TEST_CASE("ranks that have more threads than a node has cores share them") {
 }
 
 TEST_CASE("cores that share memory are slower the more of them are busy") {
-  const auto ends = [](int cores, int other_threads) {
-    Machines machines({.node_of = {0, 0}, .cores = {.cores = cores, .crowding = 1.5}});
-    const auto first = machines.add_device(0).make_stream("first", StreamWidth::whole);
-    const auto second =
-        machines.add_device(1, {.threads = other_threads}).make_stream("second", StreamWidth::whole);
-    first->launch(work(6ms), nullptr);
-    second->launch(work(3ms), nullptr);
+  const auto ends = [](int cores, int other_threads, WorkKind other = WorkKind::norm) {
+    Machines machines({.node_of = {0, 0}, .cores = {.cores = cores}});
+    const auto first =
+        machines.add_device(0, {.crowding = norms_are_crowded}).make_stream("first", StreamWidth::whole);
+    const auto second = machines.add_device(1, {.threads = other_threads, .crowding = norms_are_crowded})
+                            .make_stream("second", StreamWidth::whole);
+    first->launch(work(6ms, WorkKind::norm), nullptr);
+    second->launch(work(3ms, other), nullptr);
     machines.note(*first, "first");
     machines.note(*second, "second");
     machines.run();
@@ -150,6 +154,37 @@ TEST_CASE("cores that share memory are slower the more of them are busy") {
   CHECK(ends(2, 1) == std::pair<Duration, Duration>(7500us, 4500us));  // the rest of the first one alone
   CHECK(ends(3, 1) == std::pair<Duration, Duration>(6750us, 3750us));  // half as crowded
   CHECK(ends(1, 1) == std::pair<Duration, Duration>(9ms, 6ms));        // one is all, and alone
+  CHECK(ends(2, 1, WorkKind::product) == std::pair<Duration, Duration>(7ms, 3ms));  // which nobody crowds
+}
+
+TEST_CASE("work of several kinds is crowded as each of them is") {
+  Machines machines({.node_of = {0, 0}, .cores = {.cores = 2}});
+  const auto first =
+      machines.add_device(0, {.crowding = norms_are_crowded}).make_stream("first", StreamWidth::whole);
+  const auto second =
+      machines.add_device(1, {.crowding = norms_are_crowded}).make_stream("second", StreamWidth::whole);
+  second->launch(work(20ms), nullptr);
+  first->launch(work(2ms), nullptr);
+  first->launch(work(4ms, WorkKind::norm), nullptr);
+  machines.note(*first, "first");
+  machines.run();
+  CHECK(machines.times["first"] == 8ms);
+}
+
+TEST_CASE("one thread of a CPU may have rates of its own") {
+  Machines machines({.node_of = {0}});
+  class Slow final : public CostModel {
+    Duration duration(const WorkCost& cost) const override { return Duration(std::int64_t(3 * cost.flops)); }
+  } const slow;
+  PhantomDevice& device = machines.add_device(0, {.threads = 2, .narrow_costs = &slow});
+  const auto whole = device.make_stream("whole", StreamWidth::whole),
+             one = device.make_stream("one", StreamWidth::one);
+  for (Stream* stream : {whole.get(), one.get()}) stream->launch(work(2ms), nullptr);
+  machines.note(*whole, "whole");
+  machines.note(*one, "one");
+  machines.run();
+  CHECK(machines.times["whole"] == 2ms);
+  CHECK(machines.times["one"] == 6ms);
 }
 
 TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {

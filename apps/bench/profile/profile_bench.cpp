@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,6 +31,8 @@ using runtime::WorkRate;
 constexpr double product_share = 0.5, kernel_share = 0.3, link_share = 0.1, file_share = 0.1;
 constexpr double longest_link_seconds = 2;
 constexpr std::size_t most_tokens = 1 << 14;
+constexpr int product_passes = 3;       // over all of them, as machines are not always equally fast
+constexpr std::size_t alone_every = 6;  // of products, one is also timed while no other rank computes
 
 /// How large work is on a kind of device.
 struct Scale {
@@ -61,7 +64,8 @@ const Scale& scale_of(const runtime::Device& device, double seconds_left) {
 std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
 
 WorkRate rounded_rate(const WorkRate& rate) {
-  return {rounded(rate.launch_seconds), rounded(rate.flops_per_second), rounded(rate.bytes_per_second)};
+  return {rounded(rate.launch_seconds), rounded(rate.flops_per_second), rounded(rate.bytes_per_second),
+          rounded(rate.crowding)};
 }
 
 std::size_t physical_memory() {
@@ -78,7 +82,13 @@ class ProfileBench {
         request_(request),
         device_(rank.device()),
         scale_(scale_of(device_, request.seconds)),
-        stream_(device_.make_stream("profile", runtime::StreamWidth::whole)) {}
+        stream_(device_.make_stream("profile", runtime::StreamWidth::whole)),
+        leads_(
+            std::find(node_of.begin(), node_of.end(), node_of[static_cast<std::size_t>(rank.session().rank())]) ==
+            node_of.begin() + rank.session().rank()) {
+    std::map<int, int> ranks_of;
+    for (const int node : node_of) beside_ = std::max(beside_, ++ranks_of[node]);
+  }
 
   MachineProfile profile() {
     MachineProfile profile = facts();
@@ -128,22 +138,39 @@ class ProfileBench {
   void measure_products(MachineProfile& profile, WorkTimer& timer, DType dtype, double seconds) {
     const auto cases = product_cases(dtype, scale_.products);
     timer.fill_with(*stream_, dtype, true);
-    const double budget = seconds / static_cast<double>(cases.size());
+    const std::size_t alone = crowds() ? cases.size() / alone_every : 0;
+    const int passes = &scale_ == &quick_scale ? 1 : product_passes;
+    const double budget = seconds / static_cast<double>(cases.size() + alone) / passes;
+    std::vector<std::vector<double>> took(cases.size());
+    std::vector<double> ratios;
+    for (int pass = 0; pass < passes; ++pass) {
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        took[i].push_back(timer.seconds_of(*stream_, cases[i].work, Caches::cold, budget));
+        if (alone == 0 || (i + 1) % alone_every != 0) continue;
+        timer.set_alone(true, leads_);
+        ratios.push_back(took[i].back() / timer.seconds_of(*stream_, cases[i].work, Caches::cold, budget));
+        timer.set_alone(false, leads_);
+      }
+    }
+    const double crowding = ratios.empty() ? 1 : std::max(1.0, median(ratios));
     std::vector<TimedWork> timed;
-    for (const ProductCase& each : cases) timed.push_back(timer.timed(*stream_, each.work, Caches::cold, budget));
+    for (std::size_t i = 0; i < cases.size(); ++i)
+      timed.push_back({.costs = timer.costs(*stream_, cases[i].work), .seconds = median(took[i])});
     const auto largest = std::max_element(timed.begin(), timed.end(), [](const auto& a, const auto& b) {
       return a.costs.front().flops < b.costs.front().flops;
     });
-    const WorkRate kind = fit_rate(timed.front(), *largest);
+    WorkRate kind = fit_rate(timed.front(), *largest);
+    // A CPU begins at once: what small products take longer is theirs.
+    if (!device_.apart()) kind.launch_seconds = 0;
     double peak = 0;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const double took = timed[i].seconds;
       const double net = std::max(took - kind.launch_seconds, 0.5 * took);
       const double flops = timed[i].costs.front().flops;
-      profile.products[dtype].push_back({cases[i].shape, rounded(flops / net)});
+      profile.products[dtype].push_back({cases[i].shape, rounded(flops / net * crowding)});
       peak = std::max(peak, flops / took);
     }
-    profile.rates[dtype][index_of(WorkKind::product)] = rounded_rate(kind);
+    profile.rates[dtype][index_of(WorkKind::product)] = rounded_rate(alone_rate(kind, crowding));
     profile.peak_flops_per_second[dtype] = rounded(peak);
   }
 
@@ -153,18 +180,40 @@ class ProfileBench {
     const KernelTokens read{reinterpret_cast<const std::int32_t*>(tokens.data()), most_tokens};
     const auto small = kernel_cases(dtype, scale_.small, read, device_.threads());
     const auto large = kernel_cases(dtype, scale_.large, read, device_.threads());
-    const double budget = seconds / static_cast<double>(3 * small.size());
+    const double budget = seconds / static_cast<double>((crowds() ? 5 : 3) * small.size());
     for (std::size_t i = 0; i < small.size(); ++i)
       profile.rates[dtype][index_of(small[i].kind)] =
           kind_rate(timer, *stream_, small[i].work, large[i].work, budget);
   }
 
-  /// Of three measurements: small work, and large work whose arrays are in caches, and not.
+  /// Whether ranks beside each other take something from each other.
+  [[nodiscard]] bool crowds() const { return !device_.apart() && beside_ > 1; }
+
+  /// From what was measured while all ranks computed, and how many times as long that took as alone.
+  [[nodiscard]] WorkRate alone_rate(WorkRate rate, double times) const {
+    if (!crowds()) return rate;
+    rate.flops_per_second *= times;
+    rate.bytes_per_second *= times;
+    const int threads = device_.threads(), busy = std::min(beside_ * threads, cores());
+    rate.crowding = busy > threads ? 1 + (times - 1) * (cores() - threads) / (busy - threads) : 1;
+    return rate;
+  }
+
+  /// Of three measurements: small work, and large work whose arrays are in caches, and not; of a CPU's ranks also of
+  /// the latter while one computes alone.
   WorkRate kind_rate(WorkTimer& timer, StreamView stream, const ProfiledWork& small, const ProfiledWork& large,
                      double budget) {
     TimedWork of_large = timer.timed(stream, large, Caches::warm, budget);
     of_large.seconds = (of_large.seconds + timer.seconds_of(stream, large, Caches::cold, budget)) / 2;
-    return rounded_rate(fit_rate(timer.timed(stream, small, Caches::warm, budget), of_large));
+    double crowding = 1;
+    if (crowds()) {
+      timer.set_alone(true, leads_);
+      const double warm = timer.seconds_of(stream, large, Caches::warm, budget);
+      const double cold = timer.seconds_of(stream, large, Caches::cold, budget);
+      crowding = std::max(1.0, of_large.seconds / ((warm + cold) / 2));
+      timer.set_alone(false, leads_);
+    }
+    return rounded_rate(alone_rate(fit_rate(timer.timed(stream, small, Caches::warm, budget), of_large), crowding));
   }
 
   /// In the device's memory.
@@ -246,6 +295,8 @@ class ProfileBench {
   runtime::Device& device_;
   const Scale& scale_;
   std::unique_ptr<runtime::Stream> stream_;
+  bool leads_;      // its node's ranks
+  int beside_ = 0;  // most ranks of a node
 };
 
 }  // namespace

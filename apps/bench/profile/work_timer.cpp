@@ -71,6 +71,7 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
     return seconds_since(begin) / static_cast<double>(times);
   };
   rank_.session().barrier();
+  if (waits_) return agree(-1);
   const auto begin = std::chrono::steady_clock::now();
   round(1);  // kernels are made and loaded
   const auto times =
@@ -81,17 +82,21 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
   return agree(median(rounds));
 }
 
+std::vector<runtime::WorkCost> WorkTimer::costs(runtime::StreamView stream, const ProfiledWork& work) {
+  return costs_of(stream.device(), [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); });
+}
+
 TimedWork WorkTimer::timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches,
                            double budget_seconds) {
-  return {.costs = costs_of(stream.device(), [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); }),
-          .seconds = seconds_of(stream, work, caches, budget_seconds)};
+  return {.costs = costs(stream, work), .seconds = seconds_of(stream, work, caches, budget_seconds)};
 }
 
 double WorkTimer::agree(double seconds) {
   constexpr double per_second = 1e12;
   std::vector<double> all;
-  for (const long long each : rank_.session().all(std::llround(seconds * per_second)))
-    all.push_back(static_cast<double>(each) / per_second);
+  for (const long long each : rank_.session().all(std::llround(seconds * per_second))) {
+    if (each >= 0) all.push_back(static_cast<double>(each) / per_second);
+  }
   return median(all);
 }
 

@@ -1,5 +1,4 @@
-// The flags of a run that plans itself, as a part of ranvier-train's. Declared into the program's table. One thread
-// at a time.
+// The flags about predictions, as a part of ranvier-train's. Declared into the program's table. One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,0 +1,155 @@
+#include "apps/train/prediction_check.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/grid.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+namespace ranvier::apps {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::chrono::seconds longest_prediction(5);
+constexpr std::size_t most_stages = 16;  // of which each has a line
+
+/// What is compared, predicted or measured.
+struct Figures {
+  double step_seconds = 0;
+  std::vector<double> busy;                 ///< by stage, the share of a step
+  double bytes_intra = 0, bytes_inter = 0;  ///< of a step, of all ranks
+  double device_bytes = 0;                  ///< of the rank with the most
+};
+
+Figures predicted_figures(const actors::Prediction& prediction) {
+  const auto sum = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
+  Figures figures{.step_seconds = prediction.step_seconds,
+                  .busy = {},
+                  .bytes_intra = sum(prediction.rank_bytes_intra),
+                  .bytes_inter = sum(prediction.rank_bytes_inter),
+                  .device_bytes = static_cast<double>(prediction.device_bytes)};
+  for (const actors::StagePrediction& stage : prediction.stages) {
+    const double computed = stage.forward_seconds + stage.backward_seconds + stage.optimizer_seconds;
+    figures.busy.push_back(stage.step_seconds > 0 ? computed / stage.step_seconds : 0);
+  }
+  return figures;
+}
+
+/// A stage is as busy as its ranks on average.
+Figures measured_figures(const std::vector<RankTotals>& ranks, const runtime::GridShape& shape) {
+  Figures figures{.step_seconds = ranks.front().step.seconds,
+                  .busy = std::vector<double>(static_cast<std::size_t>(shape.g_inter))};
+  const runtime::Grid grid(shape, shape.ranks());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const StepMeter::Step& step = ranks[r].step;
+    const auto stage = static_cast<std::size_t>(grid.position(static_cast<int>(r)).stage);
+    if (step.seconds > 0) figures.busy[stage] += step.busy_seconds / step.seconds / shape.g_data;
+    figures.bytes_intra += step.bytes_intra;
+    figures.bytes_inter += step.bytes_inter;
+    figures.device_bytes = std::max(figures.device_bytes, static_cast<double>(ranks[r].device_bytes));
+  }
+  return figures;
+}
+
+std::string line(const std::string& what, const std::string& predicted, const std::string& measured,
+                 const std::string& difference) {
+  return fmt::format("{:<22} {:>11} {:>11} {:>10}\n", what, predicted, measured, difference);
+}
+
+std::string ratio_text(double predicted, double measured) {
+  return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
+}
+
+std::string table(const std::string& profile, const Figures& predicted, const Figures& measured) {
+  std::string text = fmt::format("predicted from the profile '{}', beside a usual step of this run\n", profile) +
+                     line("", "predicted", "measured", "off by");
+  const auto milliseconds = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
+  text += line("step", milliseconds(predicted.step_seconds), milliseconds(measured.step_seconds),
+               ratio_text(predicted.step_seconds, measured.step_seconds));
+  const auto busy = [&](const std::string& whose, double said, double was) {
+    text += line(whose + " computes", fmt::format("{:.1f}%", 100 * said), fmt::format("{:.1f}%", 100 * was),
+                 fmt::format("{:+.1f}", 100 * (said - was)));
+  };
+  if (measured.busy.size() <= most_stages) {
+    for (std::size_t s = 0; s < measured.busy.size(); ++s)
+      busy(fmt::format("stage {}", s), predicted.busy[s], measured.busy[s]);
+  } else {
+    const auto mean = [](const std::vector<double>& all) {
+      return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+    };
+    busy("an average stage", mean(predicted.busy), mean(measured.busy));
+  }
+  const auto bytes = [&](const char* what, double said, double was) {
+    if (said == 0 && was == 0) return;
+    const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
+    text += line(what, readable(said), readable(was), ratio_text(said, was));
+  };
+  bytes("sent inside nodes", predicted.bytes_intra, measured.bytes_intra);
+  bytes("sent between nodes", predicted.bytes_inter, measured.bytes_inter);
+  bytes("memory of a device", predicted.device_bytes, measured.device_bytes);
+  return text;
+}
+
+json::object to_json(const Figures& figures) {
+  return {{"step_seconds", figures.step_seconds},
+          {"busy", json::array(figures.busy.begin(), figures.busy.end())},
+          {"bytes_intra", figures.bytes_intra},
+          {"bytes_inter", figures.bytes_inter},
+          {"device_bytes", figures.device_bytes}};
+}
+
+}  // namespace
+
+runtime::MachineProfile profile_of_run(const TrainOptions& options) {
+  runtime::MachineProfile profile = runtime::read_machine_profile(options.run.profile);
+  const bool gpu = options.device.device == DeviceChoice::cuda;
+  if (profile.gpu != gpu)
+    fail(ErrorCode::usage,
+         "--profile {} is of {}, and this run computes on {}: give a profile of these machines, as ranvier-bench "
+         "profile writes it, or none",
+         options.run.profile, profile.gpu ? "GPUs" : "processors", gpu ? "a GPU" : "a processor");
+  return profile;
+}
+
+PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
+                        const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
+  const Figures predicted = predicted_figures(prediction), measured = measured_figures(ranks, grid);
+  const json::object record{
+      {"profile", profile.name}, {"predicted", to_json(predicted)}, {"measured", to_json(measured)}};
+  return {.text = table(profile.name, predicted, measured),
+          .record = json::serialize(json::object{{"prediction", record}})};
+}
+
+PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
+                                 const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
+  const auto none = [&](const std::string& why) {
+    return PredictionCheck{.text = fmt::format("no prediction from the profile '{}': {}\n", profile.name, why),
+                           .record = {}};
+  };
+  if (ranks.front().step.steps == 0) return none("the first step is not compared, and there was no other");
+  const auto until = std::chrono::steady_clock::now() + longest_prediction;
+  actors::Prediction prediction;
+  try {
+    prediction = actors::predict(run.job.architecture, *run.job.source, trainer, profile,
+                                 {.goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
+  } catch (const actors::PredictionEnded&) {
+    return none(fmt::format("it would take more than {} s; ranvier-plan makes it", longest_prediction.count()));
+  } catch (const Error& error) {
+    return none(error.what());
+  }
+  PredictionCheck check = compare(prediction, trainer.grid, profile, ranks);
+  if (!profile.gpu && profile.threads != trainer.threads)
+    check.text += fmt::format("the profile is of ranks with {} thread{}, and these had {}\n", profile.threads,
+                              profile.threads == 1 ? "" : "s", trainer.threads);
+  return check;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,122 @@
+#include "apps/train/prediction_check.hpp"
+
+#include "apps/train/step_meter.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/errors.hpp"
+
+#include <boost/json/parse.hpp>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using runtime::SpanKind;
+
+namespace {
+
+class SetClock final : public runtime::Clock {
+ public:
+  [[nodiscard]] runtime::Duration now() const override { return time; }
+  runtime::Duration time{};
+};
+
+/// Of two stages with two ranks each.
+std::vector<RankTotals> four_ranks() {
+  std::vector<RankTotals> ranks(4);
+  for (std::size_t r = 0; r < 4; ++r) {
+    ranks[r].step = {.seconds = 0.2,
+                     .busy_seconds = 0.1 + 0.02 * static_cast<double>(r),
+                     .bytes_intra = 1 << 20,
+                     .bytes_inter = r < 2 ? 1 << 19 : 0.0,
+                     .steps = 3};
+    ranks[r].device_bytes = (r + 1) << 20;
+  }
+  return ranks;
+}
+
+actors::Prediction prediction() {
+  actors::Prediction made;
+  made.step_seconds = 0.19;
+  made.stages = {
+      {.forward_seconds = 0.04, .backward_seconds = 0.05, .optimizer_seconds = 0.005, .step_seconds = 0.19},
+      {.forward_seconds = 0.05, .backward_seconds = 0.1, .optimizer_seconds = 0.002, .step_seconds = 0.19}};
+  made.rank_bytes_intra = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
+  made.rank_bytes_inter = {1 << 19, 1 << 19, 0, 0};
+  made.device_bytes = 4 << 20;
+  return made;
+}
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a usual step is the median of all but the first, and evaluations between steps do not count") {
+  SetClock clock;
+  runtime::Trace trace(1, clock);
+  const std::vector<int> nodes{0, 0, 2};
+  StepMeter meter(1, nodes);
+  CHECK(meter.usual().steps == 0);
+  using std::chrono::milliseconds;
+  std::array<std::uint64_t, 3> sent{};
+  for (const int factor : {9, 1, 1, 50, 1}) {
+    const auto begin = clock.time;
+    clock.time += milliseconds(10 * factor);
+    trace.add(SpanKind::forward, runtime::Trace::Lane::compute, begin, begin + milliseconds(2 * factor));
+    trace.add(SpanKind::optimizer, runtime::Trace::Lane::compute, begin, begin + milliseconds(1 * factor));
+    trace.add(SpanKind::wait, runtime::Trace::Lane::compute, begin, begin + milliseconds(5));
+    sent[0] += 100 * static_cast<std::uint64_t>(factor);
+    sent[2] += 7 * static_cast<std::uint64_t>(factor);
+    meter.step(trace, sent);
+  }
+  const StepMeter::Step step = meter.usual();
+  CHECK(step.steps == 4);
+  CHECK(step.seconds == doctest::Approx(10e-3));
+  CHECK(step.busy_seconds == doctest::Approx(3e-3));
+  CHECK(step.bytes_intra == 100);
+  CHECK(step.bytes_inter == 7);
+}
+
+TEST_CASE("what was predicted stands beside what was measured, with how far it is off") {
+  const auto profile = tests::plan_profile(false);
+  const PredictionCheck check = compare(prediction(), {2, 2}, profile, four_ranks());
+  CAPTURE(check.text);
+  CHECK(has(check.text, "predicted from the profile 'test-cpu'"));
+  CHECK(has(check.text, "step                      190.0 ms    200.0 ms      -5.0%\n"));
+  CHECK(has(check.text, "stage 0 computes             50.0%       55.0%       -5.0\n"));
+  CHECK(has(check.text, "stage 1 computes             80.0%       75.0%       +5.0\n"));
+  CHECK(has(check.text, "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "memory of a device         4.0 MiB     4.0 MiB      +0.0%\n"));
+  const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
+  CHECK(record.at("profile") == "test-cpu");
+  CHECK(record.at("predicted").at("step_seconds").as_double() == doctest::Approx(0.19));
+  CHECK(record.at("measured").at("step_seconds").as_double() == doctest::Approx(0.2));
+  CHECK(record.at("measured").at("busy").as_array().size() == 2);
+}
+
+TEST_CASE("many stages share a line, and what nobody sends has none") {
+  constexpr int stages = 40;
+  actors::Prediction made = prediction();
+  made.stages.assign(stages, made.stages[0]);
+  made.rank_bytes_inter.clear();
+  std::vector<RankTotals> ranks(stages, four_ranks()[3]);
+  const PredictionCheck check = compare(made, {stages, 1}, tests::plan_profile(false), ranks);
+  CAPTURE(check.text);
+  CHECK(has(check.text, "an average stage computes       50.0%       80.0%      -30.0\n"));
+  CHECK(!has(check.text, "stage 0 "));
+  CHECK(!has(check.text, "between nodes"));
+}
+
+TEST_CASE("a profile of another kind of device is refused before anything is trained") {
+  TrainOptions options;
+  options.run.profile = "h100-sxm";
+  const Error error = tests::error_of([&] { static_cast<void>(profile_of_run(options)); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(tests::says(error, "--profile h100-sxm is of GPUs, and this run computes on a processor"));
+  options.run.profile = "nowhere.json";
+  CHECK(tests::says(tests::error_of([&] { static_cast<void>(profile_of_run(options)); }), "there is no such file"));
+}

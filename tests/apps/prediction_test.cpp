@@ -1,0 +1,75 @@
+// Runs that say at their end what a profile predicted of them.
+#include "runtime/machine_profile.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+ranvier::runtime::MachineProfile here() {
+  auto profile = plan_profile(false);
+  profile.device_memory = profile.host_memory;
+  return profile;
+}
+
+struct Fixture : SmallText {
+  std::string profile = folder.write("here.json", to_json(here())).string();
+};
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+/// A word of the line that begins with `what`, counted from 0 behind that; words lie two spaces apart.
+std::string column(const std::string& output, const std::string& what, int number) {
+  const auto line = output.find("\n" + what);
+  REQUIRE(line != std::string::npos);
+  std::string rest = output.substr(line + 1 + what.size(), 40);
+  for (;; --number) {
+    rest = rest.substr(std::min(rest.size(), rest.find_first_not_of(' ')));
+    const auto end = rest.find("  ");
+    if (number == 0) return rest.substr(0, end);
+    rest = rest.substr(end);
+  }
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts beside what it took") {
+  const std::string metrics = file("metrics.jsonl");
+  const Outcome outcome =
+      run(4,
+          small_run(text, {"--g-inter", "2", "--g-data", "2", "--node-size", "2", "--profile", profile, "--metrics",
+                           metrics, "--validation-split", "0.2", "--eval-every", "2"}),
+          60s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(has(outcome.output, "predicted from the profile 'test-cpu', beside a usual step of this run\n"));
+  CHECK(has(outcome.output, "\nstage 1 computes "));
+  // What is sent and kept is planned, and not a matter of the machine.
+  for (const char* what : {"sent inside nodes", "sent between nodes", "memory of a device"})
+    CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
+  const auto lines = lines_of(read_file(metrics));
+  CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what cannot be predicted is said in a line, and costs the run nothing") {
+  const Outcome one_step = run(1, small_run(text, {"--profile", profile, "--steps", "1"}), 60s);
+  CHECK(one_step.status == 0);
+  CHECK(has(one_step.output, "no prediction from the profile 'test-cpu': the first step is not compared"));
+  auto without_links = here();
+  without_links.links = {};
+  const Outcome linkless = run(
+      2,
+      small_run(text, {"--profile", folder.write("alone.json", to_json(without_links)).string(), "--g-data", "2"}),
+      60s);
+  CHECK(linkless.status == 0);
+  CHECK(has(linkless.output, "no prediction from the profile 'test-cpu': "));
+  const Outcome absent = run(2, small_run(text, {"--profile", "nowhere.json", "--g-data", "2"}), 60s);
+  CHECK(absent.status == 64);
+  CHECK(has(absent.output, "--profile nowhere.json: there is no such file"));
+}
