@@ -106,7 +106,8 @@ TEST_CASE("one rank takes the time of its layers' FLOPs") {
     CHECK(one.bubble < 1e-3);
     check_ratio(one.tokens_per_second, 8 * gpt.sequence_length / one.step_seconds, 1, 1e-9);
     REQUIRE(one.stages.size() == 1);
-    check_ratio(one.stages[0].backward_seconds, one.stages[0].forward_seconds, 2, 0.01);
+    // Attention computes one of its products again.
+    check_ratio(one.stages[0].backward_seconds, one.stages[0].forward_seconds, 2.02, 0.01);
     check_ratio(one.stages[0].busy(), 1, 1, 1e-3);
     CHECK(one.messages == 0);
   }

@@ -2,13 +2,14 @@
 """Predicted beside measured on this machine: the same trainings in virtual time and for real.
 
 usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [--steps 4] [--only REGEX]
-                                         [--profile FILE]
+                                         [--profile FILE] [--keep FOLDER] [--measure] [--table]
 
-First `ranvier-bench profile` measures the machine, alone and with two ranks (for the links), unless --profile has it;
-then each case runs `rounds` times in turns. Prints a JSON line per case: seconds of a step, predicted and measured (the
-median of all steps but each run's first), and their ratio; at the end the median and the worst error, and how many of
-the five fastest keep their order. Ranks and their threads are no more than cores unless the case says so. Cases on
-emulated hosts need tests/cluster/run.sh, and are left out where the machine does not allow it.
+First `ranvier-bench profile` measures the machine, with as many ranks as cores have room for, once for ranks of one
+thread and once for two, unless --profile has it; then each case runs `rounds` times in turns. Prints a JSON line per
+case: seconds of a step, predicted and measured (the median of all steps but each run's first), and their ratio; at the
+end the median and the worst error, and how many of the five fastest keep their order. Ranks and their threads are no
+more than cores unless the case says so. Cases on emulated hosts need tests/cluster/run.sh, and are left out where the
+machine does not allow it. With --keep FOLDER an interrupted comparison goes on where it was, case by case.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+CORES = os.cpu_count() or 1
 SHAPE = "--layers 6 --hidden 384 --heads 6 --sequence-length 256"
 
 # name, ranks, flags, rate of hosts (none: one host)
@@ -69,39 +71,79 @@ def hosts(rate: str) -> list[str]:
     return [os.path.join(TOP, "tests/cluster/run.sh"), "--hosts", "2", "--ranks-per-host", "1", "--rate", rate, "--"]
 
 
-class Machine:
-    """Profiles of this machine by threads of a rank, precision's rates included, and links by rate."""
+def threads_of(flags: str) -> int:
+    return 2 if "--threads 2" in flags else 1
 
-    def __init__(self, build: str, folder: str, given: str | None):
-        self.build, self.folder, self.given = build, folder, given
-        self.known: dict[tuple[int, str], str] = {}
 
-    def profile(self, threads: int, ranks: int, rate: str) -> str:
-        if self.given and not rate:
+class Measurements:
+    """What the machine said: profiles by the threads of a rank and the rate of hosts, seconds of steps by case."""
+
+    def __init__(self, build: str, folder: str, given: str | None, bench: str):
+        self.build, self.folder, self.given, self.bench = build, folder, given, bench
+        self.record = os.path.join(folder, "steps.jsonl")
+        self.seconds: dict[str, list[list[float]]] = {}
+        if os.path.exists(self.record):
+            with open(self.record, encoding="utf-8") as lines:
+                for line in map(json.loads, lines):
+                    self.seconds.setdefault(line["case"], []).append(line["seconds"])
+
+    def profile_path(self, threads: int, rate: str) -> str:
+        return os.path.join(self.folder, f"profile-{threads}{'-' + rate if rate else ''}.json")
+
+    def profile(self, threads: int, rate: str) -> str:
+        """Of as many ranks as the cores have room for."""
+        if rate:
+            return self.profile_of_hosts(threads, rate)
+        if self.given:
             return self.given
-        key = (threads, rate if ranks > 1 else "alone")
-        if key not in self.known:
-            path = os.path.join(self.folder, f"profile-{len(self.known)}.json")
-            program = [os.path.join(self.build, "apps/ranvier-bench"), "profile", "--threads", str(threads),
-                       "--nvme", self.folder, "--write-profile", path]
-            start = [] if ranks == 1 else hosts(rate) if rate else [*MPIRUN, "-n", "2"]
-            run([*start, *program])
-            self.known[key] = path
-        return self.known[key]
+        path = self.profile_path(threads, rate)
+        if not os.path.exists(path):
+            ranks = max(1, CORES // threads)
+            run([*MPIRUN, "-n", str(ranks), self.bench, "profile", "--threads", str(threads), "--nvme", self.folder,
+                 "--write-profile", path])
+        return path
+
+    def profile_of_hosts(self, threads: int, rate: str) -> str:
+        """This machine's, with the links between two hosts, which share its cores: work is as slow as on busy ones."""
+        path = self.profile_path(threads, rate)
+        links = path + ".links"
+        if not os.path.exists(links):
+            run([*hosts(rate), self.bench, "--write-links", links])
+        with open(self.profile(threads, ""), encoding="utf-8") as file:
+            profile = json.load(file)
+        with open(links, encoding="utf-8") as file:
+            profile["links"] = json.load(file)
+        for dtype, kinds in profile["rates"].items():
+            for kind, work in kinds.items():
+                times = work.pop("crowding", profile.get("crowding", 1))
+                shapes = profile.get("products", {}).get(dtype, []) if kind == "product" else []
+                for figures in [work, *shapes]:
+                    for name in {"flops_per_second", "bytes_per_second"} & figures.keys():
+                        figures[name] /= times
+        profile.pop("crowding", None)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(profile, file)
+        return path
+
+    def measure(self, case: tuple[str, int, str, str], steps: int) -> None:
+        name, ranks, flags, rate = case
+        metrics = os.path.join(self.folder, "metrics")
+        if os.path.exists(metrics):
+            os.remove(metrics)
+        trace = os.path.join(self.folder, re.sub(r"[^a-z0-9]+", "-", name) + ".trace.json")
+        start = hosts(rate) if rate else [*MPIRUN, "-n", str(ranks)]
+        run([*start, os.path.join(self.build, "apps/ranvier-train"), "--data", os.path.join(self.folder, "text"),
+             *SHAPE.split(), *flags.format(folder=self.folder).split(), "--steps", str(steps), "--validation-split",
+             "0", "--metrics", metrics, "--trace", trace, "--overwrite"])
+        with open(metrics, encoding="utf-8") as lines:
+            seconds = [line["seconds"] for line in map(json.loads, lines) if "seconds" in line][1:]
+        self.seconds.setdefault(name, []).append(seconds)
+        with open(self.record, "a", encoding="utf-8") as record:
+            record.write(json.dumps({"case": name, "seconds": seconds}) + "\n")
 
 
-def measured(build: str, folder: str, ranks: int, flags: str, rate: str, steps: int) -> list[float]:
-    metrics = os.path.join(folder, "metrics")
-    if os.path.exists(metrics):
-        os.remove(metrics)
-    start = hosts(rate) if rate else [*MPIRUN, "-n", str(ranks)]
-    run([*start, os.path.join(build, "apps/ranvier-train"), "--data", os.path.join(folder, "text"), *SHAPE.split(),
-         *flags.format(folder=folder).split(), "--steps", str(steps), "--validation-split", "0", "--metrics", metrics])
-    with open(metrics, encoding="utf-8") as lines:
-        return [json.loads(line)["seconds"] for line in lines][1:]
-
-
-def predicted(build: str, folder: str, ranks: int, flags: str, rate: str, profile: str) -> dict:
+def predicted(build: str, folder: str, case: tuple[str, int, str, str], profile: str) -> dict:
+    _, ranks, flags, rate = case
     node = 1 if rate else ranks
     answer = json.loads(run([os.path.join(build, "apps/ranvier-plan"), *SHAPE.split(),
                              *flags.format(folder=folder).split(), "--vocab-size", "256", "--world", str(ranks),
@@ -111,6 +153,29 @@ def predicted(build: str, folder: str, ranks: int, flags: str, rate: str, profil
     return answer["best"][0]
 
 
+def write_text(path: str) -> None:
+    with open(path, "w", encoding="utf-8") as text:
+        for name in sorted(os.listdir(os.path.join(TOP, "runtime"))):
+            if name.endswith(("pp",)):
+                with open(os.path.join(TOP, "runtime", name), encoding="utf-8") as source:
+                    text.write(source.read())
+
+
+def report(rows: list[tuple[str, float, float]], table: bool) -> None:
+    for name, said, was in rows:
+        if table:
+            print(f"| {name} | {1e3 * was:.0f} | {1e3 * said:.0f} | {100 * (said / was - 1):+.1f} % |")
+        else:
+            print(json.dumps({"case": name, "predicted": round(said, 4), "measured": round(was, 4),
+                              "ratio": round(said / was, 3)}), flush=True)
+    errors = sorted(abs(said / was - 1) for _, said, was in rows)
+    fastest = [name for name, _, _ in sorted(rows, key=lambda row: row[2])[:5]]
+    expected = [name for name, _, _ in sorted(rows, key=lambda row: row[1])[:5]]
+    print(json.dumps({"cases": len(rows), "median_error": round(statistics.median(errors), 3),
+                      "worst_error": round(errors[-1], 3),
+                      "fastest_in_their_place": sum(a == b for a, b in zip(fastest, expected))}))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(TOP, "build/release"))
@@ -118,35 +183,35 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--only", default="")
     parser.add_argument("--profile", help="of this machine, where it was measured before")
+    parser.add_argument("--keep", help="a folder for profiles and steps: what is in it is not measured again")
+    parser.add_argument("--measure", action="store_true", help="only measure what --keep lacks")
+    parser.add_argument("--bench", help="ranvier-bench, if not that of --build")
+    parser.add_argument("--table", action="store_true", help="rows of a table in Markdown")
     options = parser.parse_args()
     check = [os.path.join(TOP, "tests/cluster/run.sh"), "--check"]
     has_hosts = subprocess.run(check, capture_output=True).returncode == 0
     cases = [case for case in CASES if re.search(options.only, case[0]) and (has_hosts or not case[3])]
-    with tempfile.TemporaryDirectory(dir=TOP) as folder:
-        with open(os.path.join(folder, "text"), "w", encoding="utf-8") as text:
-            for name in sorted(os.listdir(os.path.join(TOP, "runtime"))):
-                if name.endswith(("pp",)):
-                    with open(os.path.join(TOP, "runtime", name), encoding="utf-8") as source:
-                        text.write(source.read())
-        machine = Machine(options.build, folder, options.profile)
-        seconds: dict[str, list[float]] = {}
-        for _ in range(options.rounds):
-            for name, ranks, flags, rate in cases:
-                seconds.setdefault(name, []).extend(measured(options.build, folder, ranks, flags, rate, options.steps))
+    with tempfile.TemporaryDirectory(dir=TOP) as temporary:
+        folder = os.path.abspath(options.keep or temporary)
+        os.makedirs(folder, exist_ok=True)
+        write_text(os.path.join(folder, "text"))
+        bench = options.bench or os.path.join(options.build, "apps/ranvier-bench")
+        machine = Measurements(options.build, folder, options.profile, bench)
+        for _, _, flags, rate in cases:
+            machine.profile(threads_of(flags), rate)
+        for number in range(options.rounds):
+            for case in cases:
+                if len(machine.seconds.get(case[0], [])) <= number:
+                    machine.measure(case, options.steps)
+        if options.measure:
+            return 0
         rows = []
-        for name, ranks, flags, rate in cases:
-            threads = 2 if "--threads 2" in flags else 1
-            said = predicted(options.build, folder, ranks, flags, rate, machine.profile(threads, ranks, rate))
-            was = statistics.median(seconds[name])
+        for case in cases:
+            name, _, flags, rate = case
+            said = predicted(options.build, folder, case, machine.profile(threads_of(flags), rate))
+            was = statistics.median([second for each in machine.seconds[name] for second in each])
             rows.append((name, said["step_seconds"], was))
-            print(json.dumps({"case": name, "predicted": round(said["step_seconds"], 4), "measured": round(was, 4),
-                              "ratio": round(said["step_seconds"] / was, 3)}), flush=True)
-    errors = sorted(abs(said / was - 1) for _, said, was in rows)
-    fastest = [name for name, _, _ in sorted(rows, key=lambda row: row[2])[:5]]
-    expected = [name for name, _, _ in sorted(rows, key=lambda row: row[1])[:5]]
-    print(json.dumps({"cases": len(rows), "median_error": round(statistics.median(errors), 3),
-                      "worst_error": round(errors[-1], 3),
-                      "fastest_in_their_place": sum(a == b for a, b in zip(fastest, expected))}))
+        report(rows, options.table)
     return 0
 
 
