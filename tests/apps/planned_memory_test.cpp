@@ -138,8 +138,8 @@ void check_memory(const apps::Planner& planner, const apps::Trial& trial, const 
   actors::TrainerOptions options = trial.trainer;
   options.steps = 1;
   const int count = planner.world();
+  std::deque<Taken> taken;  // until the last handler has given back what it holds
   runtime::Simulation simulation(count, {.seed = 5});
-  std::deque<Taken> taken;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
   std::vector<std::unique_ptr<actors::Rank>> ranks;
