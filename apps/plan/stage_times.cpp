@@ -3,8 +3,7 @@
 #include "models/pass_order.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
-
-#include <sys/mman.h>
+#include "runtime/phantom_device.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,24 +17,6 @@ using runtime::MemorySpace;
 
 namespace {
 
-/// Addresses that nobody reads or writes.
-class AddressSpace {
- public:
-  explicit AddressSpace(std::size_t bytes) : bytes_(bytes) {
-    base_ = ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base_ == MAP_FAILED) fail(ErrorCode::memory, "no address space of {} bytes", bytes_);
-  }
-  ~AddressSpace() { ::munmap(base_, bytes_); }
-  AddressSpace(const AddressSpace&) = delete;
-  AddressSpace& operator=(const AddressSpace&) = delete;
-
-  [[nodiscard]] std::byte* base() const noexcept { return static_cast<std::byte*>(base_); }
-
- private:
-  std::size_t bytes_;
-  void* base_ = nullptr;
-};
-
 class NoEvent final : public runtime::Event {
  public:
   void record(runtime::StreamView) override {}
@@ -48,10 +29,10 @@ class NoEvent final : public runtime::Event {
 class LayerTimes::Recorder final : public runtime::Device, public runtime::Stream {
  public:
   Recorder(const runtime::CostModel& costs, bool apart, int threads)
-      : costs_(&costs), apart_(apart), threads_(threads), space_(std::size_t{1} << 42) {}
+      : costs_(&costs), apart_(apart), threads_(threads) {}
 
   double take_seconds() { return std::exchange(seconds_, 0.0); }
-  [[nodiscard]] std::byte* address() const noexcept { return space_.base(); }
+  [[nodiscard]] std::byte* address() { return space_.unreachable(); }
 
   [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::phantom; }
   [[nodiscard]] std::string description() const override { return "costs"; }
@@ -80,7 +61,7 @@ class LayerTimes::Recorder final : public runtime::Device, public runtime::Strea
   const runtime::CostModel* costs_;
   bool apart_;
   int threads_;
-  AddressSpace space_;
+  runtime::PhantomSpace space_;
   std::string name_ = "costs";
   double seconds_ = 0;
 };
@@ -101,7 +82,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
   if (!is_new) return place->second;
   models::Layer& code = *architecture_->layers[layer];
   // Every array is somewhere in memory that is not there, on its own page.
-  constexpr std::size_t apart = std::size_t{1} << 36;
+  constexpr std::size_t apart = runtime::PhantomSpace::unreachable_bytes / 16;
   std::byte* at = recorder_->address();
   const auto next = [&at] { return std::exchange(at, at + apart); };
   std::vector<const std::byte*> parameters;

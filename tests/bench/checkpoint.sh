@@ -80,11 +80,8 @@ fastest_of() {  # <rates of read_rates>: the line with the largest median
   done | sort -k2 -g | tail -n 1
 }
 
-touch_memory() {  # <MiB>: returns once so much was touched, which becomes free again a second later
-  rm -f "$folder/touched"
-  perl -e '$| = 1; my $bytes = "\0" x ($ARGV[0] << 20); print "touched"; select undef, undef, undef, 1' "$1" \
-    >"$folder/touched" &
-  until [ -s "$folder/touched" ]; do sleep 0.05; done
+touch_memory() {  # <MiB>: which is free, and still the machine's own, for a second or two
+  perl -e 'my $bytes = "\0" x ($ARGV[0] << 20)' "$1"
 }
 
 for ((round = 0; round < rounds; ++round)); do
