@@ -56,6 +56,9 @@ class Planner:
             answer = json.loads(lines)
             if answer["simulated"] > 1:
                 raise RuntimeError(f"ranvier-plan {flags}: {answer['simulated']} candidates, where one was meant")
+            refused = [why for why in answer["left_out"] if why.startswith("refused")]
+            if refused and not answer["best"]:
+                raise RuntimeError(f"ranvier-plan {flags}: {refused[0]}")
             if "what_if" in answer:  # of the machine that is asked about, whether or not the profile's is enough
                 self.known[words] = answer["what_if"][-1].get("best", {})
             else:
@@ -132,11 +135,13 @@ def paro(model: str, world: int, shard: str) -> str:
 
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "") -> str:
     batch = int(micro * world)
+    files = "--nvme /nvme" if offload == "infinity-nvme" else ""
     return (f"{DGX2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
-            f"--world {world} --g-inter 1 --shard zero3 --offload {offload} --nvme /nvme --recompute 1 "
+            f"--world {world} --g-inter 1 --shard zero3 --offload {offload} {files} --recompute 1 "
             f"--microbatch-size {max(1, int(micro))} --batch-size {batch} {more}")
 
 
+SENT = int(100e9 / 15) // 65536 * 65536  # of which 15 sixteenths are sent by each of 16
 BUCKET = "--bucket-size 16000000"
 WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
 
@@ -185,9 +190,8 @@ PAPERS: dict[str, list[Result]] = {
                (3.23 / 1.541, 3.24 / 1.541), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
         Result("C24", "64 V100, all-gather of 256 MB: bandwidth in a node over that of all", (128 / 11,),
-               lambda p, q: q["nccl"] * 7 / 8 / (p["nccl"] * 63 / 64),
-               ["collective v100-32g-p3dn 8 8 all-gather 256e6", "collective v100-32g-p3dn 1 8 all-gather 256e6"], "x",
-               "as bytes of a rank by seconds"),
+               lambda p, q: p["nccl"] * 7 / 8 / (q["nccl"] * 63 / 64),
+               ["collective v100-32g-p3dn 8 8 all-gather 256e6", "collective v100-32g-p3dn 1 8 all-gather 256e6"], "x"),
         Result("C19", "16 V100 on 2 nodes, all-gather of 128 MB: hierarchical over vanilla", (72.1,),
                lambda p: 100 * p["nccl hierarchical"] / p["nccl"],
                ["collective v100-32g-p3dn 2 8 all-gather 128e6"], "%"),
@@ -218,10 +222,10 @@ PAPERS: dict[str, list[Result]] = {
     ],
     "PaRO": [
         Result("P1", "16 A100 on 2 nodes, 100 GB sent by an all-gather, 14 GB/s for one GPU and 56 for a node: ring",
-               (459,), lambda p: p["ring"], [f"collective a100-80g-hdr 2 8 all-gather {100e9 / 15:.0f} 14e9 56e9"],
+               (459,), lambda p: p["ring"], [f"collective a100-80g-hdr 2 8 all-gather {SENT} 14e9 56e9"],
                " ms"),
         Result("P1", "the same: HO-Ring over ring", (309 / 459,), lambda p: p["ho-ring"] / p["ring"],
-               [f"collective a100-80g-hdr 2 8 all-gather {100e9 / 15:.0f} 14e9 56e9"], "x"),
+               [f"collective a100-80g-hdr 2 8 all-gather {SENT} 14e9 56e9"], "x"),
         Result("P12", "LLaMA-7B, 64: bytes between nodes grow from IIG and MiCS to IGG and ZeRO++ to ZeRO-3", True,
                lambda iig, mics, igg, plus, three: max(between(iig), between(mics)) < min(between(igg), between(plus))
                and max(between(igg), between(plus)) < between(three),
