@@ -42,8 +42,8 @@ struct ProductShape {
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
   DType dtype = DType::f32;  ///< of the operands
-  double flops = 0;    ///< multiplications and additions that are carried out; causal attention: half of all pairs
-  double bytes = 0;    ///< read and written, each array once
+  double flops = 0;  ///< multiplications and additions that are done; attention: of the pairs that its mask leaves
+  double bytes = 0;  ///< read and written, each array once
   ProductShape shape;  ///< of a product
 };
 

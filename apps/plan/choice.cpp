@@ -224,4 +224,10 @@ std::optional<Choice> predict_one(const Planner& planner, const Predictor& predi
   }
 }
 
+actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
+                              const runtime::MachineProfile& machine) {
+  const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
+  return predict(planner.job().architecture, samples, choice.trial.trainer, machine, {});
+}
+
 }  // namespace ranvier::apps

@@ -53,4 +53,8 @@ struct Choices {
                                                 const Candidate& candidate,
                                                 const actors::Disturbances& disturbances = {});
 
+/// What a choice takes where work and links take other times, planned as it was.
+[[nodiscard]] actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
+                                            const runtime::MachineProfile& machine);
+
 }  // namespace ranvier::apps

@@ -70,6 +70,18 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
               }};
 }
 
+OptionBinding rank_numbers(std::vector<int>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text))
+              if (runtime::whole(field.emplace_back(), 1, 1 << 20).read(item) ||
+                  (field.size() > 1 && field.back() <= field[field.size() - 2]))
+                return "numbers of ranks that grow, such as 8,16,32";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
 OptionTable declare(PlanOptions& options) {
   OptionTable table;
   table.concern("Machines");
@@ -85,11 +97,15 @@ OptionTable declare(PlanOptions& options) {
   table.add({"memory-times", "X[,X]", "devices with X times the memory", factors(options.memory_times), "none"});
   table.add({"slow-node", "N:F", "node N takes F times as long for its work and its messages",
              slow_nodes(options.slow_nodes), "none"});
+  table.add({"scale", "N[,N]",
+             "the best for each of these numbers of ranks, in the place of --world, and what limits it: computing, "
+             "links, the order of work, or memory",
+             rank_numbers(options.scale), "none"});
   table.concern("Search");
   table.add({"best", "N", "candidates to show", runtime::whole(options.best, 1, 1000)});
   table.add({"simulations", "N",
              "at most, of each search: the most promising; the result says what might be missed. 0: as many as it "
-             "takes to miss nothing",
+             "takes to miss nothing. With --scale 8 unless told otherwise",
              runtime::whole(options.simulations, 0)});
   table.add({"exhaustive", "", "simulate everything that fits, also what a bound rules out",
              runtime::switch_on(options.exhaustive)});
@@ -163,6 +179,18 @@ std::vector<std::string> take_values(std::vector<std::string>& words, std::strin
   return values;
 }
 
+constexpr int simulations_of_scale = 8;  // of thousands of ranks each takes a minute or more
+
+void check_scale(const PlanOptions& options) {
+  const auto refuse = [&](const char* flag) {
+    fail(ErrorCode::usage, "--scale {} with {}: leave one of them out", fmt::join(options.scale, ","), flag);
+  };
+  for (const GivenFlag& flag : options.train)
+    if (flag.name == "world") refuse("--world");
+  if (!options.write_config.empty()) refuse("--write-config");
+  if (options.compares()) refuse("what is compared side by side");
+}
+
 std::vector<const char*> arguments(const std::vector<std::string>& words) {
   std::vector<const char*> all;
   for (const std::string& word : words) all.push_back(word.c_str());
@@ -192,6 +220,8 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
     fail(ErrorCode::usage, "--profile is missing: name the machines, or give a file of ranvier-bench profile");
   if (options.exhaustive && table.given("simulations"))
     fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
+  if (!options.scale.empty()) check_scale(options);
+  if (!options.scale.empty() && !table.given("simulations")) options.simulations = simulations_of_scale;
   if (options.exhaustive) options.simulations = 0;
   if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;

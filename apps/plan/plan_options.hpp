@@ -29,6 +29,7 @@ struct PlanOptions {
   std::vector<double> bandwidth_times;
   std::vector<double> memory_times;
   std::vector<SlowNode> slow_nodes;
+  std::vector<int> scale;  ///< numbers of ranks, in the place of one
   bool help = false, version = false;
 
   [[nodiscard]] bool compares() const {

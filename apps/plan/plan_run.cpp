@@ -1,6 +1,7 @@
 #include "apps/plan/plan_run.hpp"
 
 #include "apps/plan/plan_report.hpp"
+#include "apps/plan/scaling.hpp"
 #include "collectives/links.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
@@ -103,6 +104,25 @@ void write_config(const std::string& path, Choice& best, const Planner& planner,
   write(path, config_text(best, context));
 }
 
+PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchLimits limits) {
+  const MachineProfile profile = tools.read_profile(options.profiles.front());
+  const auto costs = tools.costs(profile);
+  limits.best = 1;
+  std::vector<ScalingPoint> points;
+  for (const int world : options.scale) {
+    std::vector<GivenFlag> flags = options.train;
+    flags.push_back({"world", std::to_string(world)});
+    points.push_back(scaling_point(flags, profile, options.price > 0 ? options.price : profile.price_per_hour,
+                                   *costs, tools.predict, limits));
+  }
+  if (!options.plot.empty()) write(options.plot, svg(scaling_plot(points)));
+  const bool any =
+      std::any_of(points.begin(), points.end(), [](const auto& point) { return point.best.has_value(); });
+  return {.status = any ? 0 : nothing_fits_exit_code,
+          .text = options.json ? json::serialize(json::object{{"scale", to_json(points)}}) + '\n'
+                               : scaling_table(points)};
+}
+
 }  // namespace
 
 PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
@@ -113,6 +133,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
                             .simulations = static_cast<std::size_t>(options.simulations),
                             .threads = options.jobs,
                             .exhaustive = options.exhaustive};
+  if (!options.scale.empty()) return run_scale(options, tools, limits);
   const std::vector<Situation> situations = situations_of(options, tools);
   PlanResult result;
   json::object report;

@@ -76,13 +76,13 @@ std::string svg(const BarPlot& plot) {
       width, height, width, height, escaped(plot.title));
   text += words(16, 28, R"( style="font-size:17px;font-weight:600")", plot.title);
   text += words(16, 52, R"( class="faint")", plot.about);
-  double x = 16;
+  double key = 16;
   for (std::size_t s = 0; legend && s < plot.series.size(); ++s) {
     text += fmt::format(R"(<rect x="{:.0f}" y="{}" width="12" height="12" rx="2" fill="{}"/>)"
                         "\n",
-                        x, head - 10, colour(static_cast<int>(s)));
-    text += words(x + 18, head + 1, "", plot.series[s]);
-    x += 40 + letter * static_cast<double>(plot.series[s].size());
+                        key, head - 10, colour(static_cast<int>(s)));
+    text += words(key + 18, head + 1, "", plot.series[s]);
+    key += 40 + letter * static_cast<double>(plot.series[s].size());
   }
   double y = top;
   const double scale = most > 0 ? (width - left - right) / most : 0;
@@ -90,11 +90,17 @@ std::string svg(const BarPlot& plot) {
     const double middle = y + bar_height * static_cast<double>(group.bars.size()) / 2 + 4;
     text += words(left - 10, middle, R"( text-anchor="end")", shortened(group.label, 58));
     for (const Bar& bar : group.bars) {
-      const double length = std::max(0.0, bar.value) * scale;
-      text += fmt::format(R"(<rect x="{}" y="{:.0f}" width="{:.1f}" height="{}" rx="2" fill="{}"/>)"
-                          "\n",
-                          left, y, length, bar_height - 3, colour(bar.series));
-      text += words(left + length + 6, y + bar_height - 6, R"( class="faint")", bar.note);
+      double x = left;
+      const auto draw = [&](double value, int series) {
+        const double length = std::max(0.0, value) * scale;
+        text += fmt::format(R"(<rect x="{:.1f}" y="{:.0f}" width="{:.1f}" height="{}" rx="2" fill="{}"/>)"
+                            "\n",
+                            x, y, length, bar_height - 3, colour(series));
+        x += length;
+      };
+      if (bar.parts.empty()) draw(bar.value, bar.series);
+      for (std::size_t p = 0; p < bar.parts.size(); ++p) draw(bar.parts[p], bar.series + static_cast<int>(p));
+      text += words(x + 6, y + bar_height - 6, R"( class="faint")", bar.note);
       y += bar_height;
     }
     y += group_gap;

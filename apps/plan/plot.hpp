@@ -8,9 +8,10 @@
 namespace ranvier::apps {
 
 struct Bar {
-  double value = 0;  ///< 0 or less: none, and the note says why
-  std::string note;  ///< behind the bar: "12.3k tok/s"
-  int series = 0;    ///< which colour
+  double value = 0;                ///< 0 or less: none, and the note says why
+  std::string note;                ///< behind the bar: "12.3k tok/s"
+  int series = 0;                  ///< which colour
+  std::vector<double> parts = {};  ///< what the value is made of, in the colours from `series` on; none: one bar
 };
 struct BarGroup {
   std::string label;

@@ -25,8 +25,8 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
          shape.window, shape.causal ? "" : ", not causal");
 }
 
-/// Of so many arrays [B, T, (H + 2K)·D], so many arrays [B, T, C], and logsumexp. Two products for each pair forward,
-/// five backward, which computes the scores again.
+/// Of so many arrays [B, T, (H + 2K)·D], so many arrays [B, T, C], and logsumexp. Two products for each pair forward;
+/// five backward, as the scores are computed again.
 runtime::WorkCost cost_of(const AttentionShape& shape, runtime::DType dtype, std::size_t wide, std::size_t narrow,
                           int products) {
   const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);

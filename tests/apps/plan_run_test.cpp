@@ -1,6 +1,7 @@
 #include "apps/plan/plan_run.hpp"
 
 #include "apps/plan/plan_report.hpp"
+#include "apps/plan/scaling.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
@@ -206,6 +207,55 @@ TEST_CASE("what if: each case has its best, and what the first case's best does 
   CHECK(has(result.text, "0.33"));  // three times as slow
 }
 
+TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what limits it") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "scale.svg";
+  std::vector<std::string> words{
+      "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32",
+      "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--scale",           "2,4,8",
+      "--g-inter",   "2", "--jobs",       "1"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_plan(parse(all), invented_tools());
+  };
+  const PlanResult table = with({"--plot", path});
+  CHECK(table.status == 0);
+  CHECK(has(table.text, "limit"));
+  CHECK(has(text_of(path), "2 to 8 ranks on test-cpu"));
+  CHECK(has(text_of(path), "8: 2 × 4"));
+  const auto json = boost::json::parse(with({"--json"}).text);
+  const auto& points = json.at("scale").as_array();
+  REQUIRE(points.size() == 3);
+  double before = 1;
+  for (const auto& point : points) {
+    // Of the invented time 0.2 s are the links', 0.5 s the stages', and the rest is the microbatches'.
+    const double micro = 0.1 / std::stod(point.at("best").at("flags").at("microbatch-size").as_string().c_str());
+    CHECK(point.at("shares").at("links").as_double() == doctest::Approx(0.2 / (0.7 + micro)).epsilon(1e-4));
+    CHECK(point.at("limit").as_string() == "links");
+    CHECK(point.at("ideal").as_double() <= before);
+    before = point.at("ideal").as_double();
+  }
+  CHECK(points[2].at("world").as_int64() == 8);
+}
+
+TEST_CASE("what limits a step is what it would be rid of most, and computing where that is little") {
+  CHECK(apps::StepShares{.links = 0.05, .order = 0.09, .memory = 0.01}.limit() == "compute");
+  CHECK(apps::StepShares{.links = 0.2, .order = 0.3, .memory = 0.1}.limit() == "order");
+  CHECK(apps::StepShares{.links = 0.2, .order = 0.1, .memory = 0.3}.limit() == "memory");
+  CHECK(apps::StepShares{.links = 0.2, .order = 0.1, .memory = 0.1}.limit() == "links");
+}
+
+TEST_CASE("a bar in parts is as long as they are together") {
+  const std::string text =
+      apps::svg({.title = "",
+                 .about = "",
+                 .series = {"a", "b"},
+                 .groups = {{"one", {{.value = 4, .note = "4", .series = 0, .parts = {1, 3}}}}}});
+  CHECK(has(text, R"(x="400.0" y="100" width="97.5")"));
+  CHECK(has(text, R"(x="497.5" y="100" width="292.5")"));
+}
+
 TEST_CASE("a plot's text may be anything, and its bars are as long as their values") {
   const std::string text =
       apps::svg({.title = "a < b & \"c\"",
@@ -252,5 +302,14 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
   refused(small_job({"--device", "cuda"}), "leave --device out");
   refused(small_job({"--exhaustive"}), "leave one of them out");
+  refused(small_job({"--scale", "2,4"}), "--scale 2,4 with --world: leave one of them out");
+  const std::vector<std::string> scale{"--profile", "test-cpu", "--batch-size", "8", "--scale"};
+  const auto scaled = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), scale.begin(), scale.end());
+    return more;
+  };
+  refused(scaled({"4,2"}), "numbers of ranks that grow");
+  refused(scaled({"2,4", "--write-config", "best.conf"}), "--write-config: leave one of them out");
+  refused(scaled({"2,4", "--memory-times", "2"}), "compared side by side");
   refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
 }

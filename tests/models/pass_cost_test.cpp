@@ -83,7 +83,7 @@ void check_transformer(const Architecture& model, const PassFlops& flops, double
   left_out -= 6 * targets * rows_beyond(vocabulary) * hidden;
   const double attention = static_cast<double>(blocks) * 12 * channels;
   CHECK(flops.products == doctest::Approx(samples * (model.flops_per_sample() - left_out - attention * T * T)));
-  // Of attention's products the model declares two forward and four backward, and one of them is computed again.
+  // Of its seven products the model declares six: that of the scores is done again in the backward pass.
   CHECK(flops.attention == doctest::Approx(samples * attention * pairs * 7 / 6));
   CHECK(flops.forward == doctest::Approx(flops.products / 3 + flops.attention * 2 / 7));
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts what the papers measured, and puts it beside their figures.
 
-usage: tests/papers/compare.py [--programs build/release/apps] [--only REGEX] [--quick] [--markdown FILE]
+usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] [--jobs N] [--markdown FILE]
 
 Each line of the tables is a result that a paper's text states (Myelin, MiCS, PaRO, ZeRO-Infinity), the flags of
 ranvier-plan that set up the same training, and what the prediction says. Profiles are those that ship with the program:
@@ -22,16 +22,31 @@ from collections.abc import Callable
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+# So that flags leave one candidate.
+ONE_CANDIDATE = {"--collectives": "nccl", "--offload": "none", "--all-gather": "auto", "--reduce-scatter": "auto",
+                 "--all-reduce": "auto"}
+
+
 class Planner:
     """Predictions of ranvier-plan, each made once."""
 
-    def __init__(self, programs: str):
-        self.program = os.path.join(programs, "ranvier-plan")
+    def __init__(self, build: str):
+        self.program = os.path.join(build, "apps/ranvier-plan")
+        self.collective_times = os.path.join(build, "tests/papers/collective_times")
         self.known: dict[tuple[str, ...], dict] = {}
 
     def predict(self, flags: str) -> dict:
-        """Of the one candidate that the flags leave, with NCCL. {} where it does not fit in memory."""
-        words = ("--collectives", "nccl", *flags.split())
+        """Of the one candidate that the flags leave, with NCCL. {} where it does not fit in memory. Flags that begin
+        with "collective" are those of collective_times: milliseconds by algorithm."""
+        words = tuple(flags.split())
+        if words[0] == "collective":
+            done = subprocess.run([self.collective_times, *words[1:]], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(done.stderr.strip())
+            return json.loads(done.stdout)
+        for flag, value in ONE_CANDIDATE.items():
+            if flag not in words:
+                words += (flag, value)
         if words not in self.known:
             done = subprocess.run([self.program, *words, "--best", "1", "--jobs", "1", "--json"],
                                   capture_output=True, text=True)
@@ -39,7 +54,15 @@ class Planner:
             if not lines:
                 raise RuntimeError(f"ranvier-plan {flags}\n{done.stderr.strip()}")
             answer = json.loads(lines)
-            self.known[words] = answer["best"][0] if answer["best"] else {}
+            if answer["simulated"] > 1:
+                raise RuntimeError(f"ranvier-plan {flags}: {answer['simulated']} candidates, where one was meant")
+            refused = [why for why in answer["left_out"] if why.startswith("refused")]
+            if refused and not answer["best"]:
+                raise RuntimeError(f"ranvier-plan {flags}: {refused[0]}")
+            if "what_if" in answer:  # of the machine that is asked about, whether or not the profile's is enough
+                self.known[words] = answer["what_if"][-1].get("best", {})
+            else:
+                self.known[words] = answer["best"][0] if answer["best"] else {}
         return self.known[words]
 
 
@@ -64,6 +87,14 @@ def rate(prediction: dict) -> float:
     return prediction["tokens_per_second"]
 
 
+def states(prediction: dict) -> float:
+    return sum(prediction["device_bytes_by_kind"][kind] for kind in ("parameters", "gradients", "optimizer"))
+
+
+def between(prediction: dict) -> float:
+    return prediction["bytes_between_nodes"]
+
+
 def tera(prediction: dict) -> float:
     """TFLOP/s of a device, as models need them: without recomputation."""
     return prediction["model_flops_per_second"] / 1e12
@@ -74,7 +105,7 @@ def tera_done(prediction: dict) -> float:
     return tera(prediction) * 4 / 3
 
 
-SUMMIT = "--profile v100-16g-summit --node-size 6 --precision fp16 --gradient-dtype half --recompute auto"
+SUMMIT = "--profile v100-16g-summit --node-size 6 --precision fp16 --gradient-dtype half"
 P3DN = "--profile v100-32g-p3dn --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
 P4D = "--profile a100-40g-p4d --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
 P4DE = "--profile a100-80g-p4de --node-size 8 --precision bf16 --gradient-dtype half"
@@ -84,6 +115,8 @@ DGX2 = "--profile v100-32g-dgx2 --node-size 16 --precision fp16 --gradient-dtype
 
 
 def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str = "--offload myelin") -> str:
+    """With checkpoints every so many layers as the paper has it: the factor of a stage's layers nearest to the root."""
+    more += f" --recompute {48 // stages if model in ('gpt-12b', 'gpt-24b') else 96 // stages}"
     return (f"{SUMMIT} --model {model} --world {stages * rows} --g-inter {stages} --g-data {rows} "
             f"--microbatch-size {micro} --batch-size {batch} --policy message-driven --shard ddp {more}")
 
@@ -102,11 +135,14 @@ def paro(model: str, world: int, shard: str) -> str:
 
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "") -> str:
     batch = int(micro * world)
+    files = "--nvme /nvme" if offload == "infinity-nvme" else ""
     return (f"{DGX2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
-            f"--world {world} --g-inter 1 --shard zero3 --offload {offload} --nvme /nvme --recompute 1 "
+            f"--world {world} --g-inter 1 --shard zero3 --offload {offload} {files} --recompute 1 "
             f"--microbatch-size {max(1, int(micro))} --batch-size {batch} {more}")
 
 
+SENT = int(100e9 / 15) // 65536 * 65536  # of which 15 sixteenths are sent by each of 16
+BUCKET = "--bucket-size 16000000"
 WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
 
 PAPERS: dict[str, list[Result]] = {
@@ -118,17 +154,27 @@ PAPERS: dict[str, list[Result]] = {
                lambda p, q: rate(p) / rate(q),
                [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none --memory-times 8"),
                 myelin("gpt-12b", 24, 2, 1, 2048, "--offload none --memory-times 8")], "x"),
-        Result("M9 + M10", "12B: batch time of 6 x 8 with offload over 24 x 2 without", (38.37 / 46.70,),
-               lambda p, q: p["step_seconds"] / q["step_seconds"],
-               [myelin("gpt-12b", 6, 8, 8, 16384), myelin("gpt-12b", 24, 2, 1, 16384, "--offload none")], "x",
-               "the paper gives no batch size here", heavy=True),
+        Result("M9 + M10", "12B, 24 x 2, batch 2048, no offload: seconds of a batch", (46.70,),
+               lambda p: p["step_seconds"], [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " s"),
+        Result("M9 + M10", "12B, 6 x 8, batch 2048, offload, microbatch 1: seconds of a batch", (38.37,),
+               lambda p: p["step_seconds"], [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}")], " s"),
+        Result("M11", "the one over the other", (38.37 / 46.70,), lambda p, q: p["step_seconds"] / q["step_seconds"],
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}"),
+                myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], "x"),
         Result("M13", "12B, 24 x 2: GB of all devices without offload", (520,),
-               lambda p: 48 * p["device_bytes"] / 1e9,
+               lambda p: p["device_bytes_of_all"] / 1e9, [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " GB"),
+        Result("M13", "the same, with the paper's 4 bytes a parameter of fp32 gradients, which Ranvier does not keep",
+               (520,), lambda p: p["device_bytes_of_all"] / 1e9 + 4 * 2 * 11.96,
                [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " GB"),
-        Result("M13", "the same with offload", (130.24,), lambda p: 48 * p["device_bytes"] / 1e9,
-               [myelin("gpt-12b", 24, 2, 1, 2048)], " GB"),
+        Result("M13", "12B, 24 x 2: GB of all devices with offload", (130.24,),
+               lambda p: p["device_bytes_of_all"] / 1e9,
+               [myelin("gpt-12b", 24, 2, 1, 2048, f"--offload myelin {BUCKET}")], " GB"),
         Result("M14", "12B, 6 stages: fits 16 GB without offload", False, fits,
                [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none")]),
+        Result("M16", "12B, 6 x 8: chunks of 2 or 4 buckets are faster than of 1 and than all at once", True,
+               lambda one, two, four, whole: max(rate(two), rate(four)) > max(rate(one), rate(whole)),
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET} --clip 0 --loss-scale 1024 "
+                       f"--chunk-buckets {k}") for k in ("1", "2", "4", "all")]),
     ],
     "MiCS": [
         Result("C3", "BERT 10B, 128 V100: MiCS over ZeRO-3", (2.82, 3.24), lambda p, q: rate(p) / rate(q),
@@ -140,6 +186,15 @@ PAPERS: dict[str, list[Result]] = {
         Result("C6", "ZeRO-2 of BERT 15B fits 32 GB", False, fits, [mics("bert-15b", 64, "zero2", micro=4)]),
         Result("C18", "BERT 10B, 64 V100: groups of 8 over one of 64", (1.6,), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 64, "mics", 8), mics("bert-10b", 64, "mics", 64)], "x"),
+        Result("C2 / C22", "BERT 10B, 128 V100: MiCS over MiCS's own ZeRO-3 (C2 to C3 by C22)",
+               (3.23 / 1.541, 3.24 / 1.541), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
+        Result("C24", "64 V100, all-gather of 256 MB: bandwidth in a node over that of all", (128 / 11,),
+               lambda p, q: p["nccl"] * 7 / 8 / (q["nccl"] * 63 / 64),
+               ["collective v100-32g-p3dn 8 8 all-gather 256e6", "collective v100-32g-p3dn 1 8 all-gather 256e6"], "x"),
+        Result("C19", "16 V100 on 2 nodes, all-gather of 128 MB: hierarchical over vanilla", (72.1,),
+               lambda p: 100 * p["nccl hierarchical"] / p["nccl"],
+               ["collective v100-32g-p3dn 2 8 all-gather 128e6"], "%"),
         Result("C20", "BERT 15B, 64 V100: hierarchical gather over a ring", (1.306, 1.38),
                lambda p, q: rate(p) / rate(q),
                [mics("bert-15b", 64, "mics", 16, more="--all-gather hierarchical"),
@@ -154,12 +209,28 @@ PAPERS: dict[str, list[Result]] = {
                [mics("bert-15b", 64, "mics", 16, cluster=P4D), mics("bert-15b", 16, "mics", 16, cluster=P4D)], "%"),
         Result("C9", "the same of ZeRO-3", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
                [mics("bert-15b", 64, "zero3", cluster=P4D), mics("bert-15b", 16, "zero3", cluster=P4D)], "%"),
+        Result("C28", "BERT 10B, zero3 on 16 V100: states of a device below 32 % of 32 GB", True,
+               lambda p: states(p) < 0.32 * 32e9, [mics("bert-10b", 16, "zero3")]),
+        Result("C17", "175B, sequence 2048, 128 A100 80 GB: TFLOP/s of a GPU", (169,), tera_done,
+               [f"{P4DE} --model gpt --layers 96 --hidden 12288 --heads 96 --vocab-size 50257 --sequence-length 2048 "
+                "--world 128 --g-inter 1 --shard mics --group-size 128 --batch-size 512 --microbatch-size 4 "
+                "--recompute 1 --all-gather hierarchical"], "", heavy=True),
         Result("C13", "WideResNet 3B, 64 V100: MiCS over ZeRO-3", (2.89,), lambda p, q: rate(p) / rate(q),
                ["--profile v100-32g-p3dn --node-size 8 --model wide-resnet-3b --data synthetic --world 64 --g-inter 1 "
                 f"--shard {shard} --batch-size 512 --microbatch-size 8 --recompute off" for shard in ("mics", "zero3")],
                "x"),
     ],
     "PaRO": [
+        Result("P1", "16 A100 on 2 nodes, 100 GB sent by an all-gather, 14 GB/s for one GPU and 56 for a node: ring",
+               (459,), lambda p: p["ring"], [f"collective a100-80g-hdr 2 8 all-gather {SENT} 14e9 56e9"],
+               " ms"),
+        Result("P1", "the same: HO-Ring over ring", (309 / 459,), lambda p: p["ho-ring"] / p["ring"],
+               [f"collective a100-80g-hdr 2 8 all-gather {SENT} 14e9 56e9"], "x"),
+        Result("P12", "LLaMA-7B, 64: bytes between nodes grow from IIG and MiCS to IGG and ZeRO++ to ZeRO-3", True,
+               lambda iig, mics, igg, plus, three: max(between(iig), between(mics)) < min(between(igg), between(plus))
+               and max(between(igg), between(plus)) < between(three),
+               [paro("llama-7b", 64, shard) for shard in ("paro-iig", "mics", "paro-igg", "zero++", "zero3")],
+               heavy=True),
         *[Result(name, f"LLaMA-{model[6:].upper()}, {world} A100: {ours} over {other}", (says,),
                  lambda p, q: rate(p) / rate(q), [paro(model, world, ours), paro(model, world, other)], "x",
                  heavy=world > 32)
@@ -179,6 +250,11 @@ PAPERS: dict[str, list[Result]] = {
     "ZeRO-Infinity": [
         Result("Z3", "0.5T, 512 V100: TFLOP/s of a GPU", (49,), tera_done,
                [infinity(124, 18432, 512, 7, "none")], "", heavy=True),
+        Result("Z5", "1T, 64 V100, NVMe: TFLOP/s of a GPU", (44,), tera_done,
+               [infinity(128, 25600, 64, 5, "infinity-nvme", "--tile 16")], "", heavy=True),
+        Result("Z18", "100B with everything on 64 V100 fits", True, fits, [infinity(125, 8192, 64, 1, "none")]),
+        Result("Z18", "1T with everything on 512 V100 fits", False, fits,
+               [infinity(128, 25600, 512, 1, "none", "--tile 16")]),
         Result("Z7", "10B, 16 V100: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
                [infinity(50, 4096, 16, 8, "none")]),
         Result("Z7", "50B, 16 V100, CPU and NVMe: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
@@ -227,13 +303,13 @@ def evaluate(planner: Planner, result: Result) -> tuple[float | bool | None, str
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", default=os.path.join(TOP, "build/release/apps"))
+    parser.add_argument("--build", default=os.path.join(TOP, "build/release"), help="folder of a build with tests")
     parser.add_argument("--only", default="", help="regular expression over names and descriptions")
     parser.add_argument("--quick", action="store_true", help="without those that take minutes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--markdown", help="write the tables there, too")
     options = parser.parse_args()
-    planner = Planner(options.programs)
+    planner = Planner(options.build)
     out = []
 
     def say(line: str = "") -> None:

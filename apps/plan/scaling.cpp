@@ -1,0 +1,164 @@
+#include "apps/plan/scaling.hpp"
+
+#include "actors/watch/reporter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::apps {
+
+namespace json = boost::json;
+
+using actors::Prediction;
+
+namespace {
+
+runtime::MachineProfile with_free_links(runtime::MachineProfile profile) {
+  constexpr double faster = 1e6;
+  for (runtime::Link* const link : {&profile.links.intra_node, &profile.links.inter_node}) {
+    link->latency_seconds = 0;
+    link->bytes_per_second *= faster;
+    link->node_bytes_per_second *= faster;
+  }
+  return profile;
+}
+
+runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
+  profile.device_memory = profile.host_memory = profile.disk = 0;  // not known, so nothing is bounded by it
+  return profile;
+}
+
+bool is_left_out_for_memory(const Choices& choices) {
+  return std::any_of(choices.left_out.begin(), choices.left_out.end(),
+                     [](const auto& reason) { return reason.first.starts_with("memory: "); });
+}
+
+/// The part of `seconds` that goes if only `others` are left.
+double gain(double seconds, double others) { return seconds > 0 ? std::max(0.0, 1 - others / seconds) : 0; }
+
+double of_rank(const ScalingPoint& point) {
+  return point.best ? point.best->prediction.tokens_per_second / point.context.world : 0;
+}
+
+/// A rank's rate, by that of the first point that has one.
+double of_ideal(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
+  const auto first = std::find_if(points.begin(), points.end(), [](const auto& each) { return of_rank(each) > 0; });
+  return first == points.end() ? 0 : of_rank(point) / of_rank(*first);
+}
+
+std::string unit(const ReportContext& context) { return context.item == "token" ? "tok" : context.item + "s"; }
+
+std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
+}  // namespace
+
+std::string_view StepShares::limit() const noexcept {
+  constexpr double little = 0.1;
+  const double most = std::max({links, order, memory});
+  if (most < little) return "compute";
+  return most == links ? "links" : most == memory ? "memory" : "order";
+}
+
+ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::MachineProfile& profile,
+                           double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
+                           const SearchLimits& limits) {
+  const Planner planner(flags, profile);
+  ScalingPoint point{.context = {.profile = &profile,
+                                 .world = planner.world(),
+                                 .batch_size = planner.batch_size(),
+                                 .price_per_hour = price_per_hour,
+                                 .item = planner.job().item},
+                     .best = {},
+                     .lacks = {},
+                     .shares = {}};
+  Choices choices = choose(planner, costs, predict, limits);
+  if (choices.best.empty()) {
+    if (choices.closest) point.lacks = choices.closest->lacks;
+    return point;
+  }
+  point.best = std::move(choices.best.front());
+  const Prediction& found = point.best->prediction;
+  const double without_links = predict_on(planner, predict, *point.best, with_free_links(profile)).step_seconds;
+  point.shares.links = gain(found.step_seconds, without_links);
+  point.shares.order = std::max(0.0, found.bubble - point.shares.links);
+  if (!is_left_out_for_memory(choices)) return point;
+  const runtime::MachineProfile roomy = with_any_memory(profile);
+  const Choices freely = choose(Planner(flags, roomy), costs, predict, limits);
+  if (!freely.best.empty())
+    point.shares.memory = gain(found.step_seconds, freely.best.front().prediction.step_seconds);
+  return point;
+}
+
+std::string scaling_table(const std::vector<ScalingPoint>& points) {
+  const ReportContext& first = points.front().context;
+  std::string text = fmt::format(
+      "{} samples a step on {}; shares of the step: what messages take, what waits for other ranks' work, and what "
+      "more memory would save\n{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} best candidate\n",
+      first.batch_size, first.profile->name, "ranks", "rate", "of a rank", "ideal", "MFU", "compute", "links",
+      "order", "memory", "limit");
+  for (const ScalingPoint& point : points) {
+    if (!point.best) {
+      text += fmt::format("{:>6}  nothing fits{}{}\n", point.context.world, point.lacks.empty() ? "" : ": ",
+                          point.lacks);
+      continue;
+    }
+    const Prediction& p = point.best->prediction;
+    const std::string per_second = unit(point.context) + "/s";
+    text += fmt::format("{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} {}\n", point.context.world,
+                        fmt::format("{} {}", actors::format_count(p.tokens_per_second), per_second),
+                        actors::format_count(of_rank(point)), percent(of_ideal(points, point)), percent(p.mfu),
+                        percent(1 - p.bubble), percent(point.shares.links), percent(point.shares.order),
+                        percent(point.shares.memory), point.shares.limit(), point.best->candidate.text());
+  }
+  return text;
+}
+
+BarPlot scaling_plot(const std::vector<ScalingPoint>& points) {
+  const ReportContext& first = points.front().context;
+  BarPlot plot{
+      .title = fmt::format("{} to {} ranks on {}", first.world, points.back().context.world, first.profile->name),
+      .about = fmt::format("predicted {}s a second of a rank, {} samples a step: what its time goes by for, and "
+                           "what limits it",
+                           first.item, first.batch_size),
+      .series = {"it computes", "messages", "waits for others' work"},
+      .groups = {}};
+  for (const ScalingPoint& point : points) {
+    BarGroup& group = plot.groups.emplace_back();
+    group.label = fmt::format("{}", point.context.world);
+    if (!point.best) {
+      group.bars.push_back({.value = 0, .note = "nothing fits", .series = 0, .parts = {}});
+      continue;
+    }
+    group.label += ": " + point.best->candidate.text();
+    const double rate = of_rank(point), links = point.shares.links, order = point.shares.order;
+    group.bars.push_back(
+        {.value = rate,
+         .note = fmt::format("{} {}/s, {}", actors::format_count(point.best->prediction.tokens_per_second),
+                             unit(point.context), point.shares.limit()),
+         .series = 0,
+         .parts = {rate * (1 - links - order), rate * links, rate * order}});
+  }
+  return plot;
+}
+
+json::array to_json(const std::vector<ScalingPoint>& points) {
+  json::array all;
+  for (const ScalingPoint& point : points) {
+    json::object one{{"world", point.context.world}};
+    if (point.best) {
+      one["best"] = to_json(*point.best, point.context);
+      one["ideal"] = of_ideal(points, point);
+      one["shares"] = json::object{
+          {"links", point.shares.links}, {"order", point.shares.order}, {"memory", point.shares.memory}};
+      one["limit"] = point.shares.limit();
+    } else {
+      one["lacks"] = point.lacks;
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,47 @@
+// One training on more and more ranks: the best candidate of each number, and what keeps it from being faster. One
+// thread calls; simulations run on several.
+#pragma once
+
+#include "apps/plan/choice.hpp"
+#include "apps/plan/plan_report.hpp"
+#include "apps/plan/plot.hpp"
+
+#include <boost/json/array.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// What a step would be rid of if something else were not there; shares of the step, the rest of it is computing.
+struct StepShares {
+  double links = 0;   ///< messages that took no time
+  double order = 0;   ///< nobody waiting for others' work: a pipeline's bubble, uneven stages
+  double memory = 0;  ///< room for whatever is fastest; beside the others, of another candidate
+
+  /// "links", "order", "memory": whichever is most; "compute" where none of them is a tenth of the step.
+  [[nodiscard]] std::string_view limit() const noexcept;
+};
+
+struct ScalingPoint {
+  ReportContext context;
+  std::optional<Choice> best;  ///< none: nothing fits
+  std::string lacks;           ///< then: what the nearest candidate lacks
+  StepShares shares;
+};
+
+/// The best candidate is predicted again with messages that take no time; and where memory left candidates out, all are
+/// searched again without its bounds. `flags` are a Planner's. Throws as choose() does. The profile outlives the point.
+[[nodiscard]] ScalingPoint scaling_point(const std::vector<GivenFlag>& flags,
+                                         const runtime::MachineProfile& profile, double price_per_hour,
+                                         const runtime::CostModel& costs, const Predictor& predict,
+                                         const SearchLimits& limits);
+
+[[nodiscard]] std::string scaling_table(const std::vector<ScalingPoint>& points);
+/// Rates of a rank, in parts of what its time goes by for.
+[[nodiscard]] BarPlot scaling_plot(const std::vector<ScalingPoint>& points);
+[[nodiscard]] boost::json::array to_json(const std::vector<ScalingPoint>& points);
+
+}  // namespace ranvier::apps
