@@ -308,6 +308,8 @@ bool reads_images(const ModelSizes& sizes) noexcept { return std::holds_alternat
 
 bool learns_positions(const ModelSizes& sizes) noexcept { return !std::holds_alternative<LlamaOptions>(sizes); }
 
+bool stores_inputs_first(const ModelSizes& sizes) noexcept { return std::holds_alternative<GptOptions>(sizes); }
+
 std::string computation_of(const ModelSizes& sizes) {
   if (const auto* const bert = std::get_if<BertOptions>(&sizes))
     return fmt::format("{}, norm's epsilon {}, token types {}, positions from {} on", bert_family(*bert),
@@ -419,12 +421,11 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes) && !fills_masks(sizes)) {
+  if (tuning.lora && reads_images(sizes)) {
     const std::string& origin = tuning.lora->origin;
     fail(ErrorCode::usage, "{}: a model of the family {} takes no adapters: {}",
          origin.empty() ? "--lora-rank" : origin, family_name(sizes),
-         origin.empty() ? "use one of LLaMA's or BERT's, or --train for a part"
-                        : "give the weights that they are for");
+         origin.empty() ? "use a model of text, or --train for a part" : "give the weights that they are for");
   }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) expect_targets(model, *tuning.lora);

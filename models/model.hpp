@@ -73,6 +73,9 @@ void set_targets(ModelSizes& sizes, int targets) noexcept;
 /// Whether positions have parameters, so that a model has as many as it was made with.
 [[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
 
+/// Whether the weights of its products are stored [in, out], as GPT-2's, and not [out, in].
+[[nodiscard]] bool stores_inputs_first(const ModelSizes& sizes) noexcept;
+
 /// What decides how a model computes and no size says, for people and for comparing: equal texts compute alike.
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);
 

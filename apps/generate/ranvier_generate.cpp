@@ -55,7 +55,8 @@ std::optional<models::AdapterMerge> read_adapter(const std::string& folder, cons
   models::Tuning tuning;
   tuning.lora = std::make_shared<const models::LoraOptions>(models::read_adapter_config(folder));
   const auto adapters = models::adapter_units(models::make_model(sizes, tuning).units());
-  return std::make_optional<models::AdapterMerge>(*tuning.lora, adapters, models::open_adapter(folder, adapters));
+  return std::make_optional<models::AdapterMerge>(*tuning.lora, sizes, adapters,
+                                                  models::open_adapter(folder, adapters));
 }
 
 struct Model {
