@@ -67,6 +67,7 @@ BertTokenTable::BertTokenTable(const BertOptions& options)
     : TokenTable({.name = bert_prefix(options) + "embeddings.word_embeddings",
                   .tokens = static_cast<std::size_t>(options.vocab_size),
                   .channels = static_cast<std::size_t>(options.hidden),
+                  .tiles = static_cast<std::size_t>(options.tile),
                   .initializer = bert_initializer(options)}) {}
 
 Architecture make_bert(const BertOptions& options, const Tuning& tuning) {

@@ -13,7 +13,8 @@
 // With tiles (as of GPT-2, gpt.hpp) the blocks' matrices are in units of their own: "bert.encoder.layer.0" (norms and
 // biases), "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices, one after another),
 // "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first matrix,
-// and the columns of the second that go with them). The embedding and the head stay whole.
+// and the columns of the second that go with them), "bert.embeddings.word_embeddings.0" … (rows). What embedding and
+// head have beside the words' table stays whole.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -39,7 +40,7 @@ struct BertOptions {
   float norm_epsilon = 1e-12f;
   float initializer_range = 0.02f;  ///< standard deviation of initial matrices
   float dropout = 0;                ///< of embeddings, attention weights and residual branches
-  int tile = 1;                     ///< as GptOptions::tile; of the blocks alone, and divides inner as well
+  int tile = 1;                     ///< as GptOptions::tile, and divides inner as well
   int targets = 0;                  ///< of a sample at most: logits are computed of so many positions; 0: of all
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU

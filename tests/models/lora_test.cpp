@@ -180,8 +180,7 @@ TEST_CASE("a model with adapters is that of the merged weights, and its gradient
     for (const int tile : {1, 4}) {
       CAPTURE(name);
       CAPTURE(tile);
-      BertOptions bert = options;
-      bert.tile = tile;
+      const BertOptions bert = in_tiles(options, tile);
       check_adapted(bert, masked_samples(bert, 40, 3), everywhere_in_bert,
                     6 * static_cast<std::size_t>(options.layers) + 1);
     }
