@@ -68,6 +68,8 @@ void set_targets(ModelSizes& sizes, int targets) noexcept;
 
 /// Whether it learns to find tokens that are masked, from both sides, and not the next one: it writes no text.
 [[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
+/// Whether it learns which class a text is of: it writes none either.
+[[nodiscard]] bool tells_classes(const ModelSizes& sizes) noexcept;
 /// Whether samples are images with a class, and not tokens.
 [[nodiscard]] bool reads_images(const ModelSizes& sizes) noexcept;
 /// Whether positions have parameters, so that a model has as many as it was made with.

@@ -81,6 +81,12 @@ Model load(const GenerateOptions& options) {
          "--weights {} are of a {}, which fills masks from both sides and writes no text: give those of a GPT-2, a "
          "LLaMA or its kin",
          options.weights, models::family_name(sizes));
+  if (models::tells_classes(sizes))
+    fail(
+        ErrorCode::usage,
+        "--weights {} are of a {}, which tells classes of texts and writes none: give those of a GPT-2, a LLaMA or "
+        "its kin",
+        options.weights, models::family_name(sizes));
   if (models::reads_images(sizes))
     fail(ErrorCode::usage,
          "--weights {} are of a {}, which reads images: give those of a GPT-2, a LLaMA or its kin", options.weights,

@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -223,4 +225,74 @@ TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and deca
   options.tile = 3;
   CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
                        "tile 3 does not divide inner 20: choose a divisor such as 2", Error);
+}
+
+TEST_CASE("a classifier's loss and gradients are those of the reference in double precision, tiled or not") {
+  int tile = 1;
+  for (const auto& [name, plain] : classifying_family()) {
+    CAPTURE(name);
+    BertOptions options = plain;
+    options.tile = std::exchange(tile, 5 - tile);
+    CAPTURE(options.tile);
+    ModelRun run(device_of(2, true), options, 3);
+    check_reference<ReferenceBert>(run, options, labelled_samples(options, 40, 3),
+                                   {.stride = test::sanitized     ? 401u
+                                              : tests::long_run() ? 1u
+                                                                  : 11u,
+                                    .loss_error = allowed(1e-6),
+                                    .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
+                                      return has_no_slope(tensor, options, i);
+                                    }});
+    check_microbatches(
+        options, 3,
+        [all = labelled_samples(options, 10, 3), length = std::ptrdiff_t{options.sequence_length}](int first,
+                                                                                                   int count) {
+          ReferenceSamples samples{.samples = count, .key = all.key};
+          samples.key.first_sample += first;
+          samples.tokens.assign(all.tokens.begin() + first * length, all.tokens.begin() + (first + count) * length);
+          samples.targets.assign(all.targets.begin() + first, all.targets.begin() + first + count);
+          return samples;
+        },
+        is_rounding);
+  }
+}
+
+TEST_CASE("a classifier in half precision follows fp32 within its rounding") {
+  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::f16, DType::f16}}) {
+    CAPTURE(to_string(precision.compute));
+    const BertOptions options = classifying_family(precision).back().second;
+    const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;
+    check_follows_fp32(options, classifying_family().back().second, labelled_samples(options, 40, 3),
+                       {error / 4, error}, is_rounding);
+  }
+}
+
+TEST_CASE("a classifier has the tensors of transformers' class, and no fewer than two classes") {
+  BertOptions options = small_bert();
+  options.classes = 4;
+  const auto shapes_of_head = [&] {
+    std::map<std::string, std::vector<std::size_t>> shapes;
+    for (const UnitSpec& unit : make_bert(options).units()) {
+      CHECK(unit.name.find("predictions") == std::string::npos);
+      for (const ParameterSpec& parameter : unit.parameters)
+        if (unit.name == "classifier") shapes[parameter.name] = parameter.shape;
+    }
+    return shapes;
+  };
+  using Shapes = std::map<std::string, std::vector<std::size_t>>;
+  CHECK(shapes_of_head() == Shapes{{"bert.pooler.dense.weight", {12, 12}},
+                                   {"bert.pooler.dense.bias", {12}},
+                                   {"classifier.weight", {4, 12}},
+                                   {"classifier.bias", {4}}});
+  options.roberta = true;
+  options.padding_token = 1;
+  CHECK(shapes_of_head() == Shapes{{"classifier.dense.weight", {12, 12}},
+                                   {"classifier.dense.bias", {12}},
+                                   {"classifier.out_proj.weight", {4, 12}},
+                                   {"classifier.out_proj.bias", {4}}});
+  for (const int classes : {1, -1}) {
+    options.classes = classes;
+    CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
+                         doctest::Contains("give at least 2, or 0 of a model that fills masks"), Error);
+  }
 }
