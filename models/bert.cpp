@@ -3,6 +3,8 @@
 #include "models/bert_layers.hpp"
 #include "models/bert_sizes.hpp"
 #include "models/expect_sizes.hpp"
+#include "models/parts/block_dropout.hpp"
+#include "models/parts/classification_head.hpp"
 #include "models/parts/language_head.hpp"
 #include "runtime/error.hpp"
 
@@ -11,7 +13,23 @@
 namespace ranvier::models {
 namespace {
 
+std::unique_ptr<Layer> make_bert_classifier(const BertOptions& options, const Tuning& tuning) {
+  return make_classification_head(
+      {.unit = "classifier",
+       .dense = options.roberta ? "classifier.dense" : "bert.pooler.dense",
+       .out = options.roberta ? "classifier.out_proj" : "classifier",
+       .channels = static_cast<std::size_t>(options.hidden),
+       .classes = static_cast<std::size_t>(options.classes),
+       .dropout = options.dropout,
+       .drops_input = options.roberta,
+       .dropout_site = dropout_site(options.layers, DropoutPlace::attention),  // as of one more block
+       .initializer = bert_initializer(options),
+       .precision = options.precision},
+      tuning);
+}
+
 std::unique_ptr<Layer> make_bert_head(const BertOptions& options, const Tuning& tuning) {
+  if (options.classifies()) return make_bert_classifier(options, tuning);
   LanguageHeadOptions head{
       .table = BertTokenTable(options), .norm = bert_norm(options), .precision = options.precision};
   head.unit = options.roberta ? "lm_head" : "cls.predictions";
@@ -67,15 +85,19 @@ BertTokenTable::BertTokenTable(const BertOptions& options)
     : TokenTable({.name = bert_prefix(options) + "embeddings.word_embeddings",
                   .tokens = static_cast<std::size_t>(options.vocab_size),
                   .channels = static_cast<std::size_t>(options.hidden),
+                  .tiles = static_cast<std::size_t>(options.tile),
                   .initializer = bert_initializer(options)}) {}
 
 Architecture make_bert(const BertOptions& options, const Tuning& tuning) {
   expect_sizes(options);
+  expect(options.targets == 0 || !options.classifies(), "{} targets of a sample that has one class",
+         options.targets);
   expect(options.targets >= 0 && options.targets <= options.sequence_length, "{} targets of {} positions",
          options.targets, options.sequence_length);
   Architecture model;
   model.name =
       fmt::format("{} {} × {}, {} heads", bert_family(options), options.layers, options.hidden, options.heads);
+  if (options.classifies()) model.name += fmt::format(", {} classes", options.classes);
   model.positions = options.sequence_length;
   model.precision = options.precision;
   model.targets = options.targets;

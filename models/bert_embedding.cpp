@@ -22,6 +22,19 @@ class BertEmbedding final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
+  /// A tile of the words after the other, all else with the last.
+  LayerParts parts() const override {
+    if (table_.tiles() == 1) return Layer::parts();
+    LayerParts parts;
+    for (std::size_t t = 0; t < table_.tiles(); ++t) parts.forward.push_back({t});
+    std::vector<std::size_t> rest;
+    for (std::size_t unit = table_.tiles(); unit < units_.size(); ++unit) rest.push_back(unit);
+    parts.forward.back().insert(parts.forward.back().end(), rest.begin(), rest.end());
+    parts.backward_weight = parts.forward;
+    parts.backward_input = {rest};
+    return parts;
+  }
+
   /// No products; but parameters of positions count in the customary 6 per parameter and position, and stand for the
   /// time that lookup, norm, update and reduction take.
   double flops_per_sample(int positions) const override {
@@ -42,9 +55,18 @@ class BertEmbedding final : public Layer {
     std::byte* const sum = call.saved + at.sum;
     expect(static_cast<std::size_t>(call.shape.positions) <= usable_positions(), "{} positions, but {} has {}",
            call.shape.positions, units_.back().name, usable_positions());
-    embedding_forward(call.stream, embedding_shape(call.shape), dtype_, sum,
-                      reinterpret_cast<const std::int32_t*>(input), parameter(call, words_, dtype_),
-                      parameter(call, first_position(), dtype_), call.positions);
+    const EmbeddingShape shape = embedding_shape(call.shape);
+    const auto* const tokens = reinterpret_cast<const std::int32_t*>(input);
+    if (table_.tiles() == 1) {
+      embedding_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[0],
+                        parameter(call, first_position(), dtype_), call.positions);
+    } else {
+      embedding_tokens_forward(call.stream, shape, dtype_, sum, tokens, call.parameters[call.part],
+                               call.part * table_.tile_rows, table_.tile_rows);
+      if (!last_tile(call)) return;
+      embedding_positions_forward(call.stream, shape, dtype_, sum, parameter(call, first_position(), dtype_),
+                                  call.positions);
+    }
     // A row for each of N samples of one position.
     embedding_positions_forward(call.stream, {rows(call), 1, table_.channels, table_.tokens}, dtype_, sum,
                                 parameter(call, types_, dtype_));
@@ -72,7 +94,9 @@ class BertEmbedding final : public Layer {
     const runtime::DType dtype = options_.precision.gradient;
     const std::size_t row_bytes = table_.channels * size_of(dtype);
     const std::byte* const d_sum = call.deferred + at.d_sum;
-    const bool trains_positions = is_trained(call, positions_), trains_types = is_trained(call, types_);
+    const bool last = last_tile(call);
+    const bool trains_positions = last && is_trained(call, positions_);
+    const bool trains_types = last && is_trained(call, types_);
     if (!call.accumulate) {  // rows that no sample uses
       if (trains_positions)
         runtime::fill_zero(call.stream, gradient(call, positions_, dtype), first_row() * row_bytes);
@@ -81,27 +105,30 @@ class BertEmbedding final : public Layer {
                            static_cast<std::size_t>(options_.types - 1) * row_bytes);
     }
     std::byte* const d_positions = trains_positions ? gradient(call, first_position(), dtype) : nullptr;
-    EmbeddingBackward backward{
-        .tokens_gradient = is_trained(call, words_) ? gradient(call, words_, dtype) : nullptr,
-        .token_rows = table_.tile_rows,
-        .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
-        .position_rows = usable_positions(),
-        .gradient_dtype = dtype,
-        .d_out = d_sum,
-        .tokens = reinterpret_cast<const std::int32_t*>(input),
-        .accumulate = call.accumulate,
-        .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order)};
+    EmbeddingBackward backward{.tokens_gradient = call.gradients[call.part],
+                               .first_row = call.part * table_.tile_rows,
+                               .token_rows = table_.tile_rows,
+                               .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
+                               .position_rows = usable_positions(),
+                               .gradient_dtype = dtype,
+                               .d_out = d_sum,
+                               .tokens = reinterpret_cast<const std::int32_t*>(input),
+                               .accumulate = call.accumulate,
+                               .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order),
+                               .in_order = call.part > 0};
     embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
     if (call.positions != nullptr && trains_positions) {  // as so many tokens
       backward.tokens_gradient = d_positions;
+      backward.first_row = 0;
       backward.token_rows = usable_positions();
       backward.tokens = call.positions;
+      backward.in_order = false;
       embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
     }
     if (trains_types)
       column_sums(call.stream, gradient(call, types_, dtype), dtype, d_sum, dtype_, rows(call), table_.channels,
                   call.accumulate);
-    norm_.store_gradients(call, at.norm);
+    if (last) norm_.store_gradients(call, at.norm);
   }
 
  private:
@@ -110,12 +137,17 @@ class BertEmbedding final : public Layer {
       : options_(options),
         dtype_(options.precision.compute),
         table_(BertTokenTable(options)),
-        words_{builder.add_unit(table_.units.at(0)), 0},
-        unit_(builder.add_unit(bert_prefix(options) + "embeddings")),
+        unit_(add_units(builder)),
         positions_(add_table(builder, "position_embeddings", options.first_position() + options.sequence_length)),
         types_(add_table(builder, "token_type_embeddings", options.types)),
         norm_(builder, unit_, bert_prefix(options) + "embeddings.LayerNorm", bert_norm(options)),
         units_(std::move(builder).units()) {}
+
+  /// The words' first, tile by tile.
+  std::size_t add_units(UnitBuilder& builder) const {
+    for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
+    return builder.add_unit(bert_prefix(options_) + "embeddings");
+  }
 
   ParameterPlace add_table(UnitBuilder& builder, const char* name, int rows) const {
     return builder.add(unit_, {bert_prefix(options_) + "embeddings." + name + ".weight",
@@ -149,6 +181,7 @@ class BertEmbedding final : public Layer {
     return {*this, call.shape};
   }
 
+  bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
   std::size_t first_row() const { return static_cast<std::size_t>(options_.first_position()); }
   std::size_t usable_positions() const { return static_cast<std::size_t>(options_.sequence_length); }
   ParameterPlace first_position() const {
@@ -170,7 +203,6 @@ class BertEmbedding final : public Layer {
   BertOptions options_;
   runtime::DType dtype_;
   TokenTable table_;
-  ParameterPlace words_;
   std::size_t unit_;
   ParameterPlace positions_, types_;
   Norm norm_;

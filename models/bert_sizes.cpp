@@ -27,6 +27,9 @@ std::optional<std::string> size_problem(const BertOptions& options, const BertSi
   if (options.padding_token < 0 || options.padding_token > most_padding_token)
     return fmt::format("{} is {}: it must be 0 or more, and at most {}", names.padding_token, options.padding_token,
                        most_padding_token);
+  if (options.classes < 0 || options.classes == 1)
+    return fmt::format("{} is {}: give at least 2, or 0 of a model that fills masks", names.classes,
+                       options.classes);
   if (options.hidden % options.heads != 0)
     return fmt::format("{} {} does not divide {} {}: choose a divisor such as {}", names.heads, options.heads,
                        names.hidden, options.hidden, divisor_near(options.heads, options.hidden));

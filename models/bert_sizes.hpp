@@ -13,7 +13,7 @@ namespace ranvier::models {
 struct BertSizeNames {
   std::string_view layers = "layers", hidden = "hidden", heads = "heads", inner = "inner",
                    vocab_size = "vocab_size", sequence_length = "sequence_length", types = "types",
-                   padding_token = "padding_token", tile = "tile", dropout = "dropout";
+                   padding_token = "padding_token", tile = "tile", dropout = "dropout", classes = "classes";
 };
 
 /// What is wrong with sizes that make no model, and what to choose. None: nothing is wrong.

@@ -73,7 +73,14 @@ int* size_in(LlamaOptions& llama, Size which) noexcept {
 }
 
 int* size_in(BertOptions& bert, Size which) noexcept {
-  return which == ffn_size ? &bert.inner : common_size(bert, which);
+  switch (which) {
+    case ffn_size:
+      return &bert.inner;
+    case classes:
+      return &bert.classes;
+    default:
+      return common_size(bert, which);
+  }
 }
 
 constexpr LlamaOptions own_llama{
@@ -267,7 +274,8 @@ void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backwa
 }
 
 void set_targets(ModelSizes& sizes, int targets) noexcept {
-  if (auto* const bert = std::get_if<BertOptions>(&sizes)) bert->targets = targets;
+  if (auto* const bert = std::get_if<BertOptions>(&sizes); bert != nullptr && !bert->classifies())
+    bert->targets = targets;
 }
 
 std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept {
@@ -302,11 +310,21 @@ std::string_view family_name(const ModelSizes& sizes) noexcept {
   return llama == nullptr ? "gpt2" : llama_family(*llama);
 }
 
-bool fills_masks(const ModelSizes& sizes) noexcept { return std::holds_alternative<BertOptions>(sizes); }
+bool fills_masks(const ModelSizes& sizes) noexcept {
+  const auto* const bert = std::get_if<BertOptions>(&sizes);
+  return bert != nullptr && !bert->classifies();
+}
+
+bool tells_classes(const ModelSizes& sizes) noexcept {
+  const auto* const bert = std::get_if<BertOptions>(&sizes);
+  return bert != nullptr && bert->classifies();
+}
 
 bool reads_images(const ModelSizes& sizes) noexcept { return std::holds_alternative<ResnetOptions>(sizes); }
 
 bool learns_positions(const ModelSizes& sizes) noexcept { return !std::holds_alternative<LlamaOptions>(sizes); }
+
+bool stores_inputs_first(const ModelSizes& sizes) noexcept { return std::holds_alternative<GptOptions>(sizes); }
 
 std::string computation_of(const ModelSizes& sizes) {
   if (const auto* const bert = std::get_if<BertOptions>(&sizes))
@@ -399,7 +417,8 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
                                 .vocab_size = "--vocab-size",
                                 .sequence_length = "--sequence-length",
                                 .tile = "--tile",
-                                .dropout = "--dropout"});
+                                .dropout = "--dropout",
+                                .classes = "--classes"});
   if (const auto* const resnet = std::get_if<ResnetOptions>(&sizes))
     return size_problem(*resnet, {.blocks = "--blocks",
                                   .channels = "--hidden",
@@ -419,13 +438,17 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
-  if (tuning.lora && !std::holds_alternative<LlamaOptions>(sizes) && !fills_masks(sizes)) {
+  if (tuning.lora && reads_images(sizes)) {
     const std::string& origin = tuning.lora->origin;
     fail(ErrorCode::usage, "{}: a model of the family {} takes no adapters: {}",
          origin.empty() ? "--lora-rank" : origin, family_name(sizes),
-         origin.empty() ? "use one of LLaMA's or BERT's, or --train for a part"
-                        : "give the weights that they are for");
+         origin.empty() ? "use a model of text, or --train for a part" : "give the weights that they are for");
   }
+  if (tuning.lora && tells_classes(sizes))
+    fail(ErrorCode::usage,
+         "--lora-rank {}: a head for classes has to be trained as a whole, and adapters leave it as it is: give "
+         "--train, such as 'classifier|layer\\.1[01]'",
+         tuning.lora->rank);
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) expect_targets(model, *tuning.lora);
   expect_trained(model, tuning);

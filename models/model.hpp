@@ -68,10 +68,15 @@ void set_targets(ModelSizes& sizes, int targets) noexcept;
 
 /// Whether it learns to find tokens that are masked, from both sides, and not the next one: it writes no text.
 [[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
+/// Whether it learns which class a text is of: it writes none either.
+[[nodiscard]] bool tells_classes(const ModelSizes& sizes) noexcept;
 /// Whether samples are images with a class, and not tokens.
 [[nodiscard]] bool reads_images(const ModelSizes& sizes) noexcept;
 /// Whether positions have parameters, so that a model has as many as it was made with.
 [[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
+
+/// Whether the weights of its products are stored [in, out], as GPT-2's, and not [out, in].
+[[nodiscard]] bool stores_inputs_first(const ModelSizes& sizes) noexcept;
 
 /// What decides how a model computes and no size says, for people and for comparing: equal texts compute alike.
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);

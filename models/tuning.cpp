@@ -15,8 +15,8 @@ namespace {
 
 /// By the last part of their names.
 bool takes_adapters(std::string_view product) {
-  constexpr std::array<std::string_view, 4> of_bert{"query", "key", "value", "dense"};
-  return product.ends_with("_proj") || std::find(of_bert.begin(), of_bert.end(), product) != of_bert.end();
+  constexpr std::array<std::string_view, 6> others{"query", "key", "value", "dense", "c_attn", "c_fc"};
+  return product.ends_with("_proj") || std::find(others.begin(), others.end(), product) != others.end();
 }
 
 /// Of some layers: the first ones of a kind are like the others.

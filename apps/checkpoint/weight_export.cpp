@@ -102,14 +102,13 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   const std::vector<models::UnitSpec> adapters = models::adapter_units(model->units);
   if (lora != nullptr && !options.merge) {
     const std::string base = said_of_run(reader.manifest(), "init-from");
-    const std::uint64_t bytes =
-        write_adapter(options.folder, adapters, read,
-                      models::adapter_config_json(*lora, base, !models::fills_masks(model->config.sizes)));
+    const std::uint64_t bytes = write_adapter(options.folder, adapters, read,
+                                              models::adapter_config_json(*lora, base, model->config.sizes));
     return fmt::format("adapter of step {}: {}: {}\n", reader.manifest().step, runtime::format_bytes(bytes),
                        options.folder.string());
   }
   std::optional<models::AdapterMerge> merge;
-  if (lora != nullptr) merge.emplace(*lora, adapters, read);
+  if (lora != nullptr) merge.emplace(*lora, model->config.sizes, adapters, read);
   const std::vector<models::UnitSpec> units = models::base_units(model->units);
 
   models::FilesBeside beside{{"config.json", model->config.text}};

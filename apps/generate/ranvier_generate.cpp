@@ -55,7 +55,8 @@ std::optional<models::AdapterMerge> read_adapter(const std::string& folder, cons
   models::Tuning tuning;
   tuning.lora = std::make_shared<const models::LoraOptions>(models::read_adapter_config(folder));
   const auto adapters = models::adapter_units(models::make_model(sizes, tuning).units());
-  return std::make_optional<models::AdapterMerge>(*tuning.lora, adapters, models::open_adapter(folder, adapters));
+  return std::make_optional<models::AdapterMerge>(*tuning.lora, sizes, adapters,
+                                                  models::open_adapter(folder, adapters));
 }
 
 struct Model {
@@ -80,6 +81,12 @@ Model load(const GenerateOptions& options) {
          "--weights {} are of a {}, which fills masks from both sides and writes no text: give those of a GPT-2, a "
          "LLaMA or its kin",
          options.weights, models::family_name(sizes));
+  if (models::tells_classes(sizes))
+    fail(
+        ErrorCode::usage,
+        "--weights {} are of a {}, which tells classes of texts and writes none: give those of a GPT-2, a LLaMA or "
+        "its kin",
+        options.weights, models::family_name(sizes));
   if (models::reads_images(sizes))
     fail(ErrorCode::usage,
          "--weights {} are of a {}, which reads images: give those of a GPT-2, a LLaMA or its kin", options.weights,

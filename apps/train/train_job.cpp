@@ -9,6 +9,7 @@
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
 #include "models/text/tokenizer_files.hpp"
+#include "models/weights/bert_config.hpp"
 #include "models/weights/model_config.hpp"
 
 #include <algorithm>
@@ -126,6 +127,11 @@ Job make_job(const TrainOptions& options) {
           .sample = {ids, ids, joined ? 0 : models::SampleSource::document_arrays * ids},
           .config = models::model_config_json(model, initial_config(options)),
           .beside_weights = files_beside_weights(options)};
+  if (models::tells_classes(model)) {
+    job.sample = {ids, sizeof(std::int32_t), models::SampleSource::document_arrays * ids};
+    job.item = "text";
+    if (!options.data.labels.empty()) job.config = models::with_labels(job.config, options.data.labels);
+  }
   if (!options.data.gpt2.empty()) {
     job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_tokenizer(options.data.gpt2));
     if (job.tokenizer->size() > vocab_size)
@@ -155,6 +161,8 @@ Job make_job(const TrainOptions& options) {
                                .format = options.data.format,
                                .json_field = options.data.json_field,
                                .prompt_field = options.data.prompt_field,
+                               .label_field = options.data.label_field,
+                               .labels = options.data.labels,
                                .text_allowed = options.data.tokenizer != Tokenizer::none,
                                .sequence_length = length,
                                .vocab_size = vocab_size,
@@ -189,6 +197,7 @@ Job make_job(const TrainOptions& options) {
       job.validation = std::make_unique<models::MaskedSource>(std::move(job.validation), std::move(masks));
     return job;  // no loss of a token says how well a text of so many bytes is known
   }
+  if (models::tells_classes(model)) return job;
   job.bytes_per_token = options.data.tokenizer == Tokenizer::bytes ? 1 : data.bytes_per_token;
   if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
     job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);

@@ -30,6 +30,9 @@ struct Arrays {
       input = saved.add(N * C, element);
       d_input = workspace.add(N * C, element);
       losses = workspace.add(choice.all(), sizeof(double));
+      const Arrays one(table, final_norm, transform, precision, {1, 1, 1}, {});
+      one_saved = saved.add(1, one.saved.bytes());
+      one_workspace = workspace.add(1, one.workspace.bytes());
     }
     if (transform) {
       product = transform->plan(saved, deferred, workspace, N);
@@ -49,6 +52,8 @@ struct Arrays {
   std::size_t places = 0, targets = 0;  ///< saved [N] int32: of chosen rows, in their samples, and their targets
   std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: chosen rows of the input, and their gradient
   std::size_t losses = 0;               ///< workspace [B, T] double: of all positions, where rows are chosen
+  std::size_t one_saved = 0,
+              one_workspace = 0;  ///< saved, workspace: where those of a single row lie, for its logits
   Norm::Arrays norm;
   Linear::Arrays product;             ///< of the transform
   std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
@@ -74,21 +79,25 @@ class LanguageHead final : public Layer {
         norm_(builder, unit_, options.norm_name, options.norm),
         targets_(options.targets),
         units_(std::move(builder).units()) {
-    expect(targets_ >= 0 && (targets_ == 0 || table_.tiles() == 1), "a head of {} tiles for {} targets of a sample",
-           table_.tiles(), targets_);
-    expect(table_.tiles() == 1 || (!transform_ && !bias_), "a head of {} tiles with a transform or a bias",
-           table_.tiles());
+    expect(targets_ >= 0, "a head for {} targets of a sample", targets_);
   }
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// A tile after the other, the norm with the first.
+  /// A tile after the other, all else with the first; a bias of logits with each, as it has a part for it, and what
+  /// comes before the norm with the last one too on the way back.
   LayerParts parts() const override {
     LayerParts::Units parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
-    for (std::size_t norm = table_.tiles(); norm < units_.size(); ++norm) parts.front().push_back(norm);
-    return {parts, parts, parts};
+    const auto add_rest = [this](std::vector<std::size_t>& part) {
+      for (std::size_t rest = table_.tiles(); rest < units_.size(); ++rest) part.push_back(rest);
+    };
+    add_rest(parts.front());
+    LayerParts all{parts, parts, parts};
+    for (std::size_t t = 1; bias_ && t < table_.tiles(); ++t) add_rest(all.forward[t]);
+    if (transform_ && table_.tiles() > 1) add_rest(all.backward_input.back());
+    return all;
   }
 
   double flops_per_sample(int positions) const override {
@@ -121,17 +130,22 @@ class LanguageHead final : public Layer {
     }
     const std::size_t row_bytes = table_.channels * size_of(dtype_);
     if (details.logits != nullptr) {  // of a position that need not be among the chosen ones: by itself
-      const LayerCall one = with_rows(call, 1, 1);
-      const Arrays at_one = arrays_of(one.shape, {1, 1, 1});
+      LayerCall one = with_rows(call, 1, 1);
+      one.saved += at.one_saved;
+      one.workspace += at.one_workspace;
+      const Arrays at_one = arrays_of({1, 1, 1}, {});
       compute_logits(one, at_one, input + static_cast<std::size_t>(details.position) * row_bytes);
-      copy_logits(one, at_one, 0);
+      if (last_tile(call)) copy_logits(one, at_one, 0);
     }
-    choose_rows(call.stream, choice, places(call, at), targets(call, at),
-                reinterpret_cast<const std::int32_t*>(call.targets));
-    gather_rows(call.stream, choice, call.saved + at.input, input, places(call, at), row_bytes);
+    if (call.part == 0) {
+      choose_rows(call.stream, choice, places(call, at), targets(call, at),
+                  reinterpret_cast<const std::int32_t*>(call.targets));
+      gather_rows(call.stream, choice, call.saved + at.input, input, places(call, at), row_bytes);
+    }
     LayerCall chosen = with_rows(call, call.shape.samples, static_cast<int>(choice.chosen));
     chosen.targets = call.saved + at.targets;
     compute_logits(chosen, at, call.saved + at.input);
+    if (!last_tile(call)) return;
     compute_losses(chosen, at);
     if (details.losses == nullptr) return;
     scatter_rows(call.stream, choice, call.workspace + at.losses, call.workspace + at.row_losses, places(call, at),
@@ -146,7 +160,7 @@ class LanguageHead final : public Layer {
     const ChosenRows choice = choice_of(call.shape);
     compute_input_gradient(with_rows(call, call.shape.samples, static_cast<int>(choice.chosen)), at,
                            call.saved + at.input, call.workspace + at.d_input);
-    if (input_gradient == nullptr) return;
+    if (input_gradient == nullptr || !last_tile(call)) return;
     scatter_rows(call.stream, choice, input_gradient, call.workspace + at.d_input, places(call, at),
                  table_.channels * size_of(dtype_));
   }
@@ -184,7 +198,7 @@ class LanguageHead final : public Layer {
   /// Of the rows of `input`, as many as the call has positions.
   void compute_logits(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
-    if (transform_) {
+    if (transform_ && call.part == 0) {
       transform_->forward(call, call.saved + at.dense, input, at.product);
       gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
     }
@@ -196,7 +210,8 @@ class LanguageHead final : public Layer {
             .a = call.workspace + at.normal,
             .b = call.parameters[call.part],
             .dtype = dtype_,
-            .bias = bias_ ? parameter(call, *bias_, dtype_) : nullptr});
+            .bias = bias_ ? parameter(call, {bias_->unit, bias_->offset + call.part * table_.tile_rows}, dtype_)
+                          : nullptr});
   }
 
   void compute_losses(const LayerCall& call, const Arrays& at) const {
@@ -246,10 +261,10 @@ class LanguageHead final : public Layer {
     const std::size_t N = rows(call), C = table_.channels;
     const runtime::DType gradient_dtype = precision_.gradient;
     if (call.part == 0) norm_.store_gradients(call, at.norm);
-    if (bias_ && is_trained(call, *bias_))
+    if (bias_ && call.part == 0 && is_trained(call, *bias_))
       column_sums(call.stream, gradient(call, *bias_, gradient_dtype), gradient_dtype, call.saved + at.logits,
                   dtype_, N, table_.stored_rows(), call.accumulate);
-    if (transform_)
+    if (transform_ && call.part == 0)
       transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch, at.product);
     if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
     if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));

@@ -26,9 +26,9 @@ struct LanguageHeadOptions {
   NormOptions norm;
   Precision precision;
   std::string unit;                        ///< of all but the table; empty: the norm's name
-  std::optional<HeadTransform> transform;  ///< before the norm; the table is whole then
+  std::optional<HeadTransform> transform;  ///< before the norm; its matrix is whole, whatever the table's tiles
   std::string bias;                        ///< of the logits, by name; empty: they have none
-  int targets = 0;  ///< positions of a sample that have a target at most: it computes so many; 0: all. Table whole
+  int targets = 0;  ///< positions of a sample that have a target at most: it computes so many; 0: all
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,

@@ -29,6 +29,7 @@ struct TextReading {
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";             ///< of JSON lines
   std::string prompt_field;                    ///< of JSON lines: a text before that one; empty: there is none
+  std::string label_field;                     ///< of JSON lines: which class the text is of; empty: not read
   std::string format_flag = "--token-format";  ///< that messages name
 };
 

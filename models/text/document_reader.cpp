@@ -22,10 +22,11 @@ constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
 }  // namespace
 
 DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts,
-                               std::string prompt_field)
+                               std::string prompt_field, std::string label_field)
     : file_(std::move(file)),
       json_field_(std::move(json_field)),
       prompt_field_(std::move(prompt_field)),
+      label_field_(std::move(label_field)),
       cuts_(cuts),
       stream_(file_.path),
       offset_(offset),
@@ -73,16 +74,19 @@ void DocumentReader::take_text(std::size_t bytes) {
 
 void DocumentReader::take_lines(std::size_t bytes) {
   documents_.clear();
+  labels_.clear();
   std::vector<std::pair<std::size_t, std::size_t>> ends;  // and prompts
   while (documents_.size() < bytes) {
-    const auto document = next_document();
+    auto document = next_document();
     if (!document) break;
     documents_ += document->text;
     ends.emplace_back(documents_.size(), document->prompt);
+    labels_.push_back(std::move(document->label));
   }
   std::size_t begin = 0;
   for (const auto& [end, prompt] : ends) {
-    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true, prompt});
+    const std::string& label = labels_[pieces_.size()];
+    pieces_.push_back({std::string_view(documents_).substr(begin, end - begin), true, prompt, label});
     begin = end;
   }
 }
@@ -131,22 +135,35 @@ DocumentReader::Document DocumentReader::document_of(std::string_view line) cons
   if (!prompt_field_.empty()) document.text = text_of(*object, prompt_field_, "--prompt-field");
   document.prompt = document.text.size();
   document.text += text_of(*object, json_field_, "--json-field");
+  if (!label_field_.empty()) document.label = label_of(*object);
   return document;
 }
 
 std::string_view DocumentReader::text_of(const boost::json::object& object, const std::string& field,
                                          const char* flag) const {
-  const auto* const text = object.if_contains(field);
-  if (text == nullptr) {
-    std::vector<std::string> fields;
-    for (const auto& [name, ignored] : object) fields.emplace_back(name);
-    fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the text by {}", name_of_line(), field,
-         fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")), flag);
-  }
-  if (!text->is_string())
+  const boost::json::value& text = field_of(object, field, "text", flag);
+  if (!text.is_string())
     fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by {}", name_of_line(), field,
          flag);
-  return text->get_string();
+  return text.get_string();
+}
+
+std::string DocumentReader::label_of(const boost::json::object& object) const {
+  const boost::json::value& label = field_of(object, label_field_, "label", "--label-field");
+  if (label.is_string() && !label.get_string().empty()) return std::string(label.get_string());
+  if (label.is_int64()) return std::to_string(label.get_int64());
+  if (label.is_bool()) return label.get_bool() ? "true" : "false";
+  fail(ErrorCode::data, "{}: the field '{}' is no label, a text, a whole number, true or false: name one by {}",
+       name_of_line(), label_field_, "--label-field");
+}
+
+const boost::json::value& DocumentReader::field_of(const boost::json::object& object, const std::string& field,
+                                                   const char* what, const char* flag) const {
+  if (const auto* const value = object.if_contains(field)) return *value;
+  std::vector<std::string> fields;
+  for (const auto& [name, ignored] : object) fields.emplace_back(name);
+  fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the {} by {}", name_of_line(), field,
+       fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")), what, flag);
 }
 
 std::string DocumentReader::name_of_line() const {

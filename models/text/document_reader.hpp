@@ -20,15 +20,16 @@ namespace ranvier::models {
 class DocumentReader {
  public:
   struct Piece {
-    std::string_view text;   ///< not empty
-    bool begins = false;     ///< a document
-    std::size_t prompt = 0;  ///< bytes of the text, from its first on, that are the prompt field's
+    std::string_view text;        ///< not empty
+    bool begins = false;          ///< a document
+    std::size_t prompt = 0;       ///< bytes of the text, from its first on, that are the prompt field's
+    std::string_view label = {};  ///< of JSON lines, what the label field says: its text, number, true or false
   };
 
   /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
   /// ByteStream does.
   DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
-                 CutPlaces cuts = CutPlaces::blanks, std::string prompt_field = {});
+                 CutPlaces cuts = CutPlaces::blanks, std::string prompt_field = {}, std::string label_field = {});
 
   /// In the content, where the next piece begins.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
@@ -38,7 +39,8 @@ class DocumentReader {
   /// The next pieces, of about `bytes` together; none at the end. Of text one, cut where no word changes, or longer if
   /// there is no such place; of JSON lines whole documents, of which those without text behind the prompt are left out.
   /// They last until the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line
-  /// that is no JSON object with text in that field, or in that of the prompt where one is named.
+  /// that is no JSON object with text in that field, or in that of the prompt where one is named, or without a label
+  /// where that is.
   std::span<const Piece> next(std::size_t bytes);
 
  private:
@@ -47,6 +49,7 @@ class DocumentReader {
   struct Document {
     std::string text;
     std::size_t prompt = 0;  // as a piece's
+    std::string label;
   };
   /// Of the next line; none: the file has ended.
   std::optional<Document> next_document();
@@ -55,18 +58,23 @@ class DocumentReader {
   [[nodiscard]] Document document_of(std::string_view line) const;
   [[nodiscard]] std::string_view text_of(const boost::json::object& object, const std::string& field,
                                          const char* flag) const;
+  [[nodiscard]] std::string label_of(const boost::json::object& object) const;
+  /// Throws where there is none; `what` it is to have.
+  [[nodiscard]] const boost::json::value& field_of(const boost::json::object& object, const std::string& field,
+                                                   const char* what, const char* flag) const;
   [[nodiscard]] std::string name_of_line() const;
 
   DataFile file_;
-  std::string json_field_, prompt_field_;
+  std::string json_field_, prompt_field_, label_field_;
   CutPlaces cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
   bool begins_;  // a document, of text
   bool whole_ = false;
-  std::string text_;       // from offset_ - taken_ on
-  std::size_t taken_ = 0;  // of it
-  std::string documents_;  // of lines, one after another
+  std::string text_;                 // from offset_ - taken_ on
+  std::size_t taken_ = 0;            // of it
+  std::string documents_;            // of lines, one after another
+  std::vector<std::string> labels_;  // of the pieces
   std::vector<Piece> pieces_;
 };
 

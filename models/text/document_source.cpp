@@ -13,12 +13,12 @@
 namespace ranvier::models {
 
 CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), around_((options.begin ? 1 : 0) + (options.end ? 1 : 0)) {
-  const std::int32_t room = options_.sequence_length - around_;
+    : tokens_(std::move(tokens)), options_(options) {
+  const std::int32_t room = options_.sequence_length - options_.around.count();
   if (room < 1)
     fail(ErrorCode::usage,
          "--sequence-length {} has no room for a token beside the {} that begin and end a sample: raise it",
-         options_.sequence_length, around_);
+         options_.sequence_length, options_.around.count());
   const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
   std::int64_t filled = 0, cut = 0, empty = 0;
   for (std::size_t d = 0; d < begins.size(); ++d) {
@@ -32,7 +32,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
     cut += end - first > room ? 1 : 0;
     for (; first < end; first += room) {
       pieces_.push_back({first, static_cast<std::int32_t>(std::min<std::int64_t>(room, end - first))});
-      filled += pieces_.back().tokens + around_;
+      filled += pieces_.back().tokens + options_.around.count();
     }
   }
   if (pieces_.empty())
@@ -49,11 +49,11 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
 void CutDocuments::read(std::int64_t sample, std::int32_t* to) const {
   const Piece& piece = pieces_[static_cast<std::size_t>(sample)];
   std::int32_t* const end = to + options_.sequence_length;
-  if (options_.begin) *to++ = *options_.begin;
+  if (options_.around.begin) *to++ = *options_.around.begin;
   tokens_->read(piece.first, piece.tokens, options_.vocab_size, to);
   to += piece.tokens;
-  if (options_.end) *to++ = *options_.end;
-  std::fill(to, end, options_.padding);
+  if (options_.around.end) *to++ = *options_.around.end;
+  std::fill(to, end, options_.around.padding);
 }
 
 void CutDocuments::will_read(std::int64_t sample) const {

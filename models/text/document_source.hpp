@@ -17,12 +17,20 @@
 
 namespace ranvier::models {
 
-struct DocumentSampleOptions {
-  int sequence_length = 1;  ///< T
-  int vocab_size = 256;
+/// Tokens of a sample beside those of its document.
+struct TokensAround {
   std::optional<std::int32_t> begin;  ///< [CLS] or <s>; none: a sample begins with the document
   std::optional<std::int32_t> end;    ///< [SEP] or </s>; none: it ends with the document
   std::int32_t padding = 0;
+
+  /// How many there are without padding.
+  [[nodiscard]] std::int32_t count() const noexcept { return (begin ? 1 : 0) + (end ? 1 : 0); }
+};
+
+struct DocumentSampleOptions {
+  int sequence_length = 1;  ///< T
+  int vocab_size = 256;
+  TokensAround around;
   std::optional<std::int32_t> document_end;  ///< what documents end with in the data, which does not come along
 };
 
@@ -36,7 +44,7 @@ class CutDocuments {
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(pieces_); }
   /// Positions that are no padding.
   [[nodiscard]] std::int64_t filled(std::int64_t sample) const {
-    return pieces_[static_cast<std::size_t>(sample)].tokens + around_;
+    return pieces_[static_cast<std::size_t>(sample)].tokens + options_.around.count();
   }
   [[nodiscard]] int sequence_length() const noexcept { return options_.sequence_length; }
   /// Writes int32 [T]. Throws ErrorCode::data if a token is outside the vocabulary.
@@ -53,7 +61,6 @@ class CutDocuments {
 
   std::shared_ptr<const TokenSequence> tokens_;
   DocumentSampleOptions options_;
-  std::int32_t around_ = 0;  ///< tokens that a sample has beside those of its document
   std::vector<Piece> pieces_;
   std::string remark_;
 };

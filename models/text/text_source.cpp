@@ -3,6 +3,7 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/document_source.hpp"
 #include "models/text/instruction_source.hpp"
+#include "models/text/labelled_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
@@ -139,6 +140,13 @@ void split_samples(TextData& data, const TextDataOptions& options, const std::sh
   data.training = std::make_unique<Source>(shared, 0, all - kept, options.shuffle_seed);
 }
 
+TokensAround around_of(const Tokenizer* tokenizer) {
+  const SpecialTokens special = tokenizer == nullptr ? SpecialTokens() : tokenizer->specials();
+  return {.begin = special.classifier ? special.classifier : special.begin_of_text,
+          .end = special.separator ? special.separator : special.end_of_text,
+          .padding = special.padding.value_or(0)};
+}
+
 TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
   const auto packed = std::make_shared<const PackedInstructions>(options.path, reading, text,
                                                                  options.sequence_length, options.vocab_size);
@@ -156,6 +164,26 @@ TextData open_instructions(const TextDataOptions& options, const TextReading& re
   return data;
 }
 
+TextData open_labelled(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
+  const LabelledTextOptions of_samples{.sequence_length = options.sequence_length,
+                                       .vocab_size = options.vocab_size,
+                                       .around = around_of(text.tokenizer),
+                                       .labels = options.labels};
+  const auto texts = std::make_shared<const LabelledTexts>(options.path, reading, text, of_samples);
+  TextData data;
+  data.tokens = texts->tokens();
+  split_samples<LabelledSource>(data, options, texts);
+  data.origins.push_back({.path = options.path.string(),
+                          .files = std::ssize(texts->files()),
+                          .documents = texts->samples(),
+                          .tokens = data.tokens,
+                          .samples = data.training->samples(),
+                          .left_out = texts->left_out(),
+                          .remarks = texts->remarks()});
+  data.files = texts->files();
+  return data;
+}
+
 }  // namespace
 
 TextData open_text_data(const TextDataOptions& options) {
@@ -163,9 +191,12 @@ TextData open_text_data(const TextDataOptions& options) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
   const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
-  const TextReading reading{
-      .format = options.format, .json_field = options.json_field, .prompt_field = options.prompt_field};
+  const TextReading reading{.format = options.format,
+                            .json_field = options.json_field,
+                            .prompt_field = options.prompt_field,
+                            .label_field = options.label_field};
   if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
+  if (!reading.label_field.empty()) return open_labelled(options, reading, text);
   const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
@@ -185,13 +216,10 @@ TextData open_text_data(const TextDataOptions& options) {
   data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);
   std::vector<std::string> remarks = tokens->remarks();
   if (options.documents == Documents::pad) {
-    const SpecialTokens special = tokenizer ? tokenizer->specials() : SpecialTokens();
     const auto cut = std::make_shared<const CutDocuments>(
         tokens, DocumentSampleOptions{.sequence_length = options.sequence_length,
                                       .vocab_size = options.vocab_size,
-                                      .begin = special.classifier ? special.classifier : special.begin_of_text,
-                                      .end = special.separator ? special.separator : special.end_of_text,
-                                      .padding = special.padding.value_or(0),
+                                      .around = around_of(text.tokenizer),
                                       .document_end = document_end});
     split_samples<DocumentSource>(data, options, cut);
     remarks.push_back(cut->remark());

@@ -74,8 +74,10 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   const ConfigFile config(std::string{std::istreambuf_iterator<char>(stream), {}}, path);
   config.require("peft_type", "LORA", "low-rank adapters");
   config.require("bias", "none", "adapters without biases");
-  for (const char* flag : {"use_rslora", "use_dora", "use_qalora", "fan_in_fan_out", "lora_bias"})
+  for (const char* flag : {"use_rslora", "use_dora", "use_qalora", "lora_bias"})
     config.require(flag, false, "plain LoRA");
+  // How the base's weights are stored, which PEFT itself goes by, whatever this says.
+  config.require("fan_in_fan_out", [](const auto& value) { return value.is_bool(); }, "true or false");
   for (const auto& [key, computed] : {std::pair{"rank_pattern", "one rank for all targets"},
                                       {"alpha_pattern", "one scale for all targets"},
                                       {"modules_to_save", "adapters alone beside frozen modules"},
@@ -101,11 +103,11 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   return lora;
 }
 
-std::string adapter_config_json(const LoraOptions& lora, const std::string& base, bool writes_text) {
+std::string adapter_config_json(const LoraOptions& lora, const std::string& base, const ModelSizes& sizes) {
   JsonMembers config("{}");
   config.set("base_model_name_or_path", json::serialize(json::string(base)));
   config.set("bias", R"("none")");
-  config.set("fan_in_fan_out", "false");
+  config.set("fan_in_fan_out", stores_inputs_first(sizes) ? "true" : "false");
   config.set("inference_mode", "true");
   config.set("init_lora_weights", "true");
   config.set("layers_to_transform", "null");
@@ -115,7 +117,7 @@ std::string adapter_config_json(const LoraOptions& lora, const std::string& base
   config.set("peft_type", R"("LORA")");
   config.set("r", fmt::format("{}", lora.rank));
   config.set("target_modules", json::serialize(json::array(lora.targets.begin(), lora.targets.end())));
-  config.set("task_type", writes_text ? R"("CAUSAL_LM")" : "null");  // PEFT has no type for filling masks
+  config.set("task_type", fills_masks(sizes) ? "null" : R"("CAUSAL_LM")");  // PEFT has no type for filling masks
   return config.json();
 }
 
@@ -123,7 +125,10 @@ std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units) { return un
 std::vector<UnitSpec> base_units(std::span<const UnitSpec> units) { return units_where(units, false); }
 
 UnitSpec in_peft_names(UnitSpec unit) {
-  for (ParameterSpec& parameter : unit.parameters) parameter.name = prefix + parameter.name;
+  for (ParameterSpec& parameter : unit.parameters) {
+    std::string& name = parameter.name;
+    name = prefix + (name.starts_with("h.") ? std::string(stored_prefix) + name : name);
+  }
   return unit;
 }
 
@@ -138,8 +143,9 @@ UnitSource open_adapter(const fs::path& folder, std::span<const UnitSpec> adapte
   };
 }
 
-AdapterMerge::AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitSource& read)
-    : lora_(lora) {
+AdapterMerge::AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std::span<const UnitSpec> adapters,
+                           const UnitSource& read)
+    : lora_(lora), inputs_first_(stores_inputs_first(sizes)) {
   for (const UnitSpec& unit : adapters) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
       std::vector<float>& values = matrices_[unit.parameters[p].name];
@@ -157,16 +163,20 @@ void AdapterMerge::add(const UnitSpec& unit, std::size_t begin, std::span<float>
                   const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
                   const auto a = matrices_.find(lora_a(module)), b = matrices_.find(lora_b(module));
                   if (a == matrices_.end() || b == matrices_.end() || !parameter.name.ends_with(".weight")) return;
-                  const std::size_t columns = a->second.size() / rank;
+                  // A row of W goes with a row of B and columns of A, and with [in, out] the other way round.
+                  const std::size_t inputs = a->second.size() / rank;
+                  const std::size_t columns = inputs_first_ ? b->second.size() / rank : inputs;
+                  const std::size_t stride = inputs_first_ ? rank : 1;
                   std::size_t part = 0;  // of a row
                   for (std::size_t e = 0; e < count; e += part) {
                     const std::size_t row = (first + e) / columns, column = (first + e) % columns;
                     part = std::min(columns - column, count - e);
                     sums.assign(part, 0.0);
                     for (std::size_t r = 0; r < rank; ++r) {
-                      const double of_b = b->second[row * rank + r];
-                      const float* const of_a = a->second.data() + r * columns + column;
-                      for (std::size_t c = 0; c < part; ++c) sums[c] += of_b * of_a[c];
+                      const double of_row = inputs_first_ ? a->second[r * inputs + row] : b->second[row * rank + r];
+                      const float* const of_columns = inputs_first_ ? b->second.data() + column * rank + r
+                                                                    : a->second.data() + r * inputs + column;
+                      for (std::size_t c = 0; c < part; ++c) sums[c] += of_row * of_columns[c * stride];
                     }
                     float* const to = values.data() + (at - begin + e);
                     for (std::size_t c = 0; c < part; ++c)

@@ -4,6 +4,7 @@
 
 #include "models/layer.hpp"
 #include "models/lora.hpp"
+#include "models/model.hpp"
 #include "models/unit_source.hpp"
 #include "models/weights/safetensors.hpp"
 
@@ -22,29 +23,32 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 /// What its config.json says of the adapter in a folder. Throws ErrorCode::data, naming file, key and value, for what
 /// is computed otherwise here.
 [[nodiscard]] LoraOptions read_adapter_config(const std::filesystem::path& folder);
-/// `base`: the weights that it was trained beside. `writes_text`: whether the model does, which fills masks otherwise.
-[[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base, bool writes_text);
+/// `base`: the weights that it was trained beside. `sizes`: of the model that they make.
+[[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base,
+                                              const ModelSizes& sizes);
 
 /// Units of adapters among these, and the others.
 [[nodiscard]] std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units);
 [[nodiscard]] std::vector<UnitSpec> base_units(std::span<const UnitSpec> units);
-/// The same unit, its parameters called as in PEFT's files.
+/// The same unit, its parameters called as in PEFT's files; GPT-2's blocks are in the `transformer` of its class there.
 [[nodiscard]] UnitSpec in_peft_names(UnitSpec unit);
 
 /// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has them and nothing else.
 [[nodiscard]] UnitSource open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
 
-/// Adds adapters to the weights beside them: W + alpha / rank · B · A.
+/// Adds adapters to the weights beside them: W + alpha / rank · B · A, or (B · A)ᵀ where W is stored [in, out].
 class AdapterMerge {
  public:
   /// Holds all adapters.
-  AdapterMerge(const LoraOptions& lora, std::span<const UnitSpec> adapters, const UnitSource& read);
+  AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std::span<const UnitSpec> adapters,
+               const UnitSource& read);
 
   /// `values` are those of elements [begin, …) of a unit of the base.
   void add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const;
 
  private:
   LoraOptions lora_;
+  bool inputs_first_;                                                // stores_inputs_first()
   std::map<std::string, std::vector<float>, std::less<>> matrices_;  // by parameter
 };
 

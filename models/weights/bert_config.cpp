@@ -1,11 +1,15 @@
 #include "models/weights/bert_config.hpp"
 
 #include "models/bert_sizes.hpp"
+#include "models/text/labelled_source.hpp"
 #include "runtime/error.hpp"
 
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
@@ -14,7 +18,18 @@ namespace ranvier::models {
 namespace {
 
 constexpr std::array dropout_keys = {"hidden_dropout_prob", "attention_probs_dropout_prob"};
-constexpr float absent_dropout = 0.1f;  // transformers' own default
+constexpr float absent_dropout = 0.1f;   // transformers' own default
+constexpr std::size_t usual_labels = 2;  // transformers' own default
+constexpr std::size_t most_labels = 1 << 20;
+
+/// Whether the class that the weights are of tells classes of texts.
+bool tells_classes(const ConfigFile& config) {
+  const boost::json::value* const names = config.find("architectures");
+  const auto* const list = names == nullptr ? nullptr : names->if_array();
+  return list != nullptr && std::any_of(list->begin(), list->end(), [](const auto& name) {
+           return is_text(name, {"BertForSequenceClassification", "RobertaForSequenceClassification"});
+         });
+}
 
 }  // namespace
 
@@ -47,6 +62,18 @@ BertConfig read_bert_config(const ConfigFile& config) {
           {.hidden = "'hidden_size'", .heads = "'num_attention_heads'", .padding_token = "'pad_token_id'"}))
     fail(ErrorCode::data, "{}: {}", config.path().string(), *problem);
   for (const char* key : dropout_keys) result.dropout[key] = config.rate(key, absent_dropout);
+  if (tells_classes(config)) {
+    options.classes = static_cast<int>(read_labels(config).size());
+    if (options.classes < 2)
+      fail(ErrorCode::data,
+           "{}: 'id2label' has one class, whose number is to be told: models are of two or more here",
+           config.path().string());
+    config.require(
+        "problem_type", [](const auto& value) { return is_text(value, {"single_label_classification"}); },
+        "one of several classes, \"single_label_classification\"");
+    if (config.find("classifier_dropout") != nullptr)
+      result.dropout["classifier_dropout"] = config.rate("classifier_dropout", absent_dropout);
+  }
   config.require("hidden_act", [](const auto& value) { return is_text(value, {"gelu"}); }, "gelu");
   config.require(
       "position_embedding_type", [](const auto& value) { return is_text(value, {"absolute"}); }, "absolute");
@@ -67,7 +94,8 @@ std::string bert_config_json(const BertOptions& options, const std::string& like
     "initializer_range": 0.02, "position_embedding_type": "absolute", "pad_token_id": 0, "bos_token_id": null,
     "eos_token_id": null, "torch_dtype": "float32"})";
   JsonMembers members(like.empty() ? from_nothing : std::string_view(like));
-  members.set("architectures", options.roberta ? "[\"RobertaForMaskedLM\"]" : "[\"BertForMaskedLM\"]");
+  members.set("architectures", fmt::format("[\"{}For{}\"]", options.roberta ? "Roberta" : "Bert",
+                                           options.classifies() ? "SequenceClassification" : "MaskedLM"));
   if (like.empty()) {
     members.set("model_type", fmt::format("\"{}\"", bert_family(options)));
     members.set("layer_norm_eps", fmt::format("{:.6g}", options.norm_epsilon));
@@ -85,6 +113,48 @@ std::string bert_config_json(const BertOptions& options, const std::string& like
   for (const char* key : dropout_keys) members.set(key, fmt::format("{:.6g}", options.dropout));
   for (const char* key : {"torch_dtype", "dtype"})
     if (members.has(key)) members.set(key, "\"float32\"");
+  if (!options.classifies()) return members.json();
+  if (members.has("classifier_dropout")) members.set("classifier_dropout", "null");  // as the others
+  const std::string config = members.json();
+  std::vector<std::string> labels = read_labels(ConfigFile(config, "config.json"));
+  const auto known = static_cast<int>(labels.size());
+  labels.resize(static_cast<std::size_t>(options.classes));
+  for (int label = known; label < options.classes; ++label)
+    labels[static_cast<std::size_t>(label)] = unnamed_label(label);
+  return with_labels(config, labels);
+}
+
+std::vector<std::string> read_labels(const ConfigFile& config) {
+  const boost::json::value* const names = config.find("id2label");
+  if (names == nullptr) {
+    const auto count = config.size("num_labels", static_cast<int>(usual_labels));
+    std::vector<std::string> labels;
+    for (int label = 0; label < std::min(count, static_cast<int>(most_labels)); ++label)
+      labels.push_back(unnamed_label(label));
+    return labels;
+  }
+  const auto* const object = names->if_object();
+  constexpr const char* computed = "names of all classes by number, as in {\"0\": \"bad\", \"1\": \"good\"}";
+  if (object == nullptr || object->empty() || object->size() > most_labels) config.refuse("id2label", computed);
+  std::vector<std::string> labels;
+  for (std::size_t label = 0; label < object->size(); ++label) {
+    const auto* const name = object->if_contains(std::to_string(label));
+    if (name == nullptr || !name->is_string()) config.refuse("id2label", computed);
+    labels.emplace_back(name->get_string());
+  }
+  return labels;
+}
+
+std::string with_labels(const std::string& config, std::span<const std::string> labels) {
+  boost::json::object names, numbers;
+  for (std::size_t label = 0; label < labels.size(); ++label) {
+    names[std::to_string(label)] = labels[label];
+    numbers[labels[label]] = label;
+  }
+  JsonMembers members(config);
+  members.set("id2label", boost::json::serialize(names));
+  members.set("label2id", boost::json::serialize(numbers));
+  members.set("problem_type", "\"single_label_classification\"");
   return members.json();
 }
 

@@ -5,8 +5,10 @@
 #include "models/weights/config_file.hpp"
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ranvier::models {
 
@@ -21,7 +23,14 @@ struct BertConfig {
 /// Throws ErrorCode::data, naming file and key, where it is damaged or says what bert.hpp does not compute.
 [[nodiscard]] BertConfig read_bert_config(const ConfigFile& config);
 
-/// As transformers' BertForMaskedLM or RobertaForMaskedLM reads it; `like` as in model_config_json().
+/// As transformers' class of the model reads it, BertForMaskedLM, BertForSequenceClassification or RoBERTa's; `like` as
+/// in model_config_json().
 [[nodiscard]] std::string bert_config_json(const BertOptions& options, const std::string& like);
+
+/// Names of classes by number, as config.json has them ('id2label'); those without one as transformers calls them.
+/// Throws ErrorCode::data, naming file and key, for what are none.
+[[nodiscard]] std::vector<std::string> read_labels(const ConfigFile& config);
+/// The same config with these names.
+[[nodiscard]] std::string with_labels(const std::string& config, std::span<const std::string> labels);
 
 }  // namespace ranvier::models

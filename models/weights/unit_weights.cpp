@@ -80,6 +80,9 @@ bool is_beside_masks(std::string_view name) {
          name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
 }
 
+/// What a BERT has for masks, beside a head for classes.
+bool is_beside_classes(std::string_view name) { return name.starts_with("cls.") || name.starts_with("lm_head."); }
+
 /// "bn1.num_batches_tracked": how many steps running statistics were averaged over, which decides nothing.
 bool is_batch_count(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
 
@@ -109,15 +112,33 @@ bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
 
 }  // namespace
 
-void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
+AbsentTensors absent_head(const Safetensors& file, std::span<const UnitSpec> units) {
+  AbsentTensors absent;
+  for (const std::string_view part : {"classifier.", "bert.pooler."}) {
+    AbsentTensors of_part;
+    for (const auto& unit : units)
+      for (const auto& parameter : unit.parameters)
+        if (parameter.name.starts_with(part)) of_part.insert(parameter.name);
+    const auto is_there = [&](const std::string& name) { return find(file, name) != nullptr; };
+    if (std::none_of(of_part.begin(), of_part.end(), is_there)) absent.merge(of_part);
+  }
+  return absent;
+}
+
+void check_weights(const Safetensors& file, std::span<const UnitSpec> units, const AbsentTensors& absent) {
   std::set<const StoredTensor*> used;
+  bool classifies = false;
   for (const auto& unit : units)
-    for (const auto& parameter : unit.parameters) used.insert(&tensor_for(file, parameter));
+    for (const auto& parameter : unit.parameters) {
+      classifies = classifies || parameter.name.starts_with("classifier.");
+      if (!absent.contains(parameter.name)) used.insert(&tensor_for(file, parameter));
+    }
   const StoredTensor* unknown = nullptr;
   std::size_t others = 0;
   for (const StoredTensor& tensor : file.tensors()) {
     if (used.contains(&tensor) || is_attention_mask(tensor.name) || is_rotary_constant(tensor.name) ||
-        is_beside_masks(tensor.name) || is_batch_count(tensor.name) || is_tied(file, tensor))
+        is_beside_masks(tensor.name) || (classifies && is_beside_classes(tensor.name)) ||
+        is_batch_count(tensor.name) || is_tied(file, tensor))
       continue;
     if (unknown != nullptr) ++others;
     if (unknown == nullptr) unknown = &tensor;
@@ -130,10 +151,12 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units) {
       file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 
-void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to) {
-  std::fill(to, to + (end - begin), 0.0f);
+void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to,
+               const AbsentTensors& absent) {
+  if (absent.empty()) std::fill(to, to + (end - begin), 0.0f);
   for_each_part(unit, begin, end,
                 [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
+                  if (absent.contains(parameter.name)) return;
                   const StoredTensor& tensor = tensor_for(file, parameter);
                   float* const values = to + (at - begin);
                   file.read(tensor, first, first + count, values);

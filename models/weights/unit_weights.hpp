@@ -11,22 +11,33 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::models {
+
+/// Tensors by name that a file may lack.
+using AbsentTensors = std::set<std::string, std::less<>>;
+
+/// Those of a head for classes that the file has nothing of: a product that weights for masks lack, or BERT's pooler.
+[[nodiscard]] AbsentTensors absent_head(const Safetensors& file, std::span<const UnitSpec> units);
 
 /// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
 /// parameter of `units` with its shape (of positions at least so many rows: the first are taken) and a dtype that can
 /// be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those that transformers
 /// makes itself may be there: attention masks, rotary frequencies, numbers of positions, an `lm_head.weight` or a
 /// decoder's weight and bias that equal the others bit by bit; and what a BERT has for other tasks, its pooler and
-/// `cls.seq_relationship`.
-void check_weights(const Safetensors& file, std::span<const UnitSpec> units);
+/// `cls.seq_relationship`, or beside classes the head for masks. Of the units' parameters those of `absent` may be
+/// missing.
+void check_weights(const Safetensors& file, std::span<const UnitSpec> units, const AbsentTensors& absent = {});
 
-/// Writes elements [begin, end) of the flattened unit. Throws like check_weights(), and ErrorCode::data, naming the
-/// tensor, for a value that is infinite or none.
-void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to);
+/// Writes elements [begin, end) of the flattened unit, but for those of `absent` parameters and, where there are such,
+/// the gaps. Throws like check_weights(), and ErrorCode::data, naming the tensor, for a value that is infinite or none.
+void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to,
+               const AbsentTensors& absent = {});
 
 /// What a file with these units has, each tensor where the first of its parameters comes.
 [[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units,

@@ -149,8 +149,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   CHECK(parse({"--model", "bert", "--data", "a", "--dropout", "0.1"}).notes.empty());
   const auto unused = parse({"--data", "a", "--mask-token", "3"});
   REQUIRE(unused.notes.size() == 1);
-  CHECK(unused.notes[0].find("--mask-token 3 has no effect with a model that learns the next token") !=
-        std::string::npos);
+  CHECK(unused.notes[0].find("--mask-token 3 has no effect with a model that fills no masks") != std::string::npos);
   refused({"--model", "bert", "--mlm-probability", "0"},
           "--mlm-probability: '0' will not do: give a number above 0");
   refused({"--model", "bert", "--mask-token", "mask"}, "a token's number, or auto");

@@ -120,7 +120,8 @@ std::map<std::string, std::vector<std::string>> corpora() {
       R"("n": 6, "k": 7, "flops_per_second": 9e13}]}, "host_rates": {"optimizer": {"bytes_per_second": 1e10}}, )"
       R"("read_bytes_per_second": 1e9, "handler_seconds": 2e-6, "links": {"inter_node": {"latency_seconds": 0, )"
       R"("bytes_per_second": 1e9, "node_bytes_per_second": 1e9}}, "price_per_hour": 2.5})",
-      "\7" + models::adapter_config_json({.dropout = 0.1f, .targets = {"q_proj", "v_proj"}}, "base", true)};
+      "\7" + models::adapter_config_json({.dropout = 0.1f, .targets = {"q_proj", "v_proj"}}, "base",
+                                         models::GptOptions())};
   all["tokenizer_json"] = {
       small.tokenizer_json(), small.tokenizer_json(true),
       R"({"added_tokens": [{"id": 5, "content": "<s>", "special": true, "lstrip": true, "rstrip": true}, )"

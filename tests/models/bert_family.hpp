@@ -51,4 +51,24 @@ inline ReferenceSamples masked_samples(const BertOptions& options, std::int64_t 
   return samples;
 }
 
+/// The family with classes to tell.
+inline std::vector<std::pair<std::string, BertOptions>> classifying_family(Precision precision = {}) {
+  auto family = bert_family(precision);
+  family.push_back({"RoBERTa with dropout", family[1].second});
+  family.back().second.dropout = 0.2f;
+  for (auto& [name, options] : family) {
+    options.classes = 5;
+    options.targets = 0;
+  }
+  return family;
+}
+
+/// As made_up_samples(), but for targets: a class of each.
+inline ReferenceSamples labelled_samples(const BertOptions& options, std::int64_t first, int count) {
+  ReferenceSamples samples = made_up_samples(options, first, count);
+  samples.targets.resize(static_cast<std::size_t>(count));
+  for (std::int32_t& target : samples.targets) target %= options.classes;
+  return samples;
+}
+
 }  // namespace ranvier::models

@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace ranvier;
 using namespace ranvier::models;
@@ -54,6 +56,7 @@ TEST_CASE("a BERT in tiles is that of the reference in double precision, and wha
     CAPTURE(name);
     CAPTURE(tile);
     BertOptions options = plain;
+    options.vocab_size = 150;  // enough for several tiles of the words' table
     options.tile = std::exchange(tile, 6 - tile);
     ModelRun run(device_of(2, true), options, 3);
     check_reference<ReferenceBert>(run, options, masked_samples(options, 40, 3),
@@ -80,11 +83,11 @@ TEST_CASE("a BERT in half precision follows fp32 within its rounding, with fp32 
     for (std::size_t member = 0; member < kin.size(); ++member) {
       const auto& [name, plain] = kin[member];
       CAPTURE(name);
-      BertOptions options = plain;
+      BertOptions options = plain, exact = exact_kin[member].second;
       options.tile = share.takes() ? 4 : 1;
+      if (options.tile > 1) options.vocab_size = exact.vocab_size = 150;
       CAPTURE(options.tile);
-      check_follows_fp32(options, exact_kin[member].second, masked_samples(options, 40, 3), {error / 10, error},
-                         is_rounding);
+      check_follows_fp32(options, exact, masked_samples(options, 40, 3), {error / 10, error}, is_rounding);
     }
   }
 }
@@ -93,6 +96,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     BertOptions options = bert_family(precision).back().second;
     options.tile = precision.compute == DType::f32 ? 1 : 4;
+    if (options.tile > 1) options.vocab_size = 150;
     options.hidden = 80;
     options.heads = 5;
     options.inner = 96;
@@ -128,6 +132,7 @@ TEST_CASE(
     BertOptions options = small_bert(precision);
     options.sequence_length = 33;
     options.vocab_size = 70;
+    options.tile = precision.compute == DType::f32 ? 2 : 1;  // of the table's rows 64 and 6
     ReferenceSamples samples = masked_samples(options, 40, 3);
     for (std::size_t i = 0; i < samples.targets.size(); ++i)
       if (i % 6 != 0 || i / 33 == 1) samples.targets[i] = no_target;  // the second sample has none
@@ -220,4 +225,74 @@ TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and deca
   options.tile = 3;
   CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
                        "tile 3 does not divide inner 20: choose a divisor such as 2", Error);
+}
+
+TEST_CASE("a classifier's loss and gradients are those of the reference in double precision, tiled or not") {
+  int tile = 1;
+  for (const auto& [name, plain] : classifying_family()) {
+    CAPTURE(name);
+    BertOptions options = plain;
+    options.tile = std::exchange(tile, 5 - tile);
+    CAPTURE(options.tile);
+    ModelRun run(device_of(2, true), options, 3);
+    check_reference<ReferenceBert>(run, options, labelled_samples(options, 40, 3),
+                                   {.stride = test::sanitized     ? 401u
+                                              : tests::long_run() ? 1u
+                                                                  : 11u,
+                                    .loss_error = allowed(1e-6),
+                                    .has_no_slope = [&options](const std::string& tensor, std::size_t i) {
+                                      return has_no_slope(tensor, options, i);
+                                    }});
+    check_microbatches(
+        options, 3,
+        [all = labelled_samples(options, 10, 3), length = std::ptrdiff_t{options.sequence_length}](int first,
+                                                                                                   int count) {
+          ReferenceSamples samples{.samples = count, .key = all.key};
+          samples.key.first_sample += first;
+          samples.tokens.assign(all.tokens.begin() + first * length, all.tokens.begin() + (first + count) * length);
+          samples.targets.assign(all.targets.begin() + first, all.targets.begin() + first + count);
+          return samples;
+        },
+        is_rounding);
+  }
+}
+
+TEST_CASE("a classifier in half precision follows fp32 within its rounding") {
+  for (const Precision precision : {Precision{DType::bf16, DType::f32}, Precision{DType::f16, DType::f16}}) {
+    CAPTURE(to_string(precision.compute));
+    const BertOptions options = classifying_family(precision).back().second;
+    const double error = precision.compute == DType::bf16 ? 0.12 : 0.015;
+    check_follows_fp32(options, classifying_family().back().second, labelled_samples(options, 40, 3),
+                       {error / 4, error}, is_rounding);
+  }
+}
+
+TEST_CASE("a classifier has the tensors of transformers' class, and no fewer than two classes") {
+  BertOptions options = small_bert();
+  options.classes = 4;
+  const auto shapes_of_head = [&] {
+    std::map<std::string, std::vector<std::size_t>> shapes;
+    for (const UnitSpec& unit : make_bert(options).units()) {
+      CHECK(unit.name.find("predictions") == std::string::npos);
+      for (const ParameterSpec& parameter : unit.parameters)
+        if (unit.name == "classifier") shapes[parameter.name] = parameter.shape;
+    }
+    return shapes;
+  };
+  using Shapes = std::map<std::string, std::vector<std::size_t>>;
+  CHECK(shapes_of_head() == Shapes{{"bert.pooler.dense.weight", {12, 12}},
+                                   {"bert.pooler.dense.bias", {12}},
+                                   {"classifier.weight", {4, 12}},
+                                   {"classifier.bias", {4}}});
+  options.roberta = true;
+  options.padding_token = 1;
+  CHECK(shapes_of_head() == Shapes{{"classifier.dense.weight", {12, 12}},
+                                   {"classifier.dense.bias", {12}},
+                                   {"classifier.out_proj.weight", {4, 12}},
+                                   {"classifier.out_proj.bias", {4}}});
+  for (const int classes : {1, -1}) {
+    options.classes = classes;
+    CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
+                         doctest::Contains("give at least 2, or 0 of a model that fills masks"), Error);
+  }
 }

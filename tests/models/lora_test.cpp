@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,9 +40,15 @@ const LoraOptions everywhere{
     .alpha = 5,
     .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "mlp.up_proj", "down_proj"}};
 const LoraOptions everywhere_in_bert{.rank = 3, .alpha = 5, .targets = {"query", "key", "value", "dense"}};
+const LoraOptions everywhere_in_gpt{.rank = 3, .alpha = 5, .targets = {"c_attn", "c_proj", "c_fc"}};
+
+GptOptions small_gpt(float dropout = 0) {
+  return {.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 13, .sequence_length = 7, .dropout = dropout};
+}
 
 /// The same with its matrices in so many tiles.
-LlamaOptions in_tiles(LlamaOptions options, int tile) {
+template <typename Options>
+Options in_tiles(Options options, int tile) {
   options.tile = tile;
   if (tile > 1) options.vocab_size = 150;  // enough for several tiles of the tables
   return options;
@@ -54,8 +61,18 @@ ModelRun run_of(const Options& options, const Tuning& tuning) {
   return {device_of(2, true), make_model(options, tuning), make_model(whole, tuning), 3};
 }
 
+/// Where weights [O, I] have the element of an output and an input, as they are stored.
+struct Place {
+  bool inputs_first = false;
+  std::size_t in = 0, out = 0;
+
+  [[nodiscard]] std::size_t operator()(std::size_t output, std::size_t input) const {
+    return inputs_first ? input * out + output : output * in + input;
+  }
+};
+
 /// W + factor · B · A for every weight that has an adapter, and the adapters gone.
-ReferenceParameters merged(const ReferenceParameters& parameters, const LoraOptions& options) {
+ReferenceParameters merged(const ReferenceParameters& parameters, const LoraOptions& options, bool inputs_first) {
   ReferenceParameters all;
   for (const auto& [name, values] : parameters)
     if (!is_adapter(name)) all[name] = values;
@@ -64,10 +81,11 @@ ReferenceParameters merged(const ReferenceParameters& parameters, const LoraOpti
     if (!name.ends_with(".weight") || !options.adapts(module)) continue;
     const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
     const auto R = static_cast<std::size_t>(options.rank);
-    const std::size_t in = a.size() / R;
-    for (std::size_t o = 0; o < b.size() / R; ++o)
-      for (std::size_t i = 0; i < in; ++i)
-        for (std::size_t r = 0; r < R; ++r) weight[o * in + i] += options.factor() * b[o * R + r] * a[r * in + i];
+    const Place place{inputs_first, a.size() / R, b.size() / R};
+    for (std::size_t o = 0; o < place.out; ++o)
+      for (std::size_t i = 0; i < place.in; ++i)
+        for (std::size_t r = 0; r < R; ++r)
+          weight[place(o, i)] += options.factor() * b[o * R + r] * a[r * place.in + i];
   }
   return all;
 }
@@ -85,7 +103,8 @@ void check_adapted(const Options& options, const ReferenceSamples& samples, cons
   ModelRun adapted = run_of(options, lora(adapters));
   ModelRun whole = run_of(options, {});
   const ReferenceParameters parameters = adapted.reference_parameters();
-  whole.set_parameters(merged(parameters, adapters));
+  const bool inputs_first = std::is_same_v<Options, GptOptions>;
+  whole.set_parameters(merged(parameters, adapters, inputs_first));
   CHECK(adapted.forward(samples, 1.0 / 100) == doctest::Approx(whole.forward(samples, 1.0 / 100)).epsilon(1e-5));
   adapted.backward(false);
   whole.backward(false);
@@ -99,14 +118,15 @@ void check_adapted(const Options& options, const ReferenceSamples& samples, cons
     const auto &a = parameters.at(lora_a(module)), &b = parameters.at(lora_b(module));
     const auto& d_weight = of_weights.at(module + ".weight");
     const std::size_t in = a.size() / R, out = b.size() / R;
+    const Place place{inputs_first, in, out};
     std::vector<double> expected(gradient.size(), 0.0);
     const bool is_a = tensor == lora_a(module);
     found += is_a;
     for (std::size_t o = 0; o < out; ++o)
       for (std::size_t i = 0; i < in; ++i)
         for (std::size_t r = 0; r < R; ++r) {
-          if (is_a) expected[r * in + i] += adapters.factor() * b[o * R + r] * d_weight[o * in + i];
-          if (!is_a) expected[o * R + r] += adapters.factor() * a[r * in + i] * d_weight[o * in + i];
+          if (is_a) expected[r * in + i] += adapters.factor() * b[o * R + r] * d_weight[place(o, i)];
+          if (!is_a) expected[o * R + r] += adapters.factor() * a[r * in + i] * d_weight[place(o, i)];
         }
     CHECK(distance(gradient, expected) < 1e-4 * norm(expected));
   }
@@ -148,12 +168,19 @@ TEST_CASE("a model with adapters is that of the merged weights, and its gradient
                     everywhere.targets.size() * static_cast<std::size_t>(options.layers));
     }
   }
+  for (const float dropout : {0.0f, 0.2f}) {
+    for (const int tile : {1, 4}) {
+      CAPTURE(dropout);
+      CAPTURE(tile);
+      const GptOptions options = in_tiles(small_gpt(dropout), tile);
+      check_adapted(options, made_up_samples(options, 40, 3), everywhere_in_gpt, 8);
+    }
+  }
   for (const auto& [name, options] : bert_family()) {
     for (const int tile : {1, 4}) {
       CAPTURE(name);
       CAPTURE(tile);
-      BertOptions bert = options;
-      bert.tile = tile;
+      const BertOptions bert = in_tiles(options, tile);
       check_adapted(bert, masked_samples(bert, 40, 3), everywhere_in_bert,
                     6 * static_cast<std::size_t>(options.layers) + 1);
     }
@@ -162,6 +189,7 @@ TEST_CASE("a model with adapters is that of the merged weights, and its gradient
 
 TEST_CASE("the gradients of adapters whose input drops values are the slopes of the loss") {
   check_slopes(small_llama(), made_up_samples(small_llama(), 40, 3), everywhere);
+  check_slopes(small_gpt(), made_up_samples(small_gpt(), 40, 3), everywhere_in_gpt);
   BertOptions bert = small_bert();
   bert.targets = 5;
   check_slopes(bert, masked_samples(bert, 40, 3), everywhere_in_bert);
@@ -222,16 +250,21 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
   CHECK(error.code() == ErrorCode::usage);
   CHECK(ranvier::tests::says(error, "--lora-targets c_attn"));
   CHECK(ranvier::tests::says(error, "choose from down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
-  for (const auto& [origin, words] : {std::pair{"", "--lora-rank: a model of the family gpt2 takes no adapters"},
-                                      {"a/adapter_config.json", "a/adapter_config.json: a model of the family"}}) {
+  for (const auto& [origin, words] :
+       {std::pair{"", "--lora-rank: a model of the family wide-resnet takes no adapters"},
+        {"a/adapter_config.json", "a/adapter_config.json: a model of the family"}}) {
     const auto none = ranvier::tests::error_of(
-        [&] { static_cast<void>(make_model(GptOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
+        [&] { static_cast<void>(make_model(ResnetOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
     CHECK(ranvier::tests::says(none, words));
   }
   const auto of_bert = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(small_bert(), lora({.targets = {"q_proj", "dense"}}))); });
   CHECK(ranvier::tests::says(of_bert, "--lora-targets q_proj"));
   CHECK(ranvier::tests::says(of_bert, "choose from dense, key, query, value"));
+  const auto of_gpt = ranvier::tests::error_of(
+      [&] { static_cast<void>(make_model(small_gpt(), lora({.targets = {"c_attn", "q_proj"}}))); });
+  CHECK(ranvier::tests::says(of_gpt, "--lora-targets q_proj"));
+  CHECK(ranvier::tests::says(of_gpt, "choose from c_attn, c_fc, c_proj"));
   const auto other = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
   CHECK(ranvier::tests::says(other, "a.json: llama"));
@@ -246,7 +279,7 @@ TEST_CASE(
     return read_adapter_config(folder.path());
   };
   const LoraOptions options{.rank = 4, .alpha = 10, .dropout = 0.05f, .targets = {"mlp.up_proj", "q_proj"}};
-  const std::string text = adapter_config_json(options, "base", true);
+  const std::string text = adapter_config_json(options, "base", LlamaOptions());
   const LoraOptions stored = read(text);
   CHECK(stored.rank == 4);
   CHECK(stored.alpha == 10);
@@ -264,9 +297,14 @@ TEST_CASE(
   const std::string begin = R"({"peft_type":"LORA","r":4,"lora_alpha":8,"target_modules":)";
   CHECK(text.find("\"lora_dropout\": 0.05,") != std::string::npos);
   CHECK(text.find("\"task_type\": \"CAUSAL_LM\"") != std::string::npos);
-  const std::string of_masks = adapter_config_json(options, "base", false);
+  CHECK(text.find("\"fan_in_fan_out\": false") != std::string::npos);
+  const std::string of_masks = adapter_config_json(options, "base", BertOptions());
   CHECK(of_masks.find("\"task_type\": null") != std::string::npos);
   CHECK(read(of_masks).targets == options.targets);
+  // PEFT's mark of weights that are stored [in, out].
+  const std::string of_gpt = adapter_config_json(options, "base", GptOptions());
+  CHECK(of_gpt.find("\"fan_in_fan_out\": true") != std::string::npos);
+  CHECK(read(of_gpt).targets == options.targets);
   CHECK(read(begin + R"(["v_proj","q_proj","v_proj"],"init_lora_weights":"gaussian"})").targets ==
         std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(refusal(begin + R"(["q_proj"]})").empty());
@@ -280,6 +318,7 @@ TEST_CASE(
         {begin + R"(["q_proj"],"layer_replication":[[0,2]]})", "each layer of the base"},
         {begin + R"(["q_proj"],"alora_invocation_tokens":[5]})", "at all positions"},
         {begin + R"(["q_proj"],"use_qalora":true})", "use_qalora"},
+        {begin + R"(["q_proj"],"fan_in_fan_out":1})", "fan_in_fan_out"},
         {std::string(R"({"peft_type":"LORA","r":65537})"), "ranks of at most 65536"},
         {std::string(R"({"peft_type":"IA3"})"), "peft_type"}}) {
     CAPTURE(config);
@@ -310,20 +349,27 @@ TEST_CASE("an adapter of another base is refused as such, by the first tensor th
   CHECK(tests::says(refusal(shallow, deep), "it has no such tensor"));
 }
 
-TEST_CASE("adapters are merged into weights however these are cut into tiles and pieces") {
+TEST_CASE_TEMPLATE("adapters are merged into weights however these are cut into tiles and pieces", Options,
+                   LlamaOptions, GptOptions) {
+  constexpr bool of_gpt = std::is_same_v<Options, GptOptions>;
+  const LoraOptions& adapters = of_gpt ? everywhere_in_gpt : everywhere;
   for (const int tile : {1, 2}) {
     CAPTURE(tile);
-    const LlamaOptions options = in_tiles(small_llama(), tile);
-    const ModelRun run = run_of(options, lora(everywhere));
-    const ReferenceParameters parameters = run.reference_parameters(), expected = merged(parameters, everywhere);
-    const auto units = make_model(options, lora(everywhere)).units();
+    Options small;
+    if constexpr (of_gpt) small = small_gpt();
+    if constexpr (!of_gpt) small = small_llama();
+    const Options options = in_tiles(small, tile);
+    const ModelRun run = run_of(options, lora(adapters));
+    const ReferenceParameters parameters = run.reference_parameters(),
+                              expected = merged(parameters, adapters, of_gpt);
+    const auto units = make_model(options, lora(adapters)).units();
     const UnitSource read = [&](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
       ModelRun::for_each_element(unit, [&](const ParameterSpec& parameter, std::size_t in_tensor, std::size_t at) {
         if (at >= begin && at < begin + out.size())
           out[at - begin] = static_cast<float>(parameters.at(parameter.name)[in_tensor]);
       });
     };
-    const AdapterMerge merge(everywhere, adapter_units(units), read);
+    const AdapterMerge merge(adapters, options, adapter_units(units), read);
     for (const UnitSpec& unit : base_units(units)) {
       for (const std::size_t piece : {std::size_t{7}, unit.elements()}) {
         std::vector<float> all(unit.elements());

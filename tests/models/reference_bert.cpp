@@ -38,7 +38,7 @@ class BertLoss {
         if (layer == options_.layers) break;
         x = block(x, in, b, layer);
       }
-      total += head(x, in, first);
+      total += options_.classifies() ? classifier(x, in, b) : head(x, in, first);
     }
     return total;
   }
@@ -73,12 +73,12 @@ class BertLoss {
     return x;
   }
 
-  /// x[T, in] · weight[out, in]ᵀ + bias
+  /// x[N, in] · weight[out, in]ᵀ + bias
   std::vector<double> linear(const std::vector<double>& x, const std::string& name) const {
     const auto &weight = at(name + ".weight"), &bias = at(name + ".bias");
     const std::size_t out = bias.size(), in = weight.size() / out;
     std::vector<double> y;
-    for (std::size_t t = 0; t < T; ++t) {
+    for (std::size_t t = 0; t < x.size() / in; ++t) {
       for (std::size_t o = 0; o < out; ++o) {
         y.push_back(bias[o]);
         for (std::size_t i = 0; i < in; ++i) y.back() += x[t * in + i] * weight[o * in + i];
@@ -146,6 +146,19 @@ class BertLoss {
       }
     }
     return out;
+  }
+
+  double classifier(const std::vector<double>& x, const ReferenceSamples& in, int b) const {
+    const std::uint32_t site = dropout_site(options_.layers, DropoutPlace::attention);
+    std::vector<double> first(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(C));
+    if (options_.roberta) drop(first, in, b, site);
+    std::vector<double> pooled = linear(first, options_.roberta ? "classifier.dense" : "bert.pooler.dense");
+    for (double& v : pooled) v = std::tanh(v);
+    drop(pooled, in, b, site + 1);
+    double sum = 0;
+    const auto logits = linear(pooled, options_.roberta ? "classifier.out_proj" : "classifier");
+    for (const double logit : logits) sum += std::exp(logit);
+    return std::log(sum) - logits[static_cast<std::size_t>(in.targets[static_cast<std::size_t>(b)])];
   }
 
   double head(const std::vector<double>& x, const ReferenceSamples& in, std::size_t first) const {

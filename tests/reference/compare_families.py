@@ -38,6 +38,9 @@ FAMILIES = {
                                            rope_scaling={"rope_type": "linear", "factor": 2.0})),
     "mistral": ("mistral", SIZES | dict(sliding_window=7)),
     "qwen2": ("qwen2", SIZES | dict(tie_word_embeddings=True)),
+    # Beside adapters alone (compare_tuning.py): compare_transformers.py trains and opens the whole model.
+    "gpt2": ("gpt2", dict(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=4, n_head=6, embd_pdrop=0.0,
+                          attn_pdrop=0.0, resid_pdrop=0.0, use_cache=False)),
     "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),  # transformers has it from 4.51 on
 }
 # Padding has a meaning of its own in transformers, so the data have none.
@@ -79,7 +82,7 @@ def make_model(family):
     model = class_of(family).from_config(AutoConfig.for_model(kind, **options), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            centre = 1.0 if "norm" in name.lower() else 0.0
+            centre = 1.0 if "norm" in name.lower() or ".ln_" in name else 0.0
             parameter.copy_(centre + 0.08 * torch.randn_like(parameter))
     return model
 

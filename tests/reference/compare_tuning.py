@@ -37,7 +37,7 @@ GRIDS = {
 TILES = {"tiles": (1, ["--tile", 2])}
 RANK, ALPHA = 3, 6
 TARGETS = {"llama": ["q_proj", "v_proj", "down_proj"], "bert": ["query", "value", "dense"],
-           "roberta": ["query", "key", "output.dense"]}
+           "roberta": ["query", "key", "output.dense"], "gpt2": ["c_attn", "mlp.c_proj", "c_fc"]}
 
 
 class Adapter(torch.nn.Module):
@@ -55,6 +55,11 @@ def targets_of(model):
     """Names of the modules that get an adapter."""
     targets = TARGETS[model.config.model_type]
     return [name for name, _ in model.named_modules() if any(name.endswith("." + target) for target in targets)]
+
+
+def stores_inputs_first(model):
+    """Whether weights are [in, out], as those of GPT-2's Conv1D."""
+    return model.config.model_type == "gpt2"
 
 
 def compare_parts(programs, folder, family, tokens):
@@ -84,18 +89,21 @@ def make_adapter(folder, model):
     torch.manual_seed(9)
     tensors = {}
     for name in targets_of(model):
-        module, prefix = model.get_submodule(name), f"base_model.model.{name}."
-        tensors[prefix + "lora_A.weight"] = 0.1 * torch.randn(RANK, module.in_features)
-        tensors[prefix + "lora_B.weight"] = 0.1 * torch.randn(module.out_features, RANK)
+        shape, prefix = model.get_submodule(name).weight.shape, f"base_model.model.{name}."
+        outputs, inputs = reversed(shape) if stores_inputs_first(model) else shape
+        tensors[prefix + "lora_A.weight"] = 0.1 * torch.randn(RANK, inputs)
+        tensors[prefix + "lora_B.weight"] = 0.1 * torch.randn(outputs, RANK)
     targets = TARGETS[model.config.model_type]
+    fan_in_fan_out = stores_inputs_first(model)
     if peft is not None:
-        adapted = peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets))
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets,
+                                                             fan_in_fan_out=fan_in_fan_out))
         peft.set_peft_model_state_dict(adapted, tensors)
         adapted.save_pretrained(folder)
         return
     save_file(tensors, folder / "adapter_model.safetensors")
     config = dict(peft_type="LORA", task_type=None, r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none",
-                  target_modules=targets, fan_in_fan_out=False, base_model_name_or_path=str(folder.parent / "given"))
+                  target_modules=targets, fan_in_fan_out=fan_in_fan_out, base_model_name_or_path=str(folder.parent / "given"))
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
@@ -122,9 +130,11 @@ def merged(family, folder):
     model, named = adapted(families.make_model(family), folder)
     if peft is not None:
         return dict(model.merge_and_unload().named_parameters())
-    tensors = {name: p.double() for name, p in families.make_model(family).named_parameters()}
+    base = families.make_model(family)
+    tensors = {name: p.double() for name, p in base.named_parameters()}
     for name in [name for name in named if name.endswith("lora_A.weight")]:
         product = named[name.replace("lora_A", "lora_B")] @ named[name]
+        product = product.T if stores_inputs_first(base) else product
         tensors[name.replace("base_model.model.", "").replace("lora_A.", "")] += ALPHA / RANK * product
     return tensors
 
@@ -156,6 +166,8 @@ def compare_adapters(programs, folder, family, tokens):
 
     if masks:
         return
+    if family == "gpt2":  # has learned as many positions as a sample has
+        families.DRAWN = families.LENGTH - len(families.PROMPT)
     opened, _ = adapted(families.make_model(family), folder / "1-rank")
     text = families.run([programs / "ranvier-generate", "--weights", folder / "given", "--adapter", folder / "1-rank", "--prompt",
                          families.PROMPT.decode(), "--tokens", families.DRAWN, "--temperature", 0, "--tokenizer", "bytes",

@@ -1,6 +1,7 @@
 #include "apps/train/files/initial_weights.hpp"
 
 #include "models/text/tokenizer_files.hpp"
+#include "models/weights/bert_config.hpp"
 #include "models/weights/model_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/error.hpp"
@@ -92,7 +93,10 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     if (there == nullptr || size == models::Size::sequence_length) continue;
     if (size == models::Size::tile) {
       *there = asked;
-    } else if (asked != *there && (is_preset || table.given(flag))) {
+    } else if (size == models::Size::classes && *there == 0) {
+      *there = asked;  // a head of its own on weights for masks
+    } else if (asked != *there && (is_preset || table.given(flag)) &&
+               !(size == models::Size::classes && asked == 0 && !table.given(flag))) {
       fail(ErrorCode::usage, "{} is not the model of --init-from {}, which has {}: leave the flag out",
            asked_for(model, table, flag, asked), options.run.init_from, *there);
     }
@@ -167,7 +171,8 @@ void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   const int vocabulary = options.model.size(models::Size::vocab_size);
   const bool guessed = data.tokenizer == Tokenizer::bytes && !table.given("tokenizer") && !data.data.empty();
-  const int with_mask = bytes_vocabulary + (models::fills_masks(options.model.sizes) ? 1 : 0);
+  const models::ModelSizes& sizes = options.model.sizes;
+  const int with_mask = bytes_vocabulary + (models::fills_masks(sizes) || models::tells_classes(sizes) ? 1 : 0);
   if (!guessed || vocabulary <= with_mask) return;
   constexpr const char* remedy =
       "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
@@ -203,6 +208,14 @@ std::map<std::string, std::string> files_beside_weights(const TrainOptions& opti
   std::map<std::string, std::string> files;
   for (const auto& [name, path] : paths) files[name] = content_of(path);
   return files;
+}
+
+std::vector<std::string> stored_labels(const TrainOptions& options) {
+  const std::string text = initial_config(options);
+  if (text.empty()) return {};
+  const fs::path path = folder_of(options.run.init_from) / "config.json";
+  if (!models::tells_classes(models::parse_model_config(text, path).sizes)) return {};
+  return models::read_labels(models::ConfigFile(text, path));
 }
 
 std::string initial_config(const TrainOptions& options) {

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -23,6 +24,9 @@ void choose_tokenizer(TrainOptions& options, const runtime::OptionTable& table);
 /// What is saved beside the weights, by name, config.json apart: the tokenizer, and what transformers writes text
 /// with.
 [[nodiscard]] std::map<std::string, std::string> files_beside_weights(const TrainOptions& options);
+
+/// Names of the classes that the weights are for, by number; none where they are for something else.
+[[nodiscard]] std::vector<std::string> stored_labels(const TrainOptions& options);
 
 /// config.json's text beside the weights; empty: none.
 [[nodiscard]] std::string initial_config(const TrainOptions& options);

@@ -58,8 +58,8 @@ models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
 
 models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
   if (options.model.adapts())
-    return {{models::adapter_config_name,
-             models::adapter_config_json(options.model.lora, base, !models::fills_masks(options.model.sizes))}};
+    return {
+        {models::adapter_config_name, models::adapter_config_json(options.model.lora, base, options.model.sizes)}};
   models::FilesBeside beside = job.beside_weights;
   if (!job.config.empty()) beside["config.json"] = job.config;
   return beside;

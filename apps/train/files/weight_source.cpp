@@ -15,9 +15,11 @@ models::UnitSource base_weights(const RunOptions& run, const std::vector<models:
   if (run.init_from.empty()) return initial;
   const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
                                                                 run.ignored_tensors);
-  models::check_weights(*file, units);
-  return [file](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
-    models::read_unit(*file, unit, begin, begin + out.size(), out.data());
+  const models::AbsentTensors absent = models::absent_head(*file, units);
+  models::check_weights(*file, units, absent);
+  return [file, absent, initial](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
+    if (!absent.empty()) initial(unit, begin, out);
+    models::read_unit(*file, unit, begin, begin + out.size(), out.data(), absent);
   };
 }
 

@@ -1,8 +1,10 @@
 #include "apps/train/options/data_flags.hpp"
 
 #include "apps/tokenize/tokenize_options.hpp"
+#include "apps/train/files/initial_weights.hpp"
 #include "apps/train/options/image_flags.hpp"
 #include "models/model.hpp"
+#include "models/text/labelled_source.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
@@ -13,6 +15,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 namespace ranvier::apps {
 namespace {
@@ -132,6 +135,11 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
              "of each of JSON lines: what comes before the document's text and is to be answered by it, without a "
              "loss of its own; samples are packed of whole documents, as with --documents mask",
              text(data.prompt_field), "none"});
+  table.add(
+      {"label-field", "NAME",
+       "of each of JSON lines: which class the document's text is of, by name or number, for BERT and RoBERTa to "
+       "tell; samples are a text each, padded",
+       text(data.label_field), "none"});
   table.add({"documents", "NAME",
              "and samples: join, samples are cut wherever their ends fall, of one text; mask, and positions see "
              "their own document alone and count from zero in it, and nothing is predicted across its end; pad, of "
@@ -171,6 +179,30 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
 
 namespace {
 
+/// With --label-field.
+void resolve_labelled(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  if (!data.prompt_field.empty())
+    fail(ErrorCode::usage,
+         "--label-field {} with --prompt-field {}: texts are answered or told apart: leave one out",
+         data.label_field, data.prompt_field);
+  if (data.label_field == data.json_field)
+    fail(ErrorCode::usage, "--label-field {} and --json-field {} name the same field: name two", data.label_field,
+         data.json_field);
+  for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
+    if (table.given(flag))
+      fail(ErrorCode::usage, "--{} with --label-field {}, whose samples are a text each: leave it out", flag,
+           data.label_field);
+  if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+    fail(ErrorCode::usage,
+         "--tokenizer none cannot read the texts beside --label-field {}: give --tokenizer bytes or PATH",
+         data.label_field);
+  if (models::parse_weighted_paths(data.data).size() > 1)
+    fail(ErrorCode::usage, "--data {}: --label-field {} reads one path: put the files into a folder", data.data,
+         data.label_field);
+  data.documents = Documents::pad;
+}
+
 void resolve_text(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
@@ -201,6 +233,7 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
            data.prompt_field);
     data.documents = Documents::mask;
   }
+  if (!data.label_field.empty()) resolve_labelled(options, table);
   if (data.document_end && data.documents == Documents::join)
     fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
          *data.document_end);
@@ -211,7 +244,7 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
-  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes))
+  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes) && data.label_field.empty())
     vocab_size = std::max(byte_tokens + 1, data.mask_token.value_or(byte_tokens) + 1);
   std::error_code ignored;
   if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
@@ -252,9 +285,54 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
          data.eval_samples);
 }
 
+void resolve_labels(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  ModelOptions& model = options.model;
+  auto* const bert = std::get_if<models::BertOptions>(&model.sizes);
+  const std::string& field = data.label_field;
+  if (field.empty()) {
+    if (models::tells_classes(model.sizes) && !data.data.empty())
+      fail(ErrorCode::usage,
+           "--label-field is missing: --model {} tells {} classes apart: name the field with the classes of the "
+           "texts",
+           model.name, bert->classes);
+    return;
+  }
+  if (bert == nullptr)
+    fail(ErrorCode::usage, "--label-field {}: --model {} tells no classes of texts: give a BERT or RoBERTa", field,
+         model.name);
+  data.labels = stored_labels(options);
+  if (!data.labels.empty()) return;
+  if (data.eval_only)
+    fail(ErrorCode::usage,
+         "--eval-only --label-field {}: the weights of --init-from {} have no head for classes: train one first",
+         field, options.run.init_from);
+  if (!data.data.empty()) {
+    const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
+    constexpr std::size_t most_classes = 100'000;
+    data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, most_classes);
+  }
+  const auto found = static_cast<int>(data.labels.size());
+  if (table.given("classes") && bert->classes < found)
+    fail(ErrorCode::usage, "--classes {}: the field '{}' of {} has {}, such as '{}': give at least so many",
+         bert->classes, field, data.data, found, data.labels.back());
+  if (!table.given("classes")) bert->classes = std::max(found, 2);
+  for (int label = found; label < bert->classes; ++label) data.labels.push_back(models::unnamed_label(label));
+}
+
 /// What only a model that says the next token can do, or only one that fills masks.
 void check_purpose(const TrainOptions& options) {
   const ModelOptions& model = options.model;
+  if (models::tells_classes(model.sizes)) {
+    if (const std::int64_t every = options.trainer.sample.every; every > 0)
+      fail(ErrorCode::usage, "--sample-every {}: --model {} tells classes and writes no text: leave it out", every,
+           model.name);
+    if (!options.data.hellaswag.empty())
+      fail(ErrorCode::usage,
+           "--hellaswag {}: --model {} tells classes and scores no endings of texts: leave it out",
+           options.data.hellaswag, model.name);
+    return;
+  }
   if (!models::fills_masks(model.sizes)) {
     if (options.data.documents == Documents::pad)
       fail(ErrorCode::usage,

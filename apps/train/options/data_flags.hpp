@@ -14,6 +14,10 @@ void declare_data(runtime::OptionTable& table, DataOptions& data, actors::Traine
 /// contradict each other or the data.
 void resolve_data(TrainOptions& options, const runtime::OptionTable& table);
 
+/// Once weights to begin with are known: which classes the model tells, by those weights or by the data. Throws
+/// ErrorCode::usage for --label-field or --classes that do not go with them.
+void resolve_labels(TrainOptions& options, const runtime::OptionTable& table);
+
 /// Once the model is known. Throws ErrorCode::usage for what only a model that says the next token can do, or only one
 /// that fills masks.
 void check_purpose(const TrainOptions& options);

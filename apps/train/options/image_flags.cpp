@@ -52,8 +52,8 @@ runtime::OptionBinding blocks_flag(ModelOptions& model) {
 
 void resolve_images(TrainOptions& options, const runtime::OptionTable& table) {
   for (const char* flag :
-       {"tokenizer", "token-format", "json-field", "prompt-field", "documents", "document-end", "mlm-probability",
-        "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
+       {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
+        "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
     if (table.given(flag))
       fail(ErrorCode::usage, "--{} is about text, and --model {} reads images: leave it out", flag,
            options.model.name);

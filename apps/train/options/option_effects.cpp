@@ -76,6 +76,7 @@ std::span<const Entry> entries() {
       Entry{"mlm-probability", decides},
       Entry{"mask-token", decides},
       Entry{"prompt-field", decides},
+      Entry{"label-field", decides},
       Entry{"documents", decides},
       Entry{"document-end", decides},
       Entry{"shuffle", decides},

@@ -174,7 +174,8 @@ OptionTable declare(Asked& asked) {
   table.add({"blocks", "N,N,N,N", "of images' models: blocks of each of four rows", blocks_flag(model_options)});
   table.add({"width", "N", "inner channels of a block, over those of its row", size(model_options, Size::width)});
   table.add({"image-size", "S", "pixels across an image", size(model_options, Size::image_size)});
-  table.add({"classes", "N", "that images are of", size(model_options, Size::classes)});
+  table.add({"classes", "N", "that images are of, or texts (--label-field); of BERT and RoBERTa 0: it fills masks",
+             size(model_options, Size::classes, 0), "those of the labels, or the preset's"});
   table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
   declare_tuning(table, model_options);
 
@@ -451,6 +452,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   resolve_batch(trainer, table);
   resolve_data(options, table);
   adopt_initial_weights(options, table);
+  resolve_labels(options, table);
   choose_tokenizer(options, table);
   resolve_tuning(options, table);
   check_flags_of_part(options);

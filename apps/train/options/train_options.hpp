@@ -58,6 +58,8 @@ struct DataOptions {
   models::TokenFormat format = models::TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
   std::string prompt_field;         ///< of JSON lines: they are prompts and answers; empty: not
+  std::string label_field;          ///< of JSON lines: which class the text is of; empty: none is told
+  std::vector<std::string> labels;  ///< names of the model's classes of texts
   models::Documents documents = models::Documents::join;
   std::optional<std::int32_t> document_end;  ///< of token files; none: the tokenizer's end of text
   bool shuffle = true;

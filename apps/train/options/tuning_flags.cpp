@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace ranvier::apps {
@@ -48,7 +49,7 @@ void declare_tuning(OptionTable& table, ModelOptions& model) {
   table.add(
       {"lora-dropout", "RATE", "share of adapters' input dropped in training", real(model.lora.dropout, 0, 1)});
   table.add({"lora-targets", "NAMES", "modules that get adapters, by the last parts of their names",
-             targets(model.lora.targets), "q_proj,v_proj; of BERT and RoBERTa query,value"});
+             targets(model.lora.targets), "q_proj,v_proj; of GPT-2 c_attn, of BERT and RoBERTa query,value"});
 }
 
 void resolve_tuning(TrainOptions& options, const OptionTable& table) {
@@ -66,8 +67,10 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
     if (table.given("lora-dropout")) lora.dropout = asked.dropout;
   }
   if (!options.model.adapts()) return;
-  if (run.init_adapter.empty() && !table.given("lora-targets") && models::fills_masks(options.model.sizes))
-    lora.targets = {"query", "value"};
+  if (run.init_adapter.empty() && !table.given("lora-targets")) {  // as PEFT chooses
+    if (std::holds_alternative<models::BertOptions>(options.model.sizes)) lora.targets = {"query", "value"};
+    if (std::holds_alternative<models::GptOptions>(options.model.sizes)) lora.targets = {"c_attn"};
+  }
   if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 leaves out what adapters add: give more than 0");
   if (lora.dropout >= 1)
     fail(ErrorCode::usage, "--lora-dropout {} drops everything: give less than 1", lora.dropout);

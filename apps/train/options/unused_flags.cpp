@@ -46,7 +46,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {trainer.sample.every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
       {!models::fills_masks(options.model.sizes),
        {"mlm-probability", "mask-token"},
-       "with a model that learns the next token"},
+       "with a model that fills no masks"},
       {one_row,
        {"shard", "shard-trained", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
        "with one row, which shares nothing with others"},

@@ -1,0 +1,24 @@
+// The hyperbolic tangent, as pooled rows of BERT's classifiers have it.
+#pragma once
+
+#include "models/ops/backends.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/stream.hpp"
+
+#include <cstddef>
+
+namespace ranvier::models {
+
+/// y[i] = tanh(x[i]), computed in float; y may be x.
+void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n);
+
+/// d[i] = d[i] · (1 - y[i]²) for y = tanh(x).
+void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n);
+
+// Their kernels.
+OnCpu<decltype(tanh_forward)> tanh_forward_cpu;
+OnCuda<decltype(tanh_forward)> tanh_forward_cuda;
+OnCpu<decltype(tanh_backward)> tanh_backward_cpu;
+OnCuda<decltype(tanh_backward)> tanh_backward_cuda;
+
+}  // namespace ranvier::models

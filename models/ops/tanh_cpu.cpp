@@ -1,0 +1,46 @@
+#include "models/ops/few_pieces.hpp"
+#include "models/ops/tanh.hpp"
+#include "runtime/compute_pool.hpp"
+#include "runtime/dtype.hpp"
+
+#include <cmath>
+
+namespace ranvier::models {
+namespace {
+
+constexpr std::size_t least = 4096;  // elements for which a second thread is worth its waking
+
+/// Calls f(i) for every element, on the pool's threads.
+template <typename F>
+void for_each_element(runtime::ComputePool& pool, std::size_t n, const F& f) {
+  run_pieces(pool, n / least, [&](int thread, int threads) {
+    const auto share = runtime::share_of(n, thread, threads, 64);
+    for (std::size_t i = share.begin; i < share.end; ++i) f(i);
+  });
+}
+
+}  // namespace
+
+void tanh_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y, const void* x, std::size_t n) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    auto* const to = static_cast<T*>(y);
+    auto* const from = static_cast<const T*>(x);
+    for_each_element(pool, n,
+                     [&](std::size_t i) { to[i] = runtime::from_float<T>(std::tanh(runtime::to_float(from[i]))); });
+  });
+}
+
+void tanh_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* y, std::size_t n) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    auto* const gradient = static_cast<T*>(d);
+    auto* const values = static_cast<const T*>(y);
+    for_each_element(pool, n, [&](std::size_t i) {
+      const float value = runtime::to_float(values[i]);
+      gradient[i] = runtime::from_float<T>(runtime::to_float(gradient[i]) * (1 - value * value));
+    });
+  });
+}
+
+}  // namespace ranvier::models

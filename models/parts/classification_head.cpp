@@ -1,0 +1,167 @@
+#include "models/parts/classification_head.hpp"
+
+#include "models/memory_layout.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/dropout.hpp"
+#include "models/ops/tanh.hpp"
+#include "models/parts/layer_call.hpp"
+#include "models/parts/linear.hpp"
+#include "models/parts/unit_builder.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ranvier::models {
+namespace {
+
+class ClassificationHead final : public Layer {
+ public:
+  ClassificationHead(const ClassificationHeadOptions& options, UnitBuilder builder)
+      : options_(options),
+        dtype_(options.precision.compute),
+        unit_(builder.add_unit(options.unit)),
+        dense_(builder, unit_, linear(options, options.dense, options.channels)),
+        out_(builder, unit_, linear(options, options.out, options.classes)),
+        units_(std::move(builder).units()) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const UnitSpec> units() const noexcept override { return units_; }
+
+  /// Of one position.
+  double flops_per_sample(int) const override {
+    return 6.0 * static_cast<double>((dense_.in() + 1) * dense_.out() + (out_.in() + 1) * out_.out());
+  }
+
+  std::size_t output_elements(int) const override { return 0; }
+
+  LayerMemory memory(MicrobatchShape shape) const override {
+    const Arrays arrays(*this, shape);
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+  }
+
+  void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
+    const Arrays at = arrays(call);
+    const LayerCall rows = with_rows(call);
+    std::byte *const saved = call.saved, *const first = saved + at.first, *const active = saved + at.active;
+    runtime::copy_runs(call.stream, first, row_bytes(), input, sample_bytes(call), row_bytes(), at.rows);
+    if (options_.drops_input) drop(call, first, 0);
+    dense_.forward(rows, active, first);
+    tanh_forward(call.stream, dtype_, active, active, at.rows * options_.channels);
+    std::byte* const kept = saved + at.kept;
+    if (kept != active) runtime::copy(call.stream, kept, active, at.rows * row_bytes());
+    drop(call, kept, 1);
+    out_.forward(rows, saved + at.logits, kept);
+    const CrossEntropyShape shape{at.rows, options_.classes, options_.classes};
+    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
+    cross_entropy(call.stream, shape, dtype_,
+                  {.logits = saved + at.logits,
+                   .targets = targets,
+                   .loss = call.loss,
+                   .loss_factor = call.loss_factor,
+                   .gradient = call.training,
+                   .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
+                   .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
+                   .exponentials = floats(call.workspace + at.exponentials)});
+  }
+
+  void backward_input(const LayerCall& call, const std::byte*, const std::byte*,
+                      std::byte* input_gradient) override {
+    const Arrays at = arrays(call);
+    const LayerCall rows = with_rows(call);
+    std::byte *const d_dense = call.deferred + at.d_dense, *const d_first = call.workspace + at.d_first;
+    out_.backward_input(rows, d_dense, call.saved + at.logits);
+    drop(call, d_dense, 1);
+    tanh_backward(call.stream, dtype_, d_dense, call.saved + at.active, at.rows * options_.channels);
+    if (input_gradient == nullptr) return;
+    dense_.backward_input(rows, d_first, d_dense);
+    if (options_.drops_input) drop(call, d_first, 0);
+    runtime::fill_zero(call.stream, input_gradient, at.rows * sample_bytes(call));
+    runtime::copy_runs(call.stream, input_gradient, sample_bytes(call), d_first, row_bytes(), row_bytes(), at.rows);
+  }
+
+  void backward_weight(const LayerCall& call, const std::byte*) override {
+    const Arrays at = arrays(call);
+    const LayerCall rows = with_rows(call);
+    out_.backward_weight(rows, call.saved + at.kept, call.saved + at.logits, call.workspace + at.scratch);
+    dense_.backward_weight(rows, call.saved + at.first, call.deferred + at.d_dense, call.workspace + at.scratch);
+  }
+
+ private:
+  /// Where a call's arrays lie. Letters: B samples, C channels, K classes.
+  struct Arrays {
+    Arrays(const ClassificationHead& head, const MicrobatchShape& shape) {
+      const std::size_t element = size_of(head.dtype_), C = head.options_.channels, K = head.options_.classes;
+      const std::size_t B = rows = static_cast<std::size_t>(shape.samples);
+      first = saved.add(B * C, element);
+      active = saved.add(B * C, element);
+      kept = head.options_.dropout > 0 ? saved.add(B * C, element) : active;
+      logits = saved.add(B * K, element);
+      d_dense = deferred.add(B * C, element);
+      d_first = workspace.add(B * C, element);
+      row_losses = workspace.add(B, sizeof(double));
+      exponentials = workspace.add(static_cast<std::size_t>(shape.threads) * K, sizeof(float));
+      scratch = workspace.add(1, std::max(head.dense_.scratch_bytes(B), head.out_.scratch_bytes(B)));
+    }
+
+    MemoryLayout saved, deferred, workspace;
+    std::size_t rows;     ///< B
+    std::size_t first;    ///< saved [B, C]: the first position of each sample, as the first product takes it
+    std::size_t active;   ///< saved [B, C]: of tanh
+    std::size_t kept;     ///< saved [B, C]: what dropout leaves of that
+    std::size_t logits;   ///< saved [B, K]; after forward in training, their gradients
+    std::size_t d_dense;  ///< deferred [B, C]: the gradient of the first product
+    std::size_t d_first;  ///< workspace [B, C]
+    std::size_t row_losses, exponentials, scratch;
+  };
+
+  static LinearOptions linear(const ClassificationHeadOptions& options, const std::string& name,
+                              std::size_t outputs) {
+    return {.tensors = {{name, outputs}},
+            .in = options.channels,
+            .bias = true,
+            .initializer = options.initializer,
+            .precision = options.precision};
+  }
+
+  Arrays arrays(const LayerCall& call) const {
+    expect_planned_threads(call, name_);
+    return {*this, call.shape};
+  }
+
+  /// The call with a row for each sample.
+  static LayerCall with_rows(const LayerCall& call) {
+    LayerCall rows = call;
+    rows.shape.positions = 1;
+    return rows;
+  }
+
+  std::size_t row_bytes() const { return options_.channels * size_of(dtype_); }
+  std::size_t sample_bytes(const LayerCall& call) const {
+    return static_cast<std::size_t>(call.shape.positions) * row_bytes();
+  }
+
+  /// Values [B, C], or their gradients, in training.
+  void drop(const LayerCall& call, std::byte* values, std::uint32_t place) const {
+    if (!call.training) return;
+    dropout(call.stream, values, dtype_, call.shape.samples, options_.channels,
+            make_dropout(options_.dropout, call.key.seed, call.key.step, options_.dropout_site + place,
+                         call.key.first_sample));
+  }
+
+  std::string name_ = "head";
+  ClassificationHeadOptions options_;
+  runtime::DType dtype_;
+  std::size_t unit_;
+  Linear dense_, out_;
+  std::vector<UnitSpec> units_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_classification_head(const ClassificationHeadOptions& options, const Tuning& tuning) {
+  return std::make_unique<ClassificationHead>(options, UnitBuilder(tuning));
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,213 @@
+#include "models/text/labelled_source.hpp"
+
+#include "models/text/document_reader.hpp"
+#include "models/text/text_encoder.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace ranvier::models {
+namespace {
+
+constexpr std::int64_t most_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::size_t piece_bytes = std::size_t{4} << 20;
+
+/// The files with labelled texts.
+DataFiles labelled_files(const std::filesystem::path& path, const TextReading& reading) {
+  DataFiles found = data_files_at(path, reading);
+  for (const DataFile& file : found.files) {
+    if (file.format != TokenFormat::jsonl)
+      fail(ErrorCode::data,
+           "{}: no JSON lines, of which --label-field {} names a field: give such files, with names that end in "
+           ".jsonl, or leave the flag out",
+           file.path.string(), reading.label_field);
+  }
+  return found;
+}
+
+DocumentReader reader_of(const DataFile& file, const TextReading& reading) {
+  return {file, reading.json_field, 0, CutPlaces::blanks, {}, reading.label_field};
+}
+
+std::optional<int> whole_number(std::string_view label) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(label.data(), label.data() + label.size(), number);
+  const bool is_number = error == std::errc{} && end == label.data() + label.size() && number >= 0;
+  return is_number && label == std::to_string(number) ? std::optional(number) : std::nullopt;
+}
+
+/// "'bad' or 'good'", of many the first ones.
+std::string listed(std::span<const std::string> labels) {
+  constexpr std::size_t most_listed = 10;
+  const auto some = labels.first(std::min(labels.size(), most_listed));
+  return fmt::format("'{}'{}", fmt::join(some, "', '"), labels.size() > most_listed ? ", …" : "");
+}
+
+}  // namespace
+
+std::string unnamed_label(int label) { return fmt::format("LABEL_{}", label); }
+
+std::vector<std::string> labels_in(const std::filesystem::path& path, const TextReading& reading,
+                                   std::size_t most) {
+  std::set<std::string, std::less<>> labels;
+  for (const DataFile& file : labelled_files(path, reading).files) {
+    DocumentReader reader = reader_of(file, reading);
+    for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+      for (const auto& piece : pieces)
+        if (!labels.contains(piece.label)) labels.emplace(piece.label);
+      if (labels.size() > most)
+        fail(ErrorCode::data,
+             "{}: the field '{}' has more than {} different labels, '{}' and '{}' among them: name the one with "
+             "labels by --label-field",
+             path.string(), reading.label_field, most, *labels.begin(), *labels.rbegin());
+    }
+  }
+  int greatest = -1;
+  for (const std::string& label : labels) {
+    const auto number = whole_number(label);
+    if (!number || static_cast<std::size_t>(*number) >= most) return {labels.begin(), labels.end()};
+    greatest = std::max(greatest, *number);
+  }
+  std::vector<std::string> unnamed;
+  for (int label = 0; label <= greatest; ++label) unnamed.push_back(unnamed_label(label));
+  return unnamed;
+}
+
+std::optional<std::int32_t> class_of(std::string_view label, std::span<const std::string> labels) {
+  const auto named = std::find(labels.begin(), labels.end(), label);
+  if (named != labels.end()) return static_cast<std::int32_t>(named - labels.begin());
+  const auto number = whole_number(label);
+  return number && static_cast<std::size_t>(*number) < labels.size() ? std::optional<std::int32_t>(*number)
+                                                                     : std::nullopt;
+}
+
+LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
+                             LabelledTextOptions options)
+    : path_(path), options_(std::move(options)) {
+  if (options_.sequence_length <= options_.around.count())
+    fail(ErrorCode::usage,
+         "--sequence-length {} has no room for a token beside the {} that begin and end a sample: raise it",
+         options_.sequence_length, options_.around.count());
+  DataFiles found = labelled_files(path, reading);
+  left_out_ = std::move(found.left_out);
+  for (const DataFile& file : found.files) {
+    if (!file.remark.empty()) remarks_.push_back(file.remark);
+    files_.push_back(file.path);
+    read_file(file, reading, text);
+  }
+  if (texts_.empty()) fail(ErrorCode::data, "{}: no line has a text: give such files", path.string());
+  if (const auto most = std::max_element(tokens_.begin(), tokens_.end());
+      most != tokens_.end() && *most >= options_.vocab_size)
+    fail(ErrorCode::data, "{}: token {} is outside the vocabulary of --vocab-size {}: give at least {}",
+         path.string(), *most, options_.vocab_size, *most + 1);
+  report();
+}
+
+void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, const TextTokens& text) {
+  std::optional<TextEncoder> encoder;
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
+  DocumentReader reader = reader_of(file, reading);
+  std::vector<std::int32_t> encoded;
+  for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+    for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
+    if (bytes_read_ > most_held_bytes)
+      fail(ErrorCode::data, "{}: more than {} bytes of labelled texts, which every rank keeps: give less",
+           path_.string(), most_held_bytes);
+    if (!encoder) {
+      for (const auto& piece : pieces) {
+        for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
+        add(std::ssize(piece.text), piece.label);
+      }
+      continue;
+    }
+    std::vector<TextEncoder::Passage> passages;
+    for (const auto& piece : pieces) passages.push_back({piece.text});
+    std::vector<std::size_t> ends;
+    encoded.clear();
+    encoder->encode(passages, encoded, ends);
+    for (std::size_t i = 0, begin = 0; i < ends.size(); begin = ends[i++]) {
+      tokens_.insert(tokens_.end(), encoded.begin() + static_cast<std::ptrdiff_t>(begin),
+                     encoded.begin() + static_cast<std::ptrdiff_t>(ends[i]));
+      add(static_cast<std::int64_t>(ends[i] - begin), pieces[i].label);
+    }
+  }
+}
+
+void LabelledTexts::add(std::int64_t tokens, std::string_view label) {
+  const auto number = class_of(label, options_.labels);
+  if (!number)
+    fail(ErrorCode::data,
+         "{}: the label '{}' is none of the model's {} classes, {}: mend the data, or leave out "
+         "--classes and begin with other weights",
+         path_.string(), label, options_.labels.size(), listed(options_.labels));
+  const std::int64_t kept = std::min<std::int64_t>(tokens, options_.sequence_length - options_.around.count());
+  if (kept < tokens) ++cut_;
+  const std::int64_t first = std::ssize(tokens_) - tokens;
+  tokens_.resize(static_cast<std::size_t>(first + kept));
+  texts_.push_back({first, static_cast<std::int32_t>(kept), *number});
+}
+
+void LabelledTexts::report() {
+  std::vector<std::int64_t> counts(options_.labels.size());
+  std::int64_t all_filled = 0;
+  for (std::int64_t n = 0; n < samples(); ++n) {
+    ++counts[static_cast<std::size_t>(label(n))];
+    all_filled += filled(n);
+  }
+  constexpr std::size_t most_counted = 8;
+  std::vector<std::string> counted;
+  for (std::size_t k = 0; k < std::min(counts.size(), most_counted); ++k)
+    counted.push_back(fmt::format("{} {}", options_.labels[k], counts[k]));
+  remarks_.push_back(fmt::format("{}: of {} classes: {}{}", path_.string(), counts.size(), fmt::join(counted, ", "),
+                                 counts.size() > most_counted ? ", …" : ""));
+  const double positions = static_cast<double>(samples()) * options_.sequence_length;
+  remarks_.push_back(fmt::format("{}: {:.1f}% of all positions are padding{}", path_.string(),
+                                 100 * (1 - static_cast<double>(all_filled) / positions),
+                                 cut_ > 0 ? fmt::format("; cut at --sequence-length {}: {} of {} texts",
+                                                        options_.sequence_length, cut_, samples())
+                                          : ""));
+}
+
+void LabelledTexts::read(std::int64_t sample, std::int32_t* to) const {
+  const Text& one = text(sample);
+  std::int32_t* const end = to + options_.sequence_length;
+  if (options_.around.begin) *to++ = *options_.around.begin;
+  to = std::copy_n(tokens_.data() + one.first, one.tokens, to);
+  if (options_.around.end) *to++ = *options_.around.end;
+  std::fill(to, end, options_.around.padding);
+}
+
+LabelledSource::LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
+                               std::optional<std::uint64_t> shuffle_seed)
+    : texts_(std::move(texts)), begin_(begin), samples_(end - begin) {
+  expect(begin >= 0 && begin < end && end <= texts_->samples(), "samples {} to {} of {}", begin, end,
+         texts_->samples());
+  if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
+}
+
+void LabelledSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
+  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
+    texts_->read(text_of(n), reinterpret_cast<std::int32_t*>(to));
+}
+
+void LabelledSource::read_targets(std::int64_t first, int count, std::byte* to) const {
+  auto* targets = reinterpret_cast<std::int32_t*>(to);
+  for (std::int64_t n = first; n < first + count; ++n) *targets++ = texts_->label(text_of(n));
+}
+
+void LabelledSource::read_document_starts(std::int64_t first, int count, std::int32_t* to) const {
+  const std::ptrdiff_t length = texts_->sequence_length();
+  for (std::int64_t n = first; n < first + count; ++n, to += length) {
+    const std::int32_t filled = texts_->filled(text_of(n));
+    std::fill(to, to + filled, 0);
+    std::iota(to + filled, to + length, filled);
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,122 @@
+// Samples for telling which class a text is of: JSON lines with a text and a label. A sample is a token that begins it,
+// the text's tokens, cut where T ends, a token that ends it, and padding, as transformers' tokenizers make them with
+// special tokens, truncated and padded to T; its target is the number of its class. Positions of padding see nobody and
+// are seen by nobody: each is a document of its own.
+//
+// Labels are names, or numbers of classes.
+#pragma once
+
+#include "models/sample_source.hpp"
+#include "models/text/data_files.hpp"
+#include "models/text/document_source.hpp"
+#include "models/text/sample_order.hpp"
+#include "models/text/token_sequence.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::models {
+
+/// What a class without a name is called, as transformers does: "LABEL_2".
+[[nodiscard]] std::string unnamed_label(int label);
+
+/// The labels of these files' texts as names of classes, by number: in alphabetical order, or where all of them are
+/// whole numbers from 0 on unnamed ones, up to the greatest. Throws as LabelledTexts does, and ErrorCode::data for more than
+/// `most`.
+[[nodiscard]] std::vector<std::string> labels_in(const std::filesystem::path& path, const TextReading& reading,
+                                                 std::size_t most);
+
+/// Which of these classes a label is: the one of that name, or of that number. None: it is none of them.
+[[nodiscard]] std::optional<std::int32_t> class_of(std::string_view label, std::span<const std::string> labels);
+
+struct LabelledTextOptions {
+  int sequence_length = 1;  ///< T
+  int vocab_size = 256;
+  TokensAround around;
+  std::vector<std::string> labels;  ///< names of the classes
+};
+
+/// The texts, in memory. Any thread.
+class LabelledTexts {
+ public:
+  /// Of the files that data_files_at() finds, all JSON lines. Lines without text are left out. Throws as that and
+  /// DocumentReader do, ErrorCode::usage where T has no room for a token, and ErrorCode::data for other files, more
+  /// than is kept in memory, a token outside the vocabulary, a label that is none of the classes, and where there is no
+  /// text.
+  LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
+                LabelledTextOptions options);
+
+  [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(texts_); }
+  [[nodiscard]] int sequence_length() const noexcept { return options_.sequence_length; }
+  [[nodiscard]] std::int32_t label(std::int64_t sample) const { return text(sample).label; }
+  /// Positions that are no padding.
+  [[nodiscard]] std::int32_t filled(std::int64_t sample) const {
+    return text(sample).tokens + options_.around.count();
+  }
+  /// Writes int32 [T].
+  void read(std::int64_t sample, std::int32_t* to) const;
+
+  [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
+  [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
+
+ private:
+  struct Text {
+    std::int64_t first = 0;  ///< token
+    std::int32_t tokens = 0, label = 0;
+  };
+
+  [[nodiscard]] const Text& text(std::int64_t sample) const { return texts_[static_cast<std::size_t>(sample)]; }
+  void read_file(const DataFile& file, const TextReading& reading, const TextTokens& text);
+  /// The last `tokens` tokens are a text of this label.
+  void add(std::int64_t tokens, std::string_view label);
+  void report();
+
+  std::filesystem::path path_;
+  LabelledTextOptions options_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<Text> texts_;
+  std::int64_t bytes_read_ = 0, cut_ = 0;
+  std::vector<LeftOut> left_out_;
+  std::vector<std::string> remarks_;
+};
+
+class LabelledSource final : public SampleSource {
+ public:
+  /// Of samples [begin, end), without a seed in their order.
+  LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
+                 std::optional<std::uint64_t> shuffle_seed);
+
+  [[nodiscard]] std::int64_t samples() const override { return samples_; }
+  [[nodiscard]] std::size_t input_bytes() const override { return document_positions() * sizeof(std::int32_t); }
+  [[nodiscard]] std::size_t target_bytes() const override { return sizeof(std::int32_t); }
+  [[nodiscard]] std::int64_t losses_per_sample() const override { return 1; }
+  [[nodiscard]] std::size_t document_positions() const override {
+    return static_cast<std::size_t>(texts_->sequence_length());
+  }
+  [[nodiscard]] std::int64_t padding(std::int64_t n) const override {
+    return texts_->sequence_length() - texts_->filled(text_of(n));
+  }
+  void read_inputs(std::int64_t first, int count, std::byte* to) const override;
+  void read_targets(std::int64_t first, int count, std::byte* to) const override;
+  void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
+
+ private:
+  /// Which of the texts.
+  [[nodiscard]] std::int64_t text_of(std::int64_t n) const {
+    return begin_ + (order_ ? (*order_)(n) : n % samples_);
+  }
+
+  std::shared_ptr<const LabelledTexts> texts_;
+  std::int64_t begin_, samples_;
+  std::optional<SampleOrder> order_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,150 @@
+#include "models/text/labelled_source.hpp"
+#include "models/text/text_source.hpp"
+#include "runtime/error.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::models;
+
+namespace {
+
+constexpr int T = 6;
+
+TextDataOptions options_of(const std::filesystem::path& path, std::vector<std::string> labels) {
+  return {.path = path,
+          .label_field = "kind",
+          .labels = std::move(labels),
+          .sequence_length = T,
+          .vocab_size = 256,
+          .documents = Documents::pad};
+}
+
+std::vector<std::int32_t> inputs(const SampleSource& source, std::int64_t n) {
+  std::vector<std::int32_t> all(T);
+  source.read_inputs(n, 1, reinterpret_cast<std::byte*>(all.data()));
+  return all;
+}
+
+std::int32_t target(const SampleSource& source, std::int64_t n) {
+  std::int32_t label = -7;
+  source.read_targets(n, 1, reinterpret_cast<std::byte*>(&label));
+  return label;
+}
+
+constexpr const char* lines = R"({"text": "abc", "kind": "loud"}
+{"kind": "calm", "text": "abcdefgh"}
+{"text": "", "kind": "calm"}
+{"text": "x", "kind": "loud", "more": [1]}
+)";
+
+}  // namespace
+
+TEST_CASE("labelled texts are a sample each, cut and padded, with the number of their class") {
+  const tests::TemporaryFolder folder;
+  const auto path = folder.write("texts.jsonl", lines);
+  const TextReading reading{.label_field = "kind"};
+  const std::vector<std::string> labels = labels_in(path, reading, 9);
+  CHECK(labels == std::vector<std::string>{"calm", "loud"});
+  const TextData data = open_text_data(options_of(path, labels));
+  const SampleSource& source = *data.training;
+  REQUIRE(source.samples() == 3);  // the empty one is left out
+  CHECK(source.sample_bytes().input == T * sizeof(std::int32_t));
+  CHECK(source.sample_bytes().target == sizeof(std::int32_t));
+  CHECK(source.losses(0, 3) == 3);
+  CHECK(inputs(source, 0) == std::vector<std::int32_t>{'a', 'b', 'c', 0, 0, 0});
+  CHECK(inputs(source, 1) == std::vector<std::int32_t>{'a', 'b', 'c', 'd', 'e', 'f'});
+  CHECK(inputs(source, 2) == std::vector<std::int32_t>{'x', 0, 0, 0, 0, 0});
+  CHECK(inputs(source, 3) == inputs(source, 0));  // an epoch later
+  CHECK(target(source, 0) == 1);
+  CHECK(target(source, 1) == 0);
+  CHECK(target(source, 2) == 1);
+  CHECK(source.padding(2) == 5);
+  std::vector<std::int32_t> starts(2 * T);
+  source.read_document_starts(0, 2, starts.data());
+  CHECK(starts == std::vector<std::int32_t>{0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0});
+  REQUIRE(data.origins.size() == 1);
+  CHECK(data.origins[0].remarks[0].find("of 2 classes: calm 1, loud 2") != std::string::npos);
+  CHECK(data.origins[0].remarks[1].find("44.4% of all positions are padding; cut at --sequence-length 6: 1 of 3") !=
+        std::string::npos);
+}
+
+TEST_CASE("the end of labelled texts is kept for validation, in order, and others are shuffled") {
+  const tests::TemporaryFolder folder;
+  std::string text;
+  for (int n = 0; n < 40; ++n)
+    text += "{\"text\": \"" + std::string(1, static_cast<char>('0' + n)) +
+            "\", \"kind\": " + std::to_string(n % 3) + "}\n";
+  TextDataOptions options = options_of(folder.write("texts.jsonl", text), {"a", "b", "c"});
+  options.validation_split = 0.25;
+  options.shuffle_seed = 3;
+  const TextData data = open_text_data(options);
+  REQUIRE(data.training->samples() == 30);
+  REQUIRE(data.validation->samples() == 10);
+  for (int n = 0; n < 10; ++n) {
+    CHECK(inputs(*data.validation, n)[0] == '0' + 30 + n);
+    CHECK(target(*data.validation, n) == (30 + n) % 3);
+  }
+  std::vector<bool> seen(30, false);
+  bool moved = false;
+  for (int n = 0; n < 30; ++n) {
+    const int which = inputs(*data.training, n)[0] - '0';
+    REQUIRE(which < 30);
+    CHECK(target(*data.training, n) == which % 3);
+    moved = moved || which != n;
+    seen[static_cast<std::size_t>(which)] = true;
+  }
+  CHECK(moved);
+  CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
+}
+
+TEST_CASE("labels are names or numbers of classes") {
+  const tests::TemporaryFolder folder;
+  const auto labels = [&](const std::string& text) {
+    return labels_in(folder.write("texts.jsonl", text), {.label_field = "kind"}, 20);
+  };
+  using Names = std::vector<std::string>;
+  CHECK(labels(R"({"text": "a", "kind": 10}
+{"text": "b", "kind": 2})") == Names{"LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4", "LABEL_5", "LABEL_6",
+                                     "LABEL_7", "LABEL_8", "LABEL_9", "LABEL_10"});
+  CHECK(labels(R"({"text": "a", "kind": true}
+{"text": "b", "kind": false})") == Names{"false", "true"});
+  CHECK(labels(R"({"text": "a", "kind": "01"}
+{"text": "b", "kind": 1})") == Names{"01", "1"});
+  const Names names{"bad", "good"};
+  CHECK(class_of("good", names) == 1);
+  CHECK(class_of("0", names) == 0);
+  CHECK_FALSE(class_of("2", names).has_value());
+  CHECK_FALSE(class_of("-1", names).has_value());
+  CHECK_FALSE(class_of("00", names).has_value());
+  CHECK_FALSE(class_of("Good", names).has_value());
+}
+
+TEST_CASE("what are no labelled texts is refused by what is wrong with it") {
+  const tests::TemporaryFolder folder;
+  const auto refusal = [&](const std::string& name, const std::string& text, int length = T) {
+    TextDataOptions options = options_of(folder.write(name, text), {"calm", "loud"});
+    options.sequence_length = length;
+    return tests::error_of([&] { static_cast<void>(open_text_data(options)); });
+  };
+  CHECK(tests::says(refusal("a.txt", "some words"), "no JSON lines, of which --label-field kind names a field"));
+  const Error unknown = refusal("b.jsonl", R"({"text": "a", "kind": "wild"})");
+  CHECK(unknown.code() == ErrorCode::data);
+  CHECK(tests::says(unknown, "the label 'wild' is none of the model's 2 classes, 'calm', 'loud'"));
+  CHECK(
+      tests::says(refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
+                  "line 1: no field 'kind'; it has 'text', 'class': name the one with the label by --label-field"));
+  for (const char* label : {"null", "1.5", "[]", "\"\""})
+    CHECK(tests::says(refusal("d.jsonl", R"({"text": "a", "kind": )" + std::string(label) + "}"),
+                      "line 1: the field 'kind' is no label"));
+  CHECK(tests::says(refusal("e.jsonl", R"({"text": "", "kind": "loud"})"), "no line has a text"));
+  const auto many = folder.write("f.jsonl", lines);
+  CHECK(tests::says(tests::error_of([&] { static_cast<void>(labels_in(many, {.label_field = "kind"}, 1)); }),
+                    "more than 1 different labels"));
+}

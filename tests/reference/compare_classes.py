@@ -1,0 +1,144 @@
+"""Trains BERT and RoBERTa to tell classes of texts, with ranvier-train and with transformers, from the same files.
+
+usage: compare_classes.py TRAINER FOLDER FAMILY    FOLDER is emptied and filled; exit code 77: no transformers
+
+Losses, gradient norms and final tensors as in compare_families.py; transformers' ...ForSequenceClassification must open what
+is saved, with the same names of classes, and tell texts apart as often as ranvier-train says of them. A head that the
+weights to begin with do not have is drawn, and leaves all else as it was.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import compare_families as families
+from compare_families import torch
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+LABELS = ["calm", "loud", "wild"]
+TEXTS, KEPT = families.STEPS * families.BATCH + 30, 30
+GRIDS = families.GRIDS | {"tiles": (2, ["--tile", 2, "--g-inter", 2, "--recompute", 1])}
+
+
+def make_model(family, kind=AutoModelForSequenceClassification, **more):
+    """No zeros and ones: what is left out, or added twice, has to show."""
+    name, options = families.MASKED_FAMILIES[family]
+    torch.manual_seed(7)
+    model = kind.from_config(AutoConfig.for_model(name, **(options | more)), attn_implementation="eager")
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            centre = 1.0 if "norm" in parameter_name.lower() else 0.0
+            parameter.copy_(centre + 0.08 * torch.randn_like(parameter))
+    return model
+
+
+def make_texts(path):
+    """Texts of all lengths, some too long, whose letters say which class they are of, not always."""
+    generator = torch.Generator().manual_seed(5)
+    samples = []
+    for _ in range(TEXTS):
+        label = int(torch.randint(len(LABELS), (1,), generator=generator))
+        length = int(torch.randint(1, families.LENGTH + 6, (1,), generator=generator))
+        draws = torch.randint(12, (length,), generator=generator)
+        samples.append(("".join(chr(ord("a") + 4 * label + int(draw)) for draw in draws), label))
+    path.write_text("".join(json.dumps({"text": text, "class": LABELS[label]}) + "\n" for text, label in samples))
+    return samples
+
+
+def batch_of(samples, padding):
+    tokens = [list(text.encode())[:families.LENGTH] for text, _ in samples]
+    inputs = torch.tensor([row + [padding] * (families.LENGTH - len(row)) for row in tokens])
+    mask = torch.tensor([[1] * len(row) + [0] * (families.LENGTH - len(row)) for row in tokens])
+    return dict(input_ids=inputs, attention_mask=mask), torch.tensor([label for _, label in samples])
+
+
+def train_reference(model, samples):
+    trained = list(model.parameters())
+    optimizer = torch.optim.AdamW([dict(params=[p for p in trained if p.dim() > 1], weight_decay=0.1),
+                                   dict(params=[p for p in trained if p.dim() == 1], weight_decay=0.0)],
+                                  lr=families.RATE, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms = [], []
+    for step in range(families.STEPS):
+        inputs, labels = batch_of(samples[step * families.BATCH:(step + 1) * families.BATCH], model.config.pad_token_id)
+        optimizer.zero_grad()
+        output = model(**inputs, labels=labels)
+        output.loss.backward()
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in trained if p.grad is not None]))
+        for parameter in trained:
+            if parameter.grad is not None:
+                parameter.grad.mul_(min(1.0, 1.0 / norm.item()))
+        optimizer.step()
+        losses.append(output.loss.item())
+        norms.append(norm.item())
+    return losses, norms
+
+
+def run(trainer, folder, ranks, flags):
+    flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
+    return families.run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--data", folder / "texts.jsonl",
+                         "--label-field", "class", "--tokenizer", "bytes", "--sequence-length", families.LENGTH, "--threads", 1,
+                         *flags], stdout=subprocess.PIPE, text=True).stdout
+
+
+def train(trainer, folder, ranks, flags, metrics):
+    run(trainer, folder, ranks, ["--shuffle", "off", "--batch-size", families.BATCH, "--microbatch-size", 2, "--steps",
+                                 families.STEPS, "--learning-rate", families.RATE, "--warmup-steps", 0, "--lr-decay", "constant",
+                                 "--seed", families.SEED, "--validation-split", KEPT / TEXTS, "--metrics", metrics, *flags])
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def main():
+    trainer, folder, family = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "nvme").mkdir(parents=True)
+    torch.set_num_threads(1)
+    samples = make_texts(folder / "texts.jsonl")
+    names = dict(id2label=dict(enumerate(LABELS)), label2id={label: n for n, label in enumerate(LABELS)})
+    model = make_model(family, **names)
+    model.save_pretrained(folder / "given", safe_serialization=True)
+    model = model.double()
+    losses, norms = train_reference(model, samples)
+    print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f}")
+    inputs, labels = batch_of(samples[-KEPT:], model.config.pad_token_id)
+    with torch.no_grad():
+        output = model(**inputs, labels=labels)
+
+    for grid, (ranks, flags) in GRIDS.items():
+        saved = folder / grid.replace(" ", "-")
+        lines = train(trainer, folder, ranks, [*flags, "--init-from", folder / "given", "--save", saved], folder / f"{grid}.jsonl")
+        opened, report = AutoModelForSequenceClassification.from_pretrained(saved, output_loading_info=True)
+        wrong = {key: value for key, value in report.items() if value}
+        if wrong or type(opened) is not type(model) or opened.config.id2label != names["id2label"]:
+            sys.exit(f"{grid}: transformers opens what was saved as a {type(opened)} with {wrong}, {opened.config.id2label}")
+        pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
+        families.check(f"{family}, {grid}", families.apart(lines, losses, norms, [
+            (ours, theirs) for (tensor, ours), theirs in pairs if not tensor.endswith(families.NO_SLOPE)]))
+        if abs(lines[-1]["validation_loss"] - output.loss.item()) > 1e-5:
+            sys.exit(f"{grid}: the validation loss is {lines[-1]['validation_loss']}, of transformers {output.loss.item()}")
+
+    # From weights for masks: the head is new, and nothing else.
+    masks = make_model(family, AutoModelForMaskedLM)
+    masks.save_pretrained(folder / "masks", safe_serialization=True)
+    run(trainer, folder, 1, ["--init-from", folder / "masks", "--steps", 1, "--learning-rate", 0, "--save", folder / "begun"])
+    begun = AutoModelForSequenceClassification.from_pretrained(folder / "begun")
+    if begun.config.id2label != names["id2label"]:
+        sys.exit(f"the classes of a head that is new are {begun.config.id2label}")
+    body = dict(masks.base_model.named_parameters())
+    new = 0
+    for name, parameter in begun.named_parameters():
+        part = name.split(".", 1)[1]
+        if part in body:
+            if not torch.equal(parameter, body[part]):
+                sys.exit(f"{name} is not what it was")
+        else:
+            new += 1
+            spread = parameter.std().item() if parameter.dim() > 1 else 0.02 + parameter.abs().max().item()
+            if not 0.015 < spread < 0.025:
+                sys.exit(f"{name} is not as a new one is: {spread}")
+    if new != 4:
+        sys.exit(f"{new} tensors are new, not 4")
+
+
+main()
