@@ -262,6 +262,7 @@ TEST_CASE("a job in virtual time sends what a job that computes sends, in the sa
   const Case cases[] = {{"ddp", Policy::one_f_one_b, 3, 1},
                         {"zero3", Policy::one_f_one_b, 2, 2},
                         {"paro-iig", Policy::gpipe, 2, 4},
+                        {"zero3", Policy::zb_h1, 3, 2},
                         {"zero2", Policy::message_driven, 1, 4}};
   const Rates rates(1e9, 1e10);
   for (const Case& each : cases) {

@@ -1,0 +1,62 @@
+// The weight gradients that wait, of StageActor.
+#include "actors/pipeline/stage_actor.hpp"
+
+#include <algorithm>
+
+namespace ranvier::actors {
+
+bool StageActor::weights_ready() const { return !waiting_.empty() && missing(waiting_.front()) == nullptr; }
+
+void StageActor::await_weights() {
+  if (waiting_.empty() || awaits_weights_) return;
+  PassResource* const resource = missing(waiting_.front());
+  if (resource == nullptr) return;
+  awaits_weights_ = true;
+  const auto index =
+      static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
+  resource->when_ready(waiting_.front().uses[index], [this] {
+    awaits_weights_ = false;
+    next();
+  });
+}
+
+/// Their order is fixed, so that what they need can come before they are chosen.
+void StageActor::announce_weights(int microbatch) {
+  Pass& pass = waiting_.emplace_back(Pass{.direction = Direction::weights, .microbatch = microbatch});
+  pass.steps = weights_pass(*stage_);
+  for (PassResource* resource : resources_) {
+    pass.uses.push_back(resource->announce({.steps = pass.steps,
+                                            .microbatch = microbatch,
+                                            .slot = microbatch % stage_->slots(),
+                                            .samples = samples_of(microbatch),
+                                            .training = true,
+                                            .backward = true}));
+  }
+}
+
+/// Queues a call of a layer, as far as what it needs is there; all calls, once no other pass will come.
+void StageActor::advance_weights() {
+  Pass& pass = waiting_.front();
+  trace_pass(pass, true);
+  const std::size_t layer = pass.steps[pass.next].layer;
+  do {
+    queue(pass);
+  } while (pass.next < pass.steps.size() && missing(pass) == nullptr &&
+           (pass.steps[pass.next].layer == layer || backwards_ == microbatches_));
+  trace_pass(pass, false);
+  context_->loop.after_work(context_->compute, name_of(pass),
+                            [this, microbatch = pass.microbatch, over = pass.next == pass.steps.size()] {
+                              computing_ = false;
+                              become_idle();
+                              if (over) finish_weights(microbatch);
+                              next();
+                            });
+}
+
+void StageActor::finish_weights(int microbatch) {
+  waiting_.pop_front();
+  ++weights_;
+  release(microbatch);
+}
+
+}  // namespace ranvier::actors
