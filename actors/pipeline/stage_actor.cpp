@@ -160,6 +160,7 @@ void StageActor::next() {
   now_ready.weights_ready = weights_ready();
   const Direction direction = choose(now_ready);
   if (direction == Direction::none) return await_weights();
+  if (stage_->defers() && batch_.training && messages_decide(plan_.policy) && !looked_) return look_at_messages();
   const auto now = context_->trace.now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
     context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);

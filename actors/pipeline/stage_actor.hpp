@@ -127,6 +127,8 @@ class StageActor final : public Part {
   [[nodiscard]] bool weights_ready() const;
   /// Has weight gradients chosen once what they need is there.
   void await_weights();
+  /// Chooses anew once the loop has handled what is there.
+  void look_at_messages();
   void call_for_input(int microbatch);
   void next();
   [[nodiscard]] PipelineProgress progress() const;
@@ -177,7 +179,8 @@ class StageActor final : public Part {
   std::deque<Pass> passes_;   // that were announced; the first one may be running
   std::deque<Pass> waiting_;  // weight gradients that wait, and are announced; the first ones may be partly done
   bool awaits_weights_ = false;
-  std::vector<int> kept_;  // by deferred place: the microbatch whose last segment is there
+  bool looks_ = false, looked_ = false;  // at messages, before weight gradients
+  std::vector<int> kept_;                // by deferred place: the microbatch whose last segment is there
   std::vector<Sending> sends_;
   std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_

@@ -20,6 +20,19 @@ void StageActor::await_weights() {
   });
 }
 
+/// What has come meanwhile may go before what would be chosen.
+void StageActor::look_at_messages() {
+  if (looks_) return;
+  looks_ = true;
+  // The shortest time: whatever comes at this moment comes before.
+  context_->loop.after(std::chrono::nanoseconds(1), [this] {
+    looks_ = false;
+    looked_ = true;
+    next();
+    looked_ = false;
+  });
+}
+
 /// Their order is fixed, so that what they need can come before they are chosen.
 void StageActor::announce_weights(int microbatch) {
   Pass& pass = waiting_.emplace_back(Pass{.direction = Direction::weights, .microbatch = microbatch});
