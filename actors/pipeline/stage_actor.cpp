@@ -279,7 +279,7 @@ void StageActor::queue(Pass& pass) {
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     if (resources_[r]->uses(step)) resources_[r]->provide(pass.uses[r], arrays);
   }
-  // Weight gradients that wait may be left between any two steps.
+  // Weight gradients that wait may be left after a step, so each counts for itself.
   const bool alone = pass.direction == Direction::weights;
   if (alone || pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
   stage_->run(context_->compute, step, describe(pass), pass.gradient_buffer, arrays);

@@ -47,15 +47,27 @@ void StageActor::announce_weights(int microbatch) {
   }
 }
 
-/// Queues a call of a layer, as far as what it needs is there; all calls, once no other pass will come.
+/// Queues a call of a layer; all calls whose places are there, once no other pass will come. Parts of a call hand each
+/// other what is in the workspace, so that nothing may come between them.
 void StageActor::advance_weights() {
   Pass& pass = waiting_.front();
   trace_pass(pass, true);
-  const std::size_t layer = pass.steps[pass.next].layer;
-  do {
+  std::size_t layer = pass.steps[pass.next].layer;
+  while (true) {
     queue(pass);
-  } while (pass.next < pass.steps.size() && missing(pass) == nullptr &&
-           (pass.steps[pass.next].layer == layer || backwards_ == microbatches_));
+    if (pass.next == pass.steps.size()) break;
+    PassResource* const resource = missing(pass);
+    const bool same_call = pass.steps[pass.next].layer == layer;
+    if (resource != nullptr && same_call) {
+      trace_pass(pass, false);
+      const auto index =
+          static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
+      resource->when_ready(pass.uses[index], [this] { advance_weights(); });
+      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
+    }
+    if (!same_call && (resource != nullptr || backwards_ < microbatches_)) break;
+    layer = pass.steps[pass.next].layer;
+  }
   trace_pass(pass, false);
   context_->loop.after_work(context_->compute, name_of(pass),
                             [this, microbatch = pass.microbatch, over = pass.next == pass.steps.size()] {
