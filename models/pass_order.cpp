@@ -44,6 +44,7 @@ OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeAr
     const bool held = area.holds == RecomputeArea::Holds{slot, s};
     if (layout.recomputes() && !held) append_forward(pass.steps, layout, segment, true);
     const bool neighbour_waits = s == 0 && layout.sends_gradients();
+    const bool weights_follow = neighbour_waits || layout.defers();
     const std::size_t begin = std::max(segment.begin, front);
     const auto weight_gradients = [&](std::size_t l) {
       append(pass.steps, layout, {.kind = Step::Kind::backward_weight, .layer = l});
@@ -53,11 +54,18 @@ OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeAr
              {.kind = Step::Kind::backward_input,
               .completes_input_gradient = neighbour_waits && l == begin,
               .layer = l});
-      if (!neighbour_waits) weight_gradients(l);
+      if (!weights_follow) weight_gradients(l);
     }
-    if (!neighbour_waits) continue;
+    if (!neighbour_waits || layout.defers()) continue;
     for (std::size_t l = segment.end; l-- > begin;) weight_gradients(l);
   }
+  return pass;
+}
+
+StageLayout::Pass weights_pass(const StageLayout& layout) {
+  StageLayout::Pass pass;
+  for (std::size_t l = layout.layers(); l-- > layout.first_backward_layer();)
+    append(pass, layout, {.kind = Step::Kind::backward_weight, .layer = l});
   return pass;
 }
 

@@ -3,6 +3,9 @@
 //
 //   OrderedPass pass = forward_pass(layout, slot);
 //   pass = backward_pass(layout, slot, pass.area);  // its last segment is still in the area
+//   if (layout.defers()) … weights_pass(layout);    // at any time after that
+//
+// Where weight gradients wait, each deferred place is such an area of its own, for all segments of one slot.
 //
 // Any thread.
 #pragma once
@@ -34,8 +37,11 @@ struct OrderedPass {
 
 [[nodiscard]] OrderedPass forward_pass(const StageLayout& layout, int slot);
 
-/// Down to StageLayout::first_backward_layer(). Where a neighbour waits for the input gradient, the input gradients of
-/// all layers of the frontmost segment come before their weight gradients. `area`: before the pass.
+/// Down to StageLayout::first_backward_layer(), without weight gradients that wait. Where a neighbour waits for the
+/// input gradient, those of the frontmost segment come before its weight gradients. `area`: before the pass.
 [[nodiscard]] OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area);
+
+/// The weight gradients that waited, from the back.
+[[nodiscard]] StageLayout::Pass weights_pass(const StageLayout& layout);
 
 }  // namespace ranvier::models

@@ -1,5 +1,8 @@
 #include "models/stage.hpp"
 
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
 #include <atomic>
 #include <initializer_list>
 
@@ -60,7 +63,9 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   checkpoints_ = add(MemoryKind::activations, MemorySpace::device, "checkpoints in use", sizes().checkpoint,
                      static_cast<std::size_t>(checkpoint_places()));
   recompute_ = add(MemoryKind::activations, MemorySpace::device, "recomputed segment", sizes().area, 1);
-  deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients", sizes().deferred, 1);
+  deferred_ = add(MemoryKind::activations, MemorySpace::device,
+                  defers() ? "kept for weight gradients that wait" : "kept for weight gradients", sizes().deferred,
+                  static_cast<std::size_t>(std::max(deferred_places(), 1)));
   between_ = add(MemoryKind::activations, MemorySpace::device, "gradients between layers", sizes().between, 2);
   workspace_ = add(MemoryKind::workspace, MemorySpace::device, "layer scratch", sizes().workspace, 1);
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
@@ -88,14 +93,15 @@ void Stage::bind(const runtime::Arena& arena) {
     to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
   }
   area_ = arena.slot(recompute_);
-  deferred_base_ = arena.slot(deferred_);
+  for (int p = 0; p < std::max(deferred_places(), 1); ++p)
+    deferred_place_.push_back(arena.slot(deferred_, static_cast<std::size_t>(p)));
   workspace_base_ = arena.slot(workspace_);
   between_base_[0] = arena.slot(between_, 0);
   between_base_[1] = arena.slot(between_, 1);
 }
 
 std::byte* Stage::input(int slot) const { return input_[static_cast<std::size_t>(slot)]; }
-std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers() - 1, slot); }
+std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers() - 1, slot, nullptr); }
 std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
 std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
 std::byte* Stage::documents(int slot) const { return document_[static_cast<std::size_t>(slot)]; }
@@ -105,14 +111,38 @@ std::span<std::byte> Stage::checkpoint_place(int place) const {
   return {place_[static_cast<std::size_t>(place)], sizes().checkpoint};
 }
 
-std::byte* Stage::layer_output(std::size_t layer, int slot) const {
-  const LayerMemoryMap& map = this->layer(layer);
-  std::byte* base = recomputes() && !map.ends_segment ? area_ : slot_[static_cast<std::size_t>(slot)];
-  return base + map.output_offset;
+bool Stage::in_deferred_place(const Step& step, const Microbatch& microbatch) const {
+  if (!recomputes() || !defers()) return false;
+  if (step.kind != Step::Kind::forward || step.again) return true;
+  return microbatch.keeps_segment && step.layer >= segments().back().begin;
 }
 
-const std::byte* Stage::layer_input(std::size_t layer, int slot) const {
-  return layer == 0 ? input(slot) : layer_output(layer - 1, slot);
+std::byte* Stage::kept(const Step& step, const Microbatch& microbatch) const {
+  if (!recomputes()) return slot_[static_cast<std::size_t>(microbatch.slot)];
+  if (!in_deferred_place(step, microbatch)) return area_;
+  return deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + layer(step.layer).recomputed_offset;
+}
+
+std::byte* Stage::layer_output(std::size_t layer, int slot, std::byte* kept) const {
+  const LayerMemoryMap& map = this->layer(layer);
+  return (recomputes() && !map.ends_segment ? kept : slot_[static_cast<std::size_t>(slot)]) + map.output_offset;
+}
+
+/// Weight gradients that wait find a checkpoint where the steps before them left a copy.
+const std::byte* Stage::input_of(StreamView stream, const Step& step, const Microbatch& microbatch,
+                                 const std::byte* checkpoint) const {
+  const LayerMemoryMap& map = layer(step.layer);
+  if (!map.reads_checkpoint) {
+    if (step.layer == 0) return input(microbatch.slot);
+    return layer_output(step.layer - 1, microbatch.slot, kept(step, microbatch));
+  }
+  if (!in_deferred_place(step, microbatch)) return checkpoint;
+  std::byte* const copy =
+      deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + map.checkpoint_copy;
+  if (step.kind == Step::Kind::backward_weight) return copy;
+  if (step.kind == Step::Kind::forward && step.part == 0)
+    runtime::copy(stream, copy, checkpoint, checkpoint_bytes(*map.reads_checkpoint, microbatch.samples));
+  return checkpoint;
 }
 
 const std::byte* Stage::output_gradient(std::size_t layer, int slot) const {
@@ -139,6 +169,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     }
   }
   const auto slot = static_cast<std::size_t>(microbatch.slot);
+  const auto place = static_cast<std::size_t>(microbatch.deferred_place);
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
   LayerCall call{.stream = stream,
                  .shape = {microbatch.samples, positions, capacity().threads},
@@ -148,8 +179,8 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
                  .parameters = part_parameters,
                  .gradients = part_gradients,
                  .accumulate = arrays.accumulate,
-                 .saved = (recomputes() ? area_ : slot_[slot]) + map.saved_offset,
-                 .deferred = deferred_base_ + map.deferred_offset,
+                 .saved = kept(step, microbatch) + map.saved_offset,
+                 .deferred = deferred_place_[step.kind == Step::Kind::forward ? 0 : place] + map.deferred_offset,
                  .workspace = workspace_base_,
                  .loss_factor = microbatch.loss_factor,
                  .loss_scale = microbatch.loss_scale};
@@ -163,14 +194,15 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     call.loss = loss_[slot];
     call.details = microbatch.details;
   }
-  const std::byte* input = map.reads_checkpoint ? arrays.checkpoint_read : layer_input(step.layer, microbatch.slot);
+  const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;
   std::byte* written = nullptr;
   if (step.kind == Step::Kind::forward) {
     // The second time the slot's last output holds the gradient that arrived for it.
-    written = step.again && map.ends_segment ? area_ + map.scratch_output
+    std::byte* const kept = this->kept(step, microbatch);
+    written = step.again && map.ends_segment ? kept + map.scratch_output
               : map.writes_checkpoint        ? arrays.checkpoint_written
-                                             : layer_output(step.layer, microbatch.slot);
+                                             : layer_output(step.layer, microbatch.slot, kept);
   } else if (step.kind == Step::Kind::backward_input) {
     output_gradient = this->output_gradient(step.layer, microbatch.slot);
     written = input_gradient_of(step.layer, gradient_buffer);

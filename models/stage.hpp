@@ -37,6 +37,9 @@ class Stage : public StageLayout {
     int positions = 0;  ///< of every sample, without training; 0: as many as are planned
     ForwardDetails details;
     bool documents = false;  ///< this stage has the microbatch's, in their place
+    // Where weight gradients wait:
+    int deferred_place = 0;
+    bool keeps_segment = false;  ///< what the forward pass keeps of its last segment lies there, too
   };
 
   /// Adds what the stage needs to `plan`. The architecture outlives the stage.
@@ -62,8 +65,13 @@ class Stage : public StageLayout {
  private:
   /// Layers after the first of the model write it, also where nobody waits for it.
   [[nodiscard]] bool writes_input_gradient() const noexcept { return !first() && first_backward_layer() == 0; }
-  [[nodiscard]] const std::byte* layer_input(std::size_t layer, int slot) const;
-  [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot) const;
+  /// Where a step finds what its layer keeps: the slot, the recompute area, or its segment in a deferred place.
+  [[nodiscard]] std::byte* kept(const Step& step, const Microbatch& microbatch) const;
+  [[nodiscard]] bool in_deferred_place(const Step& step, const Microbatch& microbatch) const;
+  /// `kept`: of that layer.
+  [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot, std::byte* kept) const;
+  [[nodiscard]] const std::byte* input_of(runtime::StreamView stream, const Step& step,
+                                          const Microbatch& microbatch, const std::byte* checkpoint) const;
   /// Where the gradient with respect to a layer's output comes from, and that of its input goes to.
   [[nodiscard]] const std::byte* output_gradient(std::size_t layer, int slot) const;
   [[nodiscard]] std::byte* input_gradient_of(std::size_t layer, int gradient_buffer) const;
@@ -71,10 +79,9 @@ class Stage : public StageLayout {
   const std::uint64_t number_;  // of this stage in this process
   runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,
       targets_, documents_, losses_;
-  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_;
+  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_place_;
   std::vector<double*> loss_;
   std::byte* area_ = nullptr;
-  std::byte* deferred_base_ = nullptr;
   std::byte* workspace_base_ = nullptr;
   std::byte* between_base_[2] = {nullptr, nullptr};
 };

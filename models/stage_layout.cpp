@@ -32,6 +32,7 @@ StageLayout::StageLayout(const Architecture& architecture, const StageOptions& o
   const std::size_t trained = architecture.first_trained_layer();
   first_backward_ = std::clamp(trained, begin, end) - begin;
   sends_gradients_ = trained < begin;
+  if (writes_gradients()) deferred_places_ = std::min(options.deferred_places, options.slots);
   sizes_.input = first() ? options.sample.input
                          : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
                                runtime::size_of(options.precision.compute);
@@ -95,6 +96,7 @@ void StageLayout::place_arrays() {
   }
   sizes_.slot = passing_saved + 2 * passing_output;
   std::size_t turn = 0;
+  std::vector<std::size_t> areas;  // by segment
   for (const Segment& segment : segments_) {
     std::size_t in_area = 0;
     for (std::size_t l = segment.begin; l < segment.end; ++l) {
@@ -119,18 +121,52 @@ void StageLayout::place_arrays() {
       if (l + 1 < layers_.size()) sizes_.between = std::max(sizes_.between, output_bytes[l]);
     }
     sizes_.area = std::max(sizes_.area, in_area);
+    areas.push_back(in_area);
   }
-  // Deferred memory: of one layer at a time, but for the frontmost segment of a stage whose left neighbour
-  // waits for the input gradient.
-  for (std::size_t l = first_backward_; l < layers_.size(); ++l)
-    sizes_.deferred = std::max(sizes_.deferred, aligned(needs[l].deferred));
-  if (!sends_gradients_) return;
+  std::vector<std::size_t> deferred;
+  for (const LayerMemory& need : needs) deferred.push_back(aligned(need.deferred));
+  place_deferred(deferred, areas);
+}
+
+/// `deferred` by layer, `areas` by segment: bytes.
+void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& areas) {
   std::size_t offset = 0;
-  for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
-    layers_[l].deferred_offset = offset;
-    offset += aligned(needs[l].deferred);
+  if (!defers()) {
+    // Of one layer at a time, but for the frontmost segment of a stage whose left neighbour waits for the input
+    // gradient.
+    for (std::size_t l = first_backward_; l < layers_.size(); ++l)
+      sizes_.deferred = std::max(sizes_.deferred, deferred[l]);
+    if (!sends_gradients_) return;
+    for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
+      layers_[l].deferred_offset = offset;
+      offset += deferred[l];
+    }
+    sizes_.deferred = std::max(sizes_.deferred, offset);
+    return;
   }
-  sizes_.deferred = std::max(sizes_.deferred, offset);
+  for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
+    layers_[l].deferred_offset = offset;
+    offset += deferred[l];
+  }
+  for (std::size_t s = 0; recomputes() && s < segments_.size(); ++s) {
+    if (segments_[s].end <= first_backward_) continue;
+    for (std::size_t l = segments_[s].begin; l < segments_[s].end; ++l) layers_[l].recomputed_offset = offset;
+    offset += areas[s];
+    LayerMemoryMap& front = layers_[segments_[s].begin];
+    if (!front.reads_checkpoint) continue;
+    front.checkpoint_copy = offset;
+    offset += aligned(checkpoint_bytes(*front.reads_checkpoint, options_.capacity.samples));
+  }
+  sizes_.deferred = offset;
+}
+
+/// Whether there is a step of a backward pass that does.
+bool StageLayout::writes_gradients() const {
+  for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
+    const std::vector<bool>& writes = layers_[l].writes;
+    if (std::find(writes.begin(), writes.end(), true) != writes.end()) return true;
+  }
+  return false;
 }
 
 /// Whether a layer's output lies in the slot and is read by forward passes only.
@@ -197,6 +233,7 @@ std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) c
 }
 
 std::optional<std::size_t> StageLayout::checkpoint_read(const Step& step) const {
+  if (step.kind == Step::Kind::backward_weight && defers()) return std::nullopt;
   return layers_[step.layer].reads_checkpoint;
 }
 

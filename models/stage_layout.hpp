@@ -8,6 +8,10 @@
 // *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places
 // that whoever runs the pass assigns.
 //
+// Weight gradients may wait: then a backward pass computes input gradients alone, and what the weight gradients of its
+// microbatch read stays until they are computed, in the slot and in a *deferred place*. That has every layer's
+// `deferred`, and with recomputation all that was computed again, so that it is computed again once.
+//
 // Backward passes end at the first layer of the model that has trained units: what is before it keeps nothing, and
 // stages before it have no backward steps at all.
 #pragma once
@@ -32,6 +36,7 @@ struct StageOptions {
   int recompute = 0;          ///< layers per segment; 0: everything is kept
   int checkpoint_places = 0;  ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
   int gradient_buffers = 2;   ///< input gradients on their way to the left
+  int deferred_places = 0;    ///< microbatches whose weight gradients may wait; 0: backward passes compute them
   SampleBytes sample;         ///< inputs come to the first stage, targets to the last, documents to all
 };
 
@@ -69,6 +74,8 @@ class StageLayout {
     std::size_t output_offset = 0;   ///< of a segment's end in the slot, always
     std::size_t scratch_output = 0;  ///< of a segment's end, in the recompute area
     std::size_t deferred_offset = 0;
+    std::size_t recomputed_offset = 0;  ///< in a deferred place: of what its segment has in the recompute area
+    std::size_t checkpoint_copy = 0;    ///< in a deferred place: of the checkpoint that it reads
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
     std::optional<std::size_t> writes_checkpoint;                ///< the first time it runs
@@ -88,7 +95,7 @@ class StageLayout {
     std::size_t input = 0;       ///< of a sample
     std::size_t slot = 0;        ///< what a microbatch keeps
     std::size_t area = 0;        ///< a segment that is computed again
-    std::size_t deferred = 0;    ///< kept from input gradients to weight gradients
+    std::size_t deferred = 0;    ///< kept for weight gradients; a deferred place, if there are any
     std::size_t between = 0;     ///< a gradient between layers; there are two
     std::size_t workspace = 0;   ///< of a call
     std::size_t checkpoint = 0;  ///< any checkpoint, on whole pages
@@ -112,6 +119,9 @@ class StageLayout {
   [[nodiscard]] const SampleBytes& sample() const noexcept { return options_.sample; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
+  /// No more than there are slots, and none where no step writes gradients.
+  [[nodiscard]] int deferred_places() const noexcept { return deferred_places_; }
+  [[nodiscard]] bool defers() const noexcept { return deferred_places_ > 0; }
   [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
   [[nodiscard]] const LayerMemoryMap& layer(std::size_t layer) const { return layers_[layer]; }
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
@@ -129,7 +139,8 @@ class StageLayout {
   }
   [[nodiscard]] std::size_t checkpoint_bytes(std::size_t checkpoint, int samples) const;
   [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
-  /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same.
+  /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same. Weight gradients that
+  /// wait read a copy.
   [[nodiscard]] std::optional<std::size_t> checkpoint_read(const Step& step) const;
   [[nodiscard]] std::optional<std::size_t> checkpoint_written(const Step& step) const;
 
@@ -158,6 +169,8 @@ class StageLayout {
   void add_layers();
   void cut_segments();
   void place_arrays();
+  void place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& areas);
+  [[nodiscard]] bool writes_gradients() const;
   [[nodiscard]] bool passes_by(std::size_t layer) const;
   void add_parts(LayerMemoryMap& map) const;
 
@@ -169,6 +182,7 @@ class StageLayout {
   std::vector<UnitUse> uses_;
   std::size_t first_backward_ = 0;
   bool sends_gradients_ = false;
+  int deferred_places_ = 0;
   std::size_t first_checkpoint_ = 0;  // segments before it are not computed again
   int places_ = 0;
   Sizes sizes_;

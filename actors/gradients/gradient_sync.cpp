@@ -38,15 +38,14 @@ GradientSync::GradientSync(const RankContext& context, const ModelShare& share, 
 }
 
 void GradientSync::start(int microbatches, runtime::Handler done) {
-  announced_ = 0;
   microbatches_ = microbatches;
   for (std::size_t u = 0; u < uses_missing_.size(); ++u) uses_missing_[u] = states_->all()[u].gradients.size();
   if (microbatch_) microbatch_->start(microbatches);
   batch_.start(std::move(done));
 }
 
-std::uint64_t GradientSync::announce(const models::Stage::Pass& pass) {
-  return microbatch_ ? microbatch_->announce(pass, accumulates(announced_++)) : 0;
+std::uint64_t GradientSync::announce(const models::Stage::Pass& pass, int microbatch) {
+  return microbatch_ ? microbatch_->announce(pass, accumulates(microbatch)) : 0;
 }
 
 void GradientSync::when_ready(std::uint64_t step, runtime::Handler handler) {

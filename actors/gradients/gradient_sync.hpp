@@ -46,9 +46,9 @@ class GradientSync final : public Part {
 
   // A backward pass and its steps that write gradients.
 
-  /// Returns the number of the pass's first such step, the others follow. Passes are announced in the order in which
-  /// they run, at the latest when they begin.
-  std::uint64_t announce(const models::Stage::Pass& pass);
+  /// Returns the number of the pass's first such step, the others follow. Passes with such steps are announced in the
+  /// order in which they run, at the latest when they begin.
+  std::uint64_t announce(const models::Stage::Pass& pass, int microbatch);
   /// Whether the step has a place to write to.
   [[nodiscard]] bool ready(std::uint64_t step) const { return !microbatch_ || microbatch_->ready(step); }
   /// Calls `handler` once it has; one at a time.
@@ -91,7 +91,6 @@ class GradientSync final : public Part {
   std::vector<std::vector<std::byte*>> own_places_;  // by layer, where layers accumulate in place
 
   int microbatches_ = 0;
-  int announced_ = 0;                      // passes of the batch
   std::vector<std::size_t> uses_missing_;  // by unit
   std::optional<float> spoils_by_;
 };

@@ -29,14 +29,14 @@ class PassResource {
     int slot = 0;
     int samples = 1;
     bool training = true;   ///< false: no backward pass follows
-    bool backward = false;  ///< forward steps of a backward pass compute again
+    bool backward = false;  ///< or weight gradients that waited; forward steps of a backward pass compute again
   };
 
   virtual ~PassResource() = default;
 
   [[nodiscard]] virtual bool uses(const models::Stage::Step& step) const = 0;
-  /// Returns the number of the pass's first use, the others follow. Passes are announced in the order in which they
-  /// run.
+  /// Returns the number of the pass's first use, the others follow. Passes with uses are announced in the order in
+  /// which they run.
   virtual std::uint64_t announce(const Announced& pass) = 0;
   /// Uses become ready in order.
   [[nodiscard]] virtual bool ready(std::uint64_t use) const = 0;

@@ -7,10 +7,11 @@
 namespace ranvier::actors {
 
 Policy policy_from(std::string_view name) {
-  for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+  for (const Policy policy :
+       {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1}) {
     if (to_string(policy) == name) return policy;
   }
-  fail(ErrorCode::usage, "--policy {}: choose message-driven, 1f1b or gpipe", name);
+  fail(ErrorCode::usage, "--policy {}: choose message-driven, 1f1b, gpipe, zero-bubble or zb-h1", name);
 }
 
 std::string_view to_string(Policy policy) noexcept {
@@ -21,9 +22,19 @@ std::string_view to_string(Policy policy) noexcept {
       return "1f1b";
     case Policy::gpipe:
       return "gpipe";
+    case Policy::zero_bubble:
+      return "zero-bubble";
+    case Policy::zb_h1:
+      return "zb-h1";
   }
   return "?";
 }
+
+bool messages_decide(Policy policy) noexcept {
+  return policy == Policy::message_driven || policy == Policy::zero_bubble;
+}
+
+bool defers_weights(Policy policy) noexcept { return policy == Policy::zero_bubble || policy == Policy::zb_h1; }
 
 namespace {
 
@@ -31,24 +42,48 @@ Direction if_ready(Direction wanted, const PipelineProgress& p) {
   return (wanted == Direction::forward ? p.forward_ready : p.backward_ready) ? wanted : Direction::none;
 }
 
-}  // namespace
+/// Passes that 1F1B starts before the first backward pass, less one: stages nearer to the front keep more microbatches
+/// in flight, the last one none beside its own.
+int warm_up(const PipelineProgress& p) { return std::min(p.stages - 1 - p.stage, p.limit - 1); }
 
-Direction next_direction(Policy policy, const PipelineProgress& p) {
+bool fills(const PipelineProgress& p) {
+  return p.forwards < p.microbatches && p.forwards - p.backwards <= warm_up(p);
+}
+
+/// The next pass, without weight gradients that wait.
+Direction next_pass(Policy policy, const PipelineProgress& p) {
   switch (policy) {
     case Policy::message_driven:
       return p.backward_ready ? Direction::backward : p.forward_ready ? Direction::forward : Direction::none;
-    case Policy::one_f_one_b: {
-      // Stages nearer to the front keep more microbatches in flight, the last one none beside its own.
-      const int warm_up = std::min(p.stages - 1 - p.stage, p.limit - 1);
-      const bool fill = p.forwards < p.microbatches && p.forwards - p.backwards <= warm_up;
-      return if_ready(fill ? Direction::forward : Direction::backward, p);
-    }
+    case Policy::zero_bubble:
+      if (p.forward_ready && fills(p)) return Direction::forward;
+      return next_pass(Policy::message_driven, p);
+    case Policy::one_f_one_b:
+    case Policy::zb_h1:
+      return if_ready(fills(p) ? Direction::forward : Direction::backward, p);
     case Policy::gpipe: {
       const int wave_end = std::min((p.backwards / p.limit + 1) * p.limit, p.microbatches);
       return if_ready(p.forwards < wave_end ? Direction::forward : Direction::backward, p);
     }
   }
   return Direction::none;
+}
+
+/// Whether ZB-H1's order has weight gradients next: those of as many microbatches wait as there are stages before this
+/// one, unless limits allow fewer.
+bool zb_h1_has_weights_next(const PipelineProgress& p) {
+  const int waiting = std::min({p.stage, p.limit - 1 - warm_up(p), p.deferred_limit - 1});
+  return p.backwards - p.weights > waiting || p.backwards == p.microbatches;
+}
+
+}  // namespace
+
+Direction next_direction(Policy policy, const PipelineProgress& p) {
+  if (p.deferred_limit == 0) return next_pass(policy, p);
+  const Direction weights = p.weights_ready ? Direction::weights : Direction::none;
+  if (policy == Policy::zb_h1 && zb_h1_has_weights_next(p)) return weights;
+  const Direction pass = next_pass(policy, p);
+  return pass != Direction::none || policy == Policy::zb_h1 ? pass : weights;
 }
 
 }  // namespace ranvier::actors

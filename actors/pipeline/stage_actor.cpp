@@ -40,7 +40,8 @@ StageActor::StageActor(const RankContext& context, const ModelShare& share, cons
       resources_(std::move(resources)),
       plan_(plan),
       slots_(static_cast<std::size_t>(stage_->slots())),
-      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())) {
+      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())),
+      kept_(static_cast<std::size_t>(stage_->deferred_places()), -1) {
   expect(!loader.has_documents() || stage_->sample().documents > 0,
          "samples have documents, for which the stage has no place: plan it with SampleSource::sample_bytes()");
 }
@@ -51,8 +52,9 @@ void StageActor::run(Batch batch, Done done) {
   done_ = std::move(done);
   running_ = true;
   microbatches_ = (batch_.samples + plan_.microbatch_size - 1) / plan_.microbatch_size;
-  forwards_ = backwards_ = released_ = 0;
+  forwards_ = backwards_ = weights_ = released_ = 0;
   area_ = {};
+  std::fill(kept_.begin(), kept_.end(), -1);
   loss_ = 0;
   become_idle();
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
@@ -66,7 +68,8 @@ int StageActor::counted_of(int microbatch) const {
 
 int StageActor::samples_of(int microbatch) const { return std::max(counted_of(microbatch), 1); }
 
-models::Stage::Microbatch StageActor::describe(int microbatch) const {
+models::Stage::Microbatch StageActor::describe(const Pass& pass) const {
+  const int microbatch = pass.microbatch;
   models::ForwardDetails details = batch_.details;
   if (details.losses != nullptr) {
     details.losses += std::ptrdiff_t{microbatch} * plan_.microbatch_size * batch_.positions;
@@ -80,7 +83,9 @@ models::Stage::Microbatch StageActor::describe(int microbatch) const {
           .loss_scale = batch_.loss_scale,
           .positions = batch_.positions,
           .details = details,
-          .documents = loader_->has_documents()};
+          .documents = loader_->has_documents(),
+          .deferred_place = stage_->defers() ? microbatch % stage_->deferred_places() : 0,
+          .keeps_segment = pass.keeps_segment};
 }
 
 void StageActor::call_for_input(int microbatch) {
@@ -119,21 +124,27 @@ bool StageActor::forward_ready() const {
 bool StageActor::backward_ready() const {
   if (!batch_.training || backwards_ == forwards_) return false;
   if (plan_.right && !slot_of(backwards_).gradient_here) return false;
+  if (stage_->defers() && backwards_ - weights_ == stage_->deferred_places()) return false;
   return !stage_->sends_gradients() || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(),
                                                  false) != gradient_buffer_busy_.end();
 }
 
-Direction StageActor::choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const {
+/// Of the passes that were started, where nothing is ready.
+PipelineProgress StageActor::progress() const {
+  return {.stage = plan_.stage,
+          .stages = plan_.stages,
+          .microbatches = microbatches_,
+          .limit = stage_->slots(),
+          .forwards = forwards_,
+          .backwards = backwards_,
+          .deferred_limit = stage_->deferred_places(),
+          .weights = weights_};
+}
+
+Direction StageActor::choose(const PipelineProgress& progress) const {
   // Without backward passes nothing is left to choose.
-  if (!batch_.training) return forward_ready ? Direction::forward : Direction::none;
-  return next_direction(plan_.policy, {.stage = plan_.stage,
-                                       .stages = plan_.stages,
-                                       .microbatches = microbatches_,
-                                       .limit = stage_->slots(),
-                                       .forwards = forwards,
-                                       .backwards = backwards,
-                                       .forward_ready = forward_ready,
-                                       .backward_ready = backward_ready});
+  if (!batch_.training) return progress.forward_ready ? Direction::forward : Direction::none;
+  return next_direction(plan_.policy, progress);
 }
 
 void StageActor::become_idle() {
@@ -143,14 +154,22 @@ void StageActor::become_idle() {
 
 void StageActor::next() {
   if (computing_ || !running_) return;
-  const Direction direction = choose(forward_ready(), backward_ready(), forwards_, backwards_);
-  if (direction == Direction::none) return;
+  PipelineProgress now_ready = progress();
+  now_ready.forward_ready = forward_ready();
+  now_ready.backward_ready = backward_ready();
+  now_ready.weights_ready = weights_ready();
+  const Direction direction = choose(now_ready);
+  if (direction == Direction::none) return await_weights();
+  if (stage_->defers() && batch_.training && messages_decide(plan_.policy) && !looked_) return look_at_messages();
   const auto now = context_->trace.now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
     context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
   }
   idle_since_.reset();
   computing_ = true;
+  calls_before_ += calls_.size();
+  calls_.clear();
+  if (direction == Direction::weights) return advance_weights();
   start(direction);
 }
 
@@ -158,6 +177,14 @@ void StageActor::announce(Direction direction, int microbatch) {
   const int slot = microbatch % stage_->slots();
   Pass pass{.direction = direction, .microbatch = microbatch};
   const bool backward = direction == Direction::backward;
+  if (stage_->defers() && batch_.training) {
+    // A deferred place is an area of its own, and free once the weight gradients before are done.
+    int& kept = kept_[static_cast<std::size_t>(microbatch % stage_->deferred_places())];
+    if (!backward && microbatch - weights_ < stage_->deferred_places()) kept = microbatch;
+    pass.keeps_segment = kept == microbatch;
+    area_ = {};
+    if (pass.keeps_segment) area_.holds = {slot, stage_->segments().size() - 1};
+  }
   models::OrderedPass ordered = backward ? backward_pass(*stage_, slot, area_) : forward_pass(*stage_, slot);
   area_ = ordered.area;
   pass.steps = std::move(ordered.steps);
@@ -174,16 +201,18 @@ void StageActor::announce(Direction direction, int microbatch) {
 
 /// Where the order of the passes is fixed, the one after the running one is known.
 void StageActor::announce_following() {
-  if (plan_.policy == Policy::message_driven && batch_.training) return;
-  int forwards = forwards_, backwards = backwards_;
+  if (messages_decide(plan_.policy) && batch_.training) return;
+  PipelineProgress following = progress();
   for (const Pass& pass : passes_) {
-    if (pass.direction == Direction::forward && pass.microbatch == forwards) ++forwards;
-    if (pass.direction == Direction::backward && pass.microbatch == backwards) ++backwards;
+    if (pass.direction == Direction::forward && pass.microbatch == following.forwards) ++following.forwards;
+    if (pass.direction == Direction::backward && pass.microbatch == following.backwards) ++following.backwards;
   }
-  const bool forward = forwards < microbatches_, backward = batch_.training && backwards < forwards;
-  const Direction direction = choose(forward, backward, forwards, backwards);
+  following.forward_ready = following.forwards < microbatches_;
+  following.backward_ready = batch_.training && following.backwards < following.forwards;
+  following.deferred_limit = 0;  // weight gradients that wait come between passes, whose order is the same
+  const Direction direction = choose(following);
   if (direction == Direction::none) return;
-  announce(direction, direction == Direction::forward ? forwards : backwards);
+  announce(direction, direction == Direction::forward ? following.forwards : following.backwards);
 }
 
 void StageActor::start(Direction direction) {
@@ -198,31 +227,31 @@ void StageActor::start(Direction direction) {
     *free = true;
   }
   announce_following();
-  calls_before_ += calls_.size();
-  calls_.clear();
   advance();
 }
 
 runtime::WorkName StageActor::name_of(const Pass& pass) const {
-  const bool forward = pass.direction == Direction::forward;
-  return {
-      name(), forward ? "the forward pass of microbatch" : "the backward pass of microbatch", {}, pass.microbatch};
+  const char* const what = pass.direction == Direction::forward    ? "the forward pass of microbatch"
+                           : pass.direction == Direction::backward ? "the backward pass of microbatch"
+                                                                   : "the weight gradients of microbatch";
+  return {name(), what, {}, pass.microbatch};
 }
 
 /// Queues the running pass as far as what its steps need is there.
 void StageActor::advance() {
   Pass& pass = passes_.front();
   while (pass.next < pass.steps.size()) {
-    const models::Stage::Step& step = pass.steps[pass.next];
-    if (wait_for_resources(step)) {
-      trace_pass(false);
+    if (PassResource* const resource = missing(pass)) {
+      trace_pass(pass, false);
+      const auto index =
+          static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
+      resource->when_ready(pass.uses[index], [this] { advance(); });
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
     }
-    trace_pass(true);
-    queue(step);
-    ++pass.next;
+    trace_pass(pass, true);
+    queue(pass);
   }
-  trace_pass(false);
+  trace_pass(pass, false);
   const int microbatch = pass.microbatch;
   const bool forward = pass.direction == Direction::forward;
   const runtime::WorkName name = name_of(pass);
@@ -236,25 +265,26 @@ void StageActor::advance() {
   });
 }
 
-bool StageActor::wait_for_resources(const models::Stage::Step& step) {
-  const Pass& pass = passes_.front();
-  for (std::size_t r = 0; r < resources_.size(); ++r) {
-    if (!resources_[r]->uses(step) || resources_[r]->ready(pass.uses[r])) continue;
-    resources_[r]->when_ready(pass.uses[r], [this] { advance(); });
-    return true;
-  }
-  return false;
+PassResource* StageActor::missing(const Pass& pass) const {
+  const models::Stage::Step& step = pass.steps[pass.next];
+  for (std::size_t r = 0; r < resources_.size(); ++r)
+    if (resources_[r]->uses(step) && !resources_[r]->ready(pass.uses[r])) return resources_[r];
+  return nullptr;
 }
 
-void StageActor::queue(const models::Stage::Step& step) {
-  Pass& pass = passes_.front();
+/// The next step of the pass.
+void StageActor::queue(Pass& pass) {
+  const models::Stage::Step& step = pass.steps[pass.next];
   models::StepArrays arrays;
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     if (resources_[r]->uses(step)) resources_[r]->provide(pass.uses[r], arrays);
   }
-  if (pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
-  stage_->run(context_->compute, step, describe(pass.microbatch), pass.gradient_buffer, arrays);
+  // Weight gradients that wait may be left after a step, so each counts for itself.
+  const bool alone = pass.direction == Direction::weights;
+  if (alone || pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
+  stage_->run(context_->compute, step, describe(pass), pass.gradient_buffer, arrays);
   mark_call(pass);
+  ++pass.next;
   std::vector<std::pair<PassResource*, std::uint64_t>> over;
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     if (!resources_[r]->uses(step)) continue;
@@ -272,7 +302,9 @@ void StageActor::queue(const models::Stage::Step& step) {
 
 /// Lets the stream say that it has done a call of a layer, with its last part.
 void StageActor::mark_call(const Pass& pass) {
-  if (pass.next + 1 < pass.steps.size() && of_one_call(pass.steps[pass.next], pass.steps[pass.next + 1])) return;
+  const bool goes_on =
+      pass.next + 1 < pass.steps.size() && of_one_call(pass.steps[pass.next], pass.steps[pass.next + 1]);
+  if (goes_on && pass.direction != Direction::weights) return;
   context_->compute.call_back([done = calls_done_] { done->fetch_add(1, std::memory_order_relaxed); });
 }
 
@@ -293,8 +325,7 @@ std::string StageActor::details() const {
 }
 
 /// Opens or closes the pass's span on the stream: a pass that waits computes nothing.
-void StageActor::trace_pass(bool runs) {
-  Pass& pass = passes_.front();
+void StageActor::trace_pass(Pass& pass, bool runs) {
   if (pass.traced == runs) return;
   pass.traced = runs;
   const SpanKind kind = pass.direction == Direction::forward ? SpanKind::forward : SpanKind::backward;
@@ -342,7 +373,11 @@ void StageActor::send_input_gradient(int microbatch, int buffer) {
 void StageActor::finish_backward(int microbatch) {
   computing_ = false;
   become_idle();
-  release(microbatch);
+  if (stage_->defers()) {
+    announce_weights(microbatch);
+  } else {
+    release(microbatch);
+  }
   next();
 }
 
@@ -375,7 +410,11 @@ std::vector<Wait> StageActor::waits() const {
   if (!running_ || computing_) return all;
   // Where the policy fixes the order of passes, only one of the two is next.
   const auto may_be_next = [this](Direction direction) {
-    return plan_.policy == Policy::message_driven || choose(true, true, forwards_, backwards_) == direction;
+    if (messages_decide(plan_.policy)) return true;
+    PipelineProgress both = progress();
+    both.forward_ready = both.backward_ready = true;
+    both.weights_ready = weights_ < backwards_;
+    return choose(both) == direction;
   };
   const Slot& next = slot_of(forwards_);
   if (plan_.left && next.microbatch == forwards_ && !next.input_here && may_be_next(Direction::forward)) {

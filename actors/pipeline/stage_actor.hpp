@@ -6,6 +6,10 @@
 // this rank holds all of it. Where the policy says beforehand which pass comes next, that pass is announced to the
 // resources while this one runs.
 //
+// Where weight gradients wait (StageLayout::defers()), they are passes of their own, one call of a layer after another,
+// between which messages are looked at. Their microbatch keeps its slot and a deferred place until they are done. Rows
+// compute them when they like, so they hold up no pass: those whose places for gradients are not there are not chosen.
+//
 // Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
 // that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
 // they are used in microbatch order. Where nothing is trained up to the end of the stage, no gradient comes for a
@@ -104,13 +108,14 @@ class StageActor final : public Part {
     std::vector<std::uint64_t> uses;  // by resource: the next one
     std::size_t next = 0;             // step
     int gradient_buffer = 0;
-    bool traced = false;  // a span is open on the stream
+    bool keeps_segment = false;  // Stage::Microbatch
+    bool traced = false;         // a span is open on the stream
   };
 
   [[nodiscard]] int samples_of(int microbatch) const;
   /// Of samples_of(), those that count.
   [[nodiscard]] int counted_of(int microbatch) const;
-  [[nodiscard]] models::Stage::Microbatch describe(int microbatch) const;
+  [[nodiscard]] models::Stage::Microbatch describe(const Pass& pass) const;
   [[nodiscard]] Slot& slot_of(int microbatch) {
     return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
   }
@@ -119,17 +124,27 @@ class StageActor final : public Part {
   }
   [[nodiscard]] bool forward_ready() const;
   [[nodiscard]] bool backward_ready() const;
+  [[nodiscard]] bool weights_ready() const;
+  /// Has weight gradients chosen once what they need is there.
+  void await_weights();
+  /// Chooses anew once the loop has handled what is there.
+  void look_at_messages();
   void call_for_input(int microbatch);
   void next();
-  [[nodiscard]] Direction choose(bool forward_ready, bool backward_ready, int forwards, int backwards) const;
+  [[nodiscard]] PipelineProgress progress() const;
+  [[nodiscard]] Direction choose(const PipelineProgress& progress) const;
   void announce(Direction direction, int microbatch);
   void announce_following();
   void start(Direction direction);
   void advance();
-  [[nodiscard]] bool wait_for_resources(const models::Stage::Step& step);
-  void queue(const models::Stage::Step& step);
+  void announce_weights(int microbatch);
+  void advance_weights();
+  void finish_weights(int microbatch);
+  /// A resource that the next step of the pass still waits for; null: none.
+  [[nodiscard]] PassResource* missing(const Pass& pass) const;
+  void queue(Pass& pass);
   void mark_call(const Pass& pass);
-  void trace_pass(bool runs);
+  void trace_pass(Pass& pass, bool runs);
   void become_idle();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
   void finish_forward(int microbatch);
@@ -156,11 +171,16 @@ class StageActor final : public Part {
   int microbatches_ = 0;
   int forwards_ = 0;   // started
   int backwards_ = 0;  // started
+  int weights_ = 0;    // microbatches whose weight gradients are done, where they wait
   int released_ = 0;   // microbatches that are through
   double loss_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
-  std::deque<Pass> passes_;  // that were announced; the first one may be running
+  std::deque<Pass> passes_;   // that were announced; the first one may be running
+  std::deque<Pass> waiting_;  // weight gradients that wait, and are announced; the first ones may be partly done
+  bool awaits_weights_ = false;
+  bool looks_ = false, looked_ = false;  // at messages, before weight gradients
+  std::vector<int> kept_;                // by deferred place: the microbatch whose last segment is there
   std::vector<Sending> sends_;
   std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_

@@ -30,6 +30,14 @@ void check_precision(const models::Architecture& architecture, const models::Pre
        to_string(planned.gradient));
 }
 
+/// The order of passes that options come to.
+Policy policy_of(const TrainerOptions& options) {
+  if (!messages_decide(options.policy)) return options.policy;
+  if (options.grid.g_inter == 1) return Policy::one_f_one_b;
+  const bool waits = options.defer_weights || defers_weights(options.policy);
+  return waits && options.deferred_limit != 0 ? Policy::zero_bubble : Policy::message_driven;
+}
+
 /// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
 std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
@@ -184,6 +192,13 @@ bool every_step_counts(const TrainerOptions& options) {
          options.bad_steps.action == BadStepOptions::Action::stop;
 }
 
+int deferred_places(const TrainerOptions& options, int stage) {
+  if (options.grid.g_inter == 1 || options.steps == 0) return 0;
+  if (!options.defer_weights && !defers_weights(options.policy)) return 0;
+  const bool recomputes = options.recompute > 0 || options.recompute_auto;
+  return options.deferred_limit.value_or(recomputes ? 1 : stage + 1);
+}
+
 ColumnShape column_shape(const TrainerOptions& options) {
   std::vector<int> node_of = options.node_of;
   node_of.resize(static_cast<std::size_t>(options.grid.ranks()), node_of.empty() ? 0 : node_of.back());
@@ -197,6 +212,12 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                    const TrainerOptions& options, int rank) {
   check_batch(options);
   check_precision(architecture, options.precision);
+  if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
+    fail(ErrorCode::usage,
+         "--defer-weights and --policy {}, whose passes have a fixed order: use --policy zb-h1, which has weight "
+         "gradients wait in a fixed order, or zero-bubble",
+         to_string(options.policy));
+  }
   const runtime::Grid grid(options.grid, options.grid.ranks());
   const auto stages = stage_layers(architecture, options.grid.g_inter);
   const auto units = architecture.units();
@@ -243,6 +264,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                              .slots = plan.slots,
                              .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
                              .gradient_buffers = std::min(2, plan.slots),
+                             .deferred_places = deferred_places(options, plan.position.stage),
                              .sample = sample};
   if (options.recompute_auto) {
     // Rows must agree, and may have different numbers of threads.
@@ -273,9 +295,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
   Planner planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
-  plan.policy =
-      options.grid.g_inter == 1 && options.policy == Policy::message_driven ? Policy::one_f_one_b : options.policy;
-  const bool pulls = plan.policy == Policy::message_driven;
+  plan.policy = policy_of(options);
+  const bool pulls = messages_decide(plan.policy);
   plan.parameters =
       ParameterStore::plan(planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
   plan.parameter_records = ParameterRecords::plan(

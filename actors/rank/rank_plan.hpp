@@ -33,7 +33,7 @@ struct RankPlan : ModelShare {
   models::LayerRange layers;
   int slots = 1;
   int recompute = 0;
-  Policy policy = Policy::message_driven;  ///< a single stage has a fixed order
+  Policy policy = Policy::message_driven;  ///< of passes; a single stage has a fixed order
   std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
@@ -58,6 +58,11 @@ struct RankPlan : ModelShare {
 /// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Bad
 /// steps end the job then.
 [[nodiscard]] bool every_step_counts(const TrainerOptions& options);
+
+/// Microbatches of which a stage keeps what weight gradients that wait need: TrainerOptions::deferred_limit, or
+/// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots; with recomputation, where each takes as much as
+/// nothing recomputed would, one. 0 for a single stage, where nothing else would come meanwhile.
+[[nodiscard]] int deferred_places(const TrainerOptions& options, int stage);
 
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.
 struct ColumnShape {

@@ -32,7 +32,9 @@ struct TrainerOptions {
   int microbatch_size = 1;
   int pipeline_limit = 0;  ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
   Policy policy = Policy::message_driven;
-  int recompute = 0;  ///< layers per checkpointed segment; 0: off
+  bool defer_weights = false;         ///< weight gradients wait; with message_driven that is zero_bubble
+  std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_places()
+  int recompute = 0;                  ///< layers per checkpointed segment; 0: off
   bool recompute_auto = false;
   models::Precision precision;
   int threads = 1;  ///< of the device that will compute

@@ -3,7 +3,20 @@
 #include "models/pass_order.hpp"
 #include "runtime/error.hpp"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace ranvier::actors {
+
+namespace {
+
+/// What comes closest to an order that messages decide.
+Policy in_a_fixed_order(const models::StageLayout& layout) {
+  return layout.defers() ? Policy::zb_h1 : Policy::one_f_one_b;
+}
+
+}  // namespace
 
 std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
   std::vector<UnitMoves> moves;
@@ -33,22 +46,42 @@ std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::sp
       ++need;
     }
   };
-  PipelineProgress progress{
-      .stage = passes.stage, .stages = passes.stages, .microbatches = passes.microbatches, .limit = layout.slots()};
-  const Policy policy = passes.policy == Policy::message_driven ? Policy::one_f_one_b : passes.policy;
+  PipelineProgress progress{.stage = passes.stage,
+                            .stages = passes.stages,
+                            .microbatches = passes.microbatches,
+                            .limit = layout.slots(),
+                            .deferred_limit = layout.deferred_places()};
+  const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(layout) : passes.policy;
   models::OrderedPass pass;
+  // Microbatches whose weight gradients were done as the pass before began: then the next one is announced.
+  int weights_before = 0, weights_now = 0;
+  std::vector<int> kept(static_cast<std::size_t>(std::max(layout.deferred_places(), 1)), -1);
   while (progress.backwards < progress.microbatches) {
-    progress.forward_ready = progress.forwards < progress.microbatches;
-    progress.backward_ready = progress.backwards < progress.forwards;
+    progress.forward_ready = progress.forwards < progress.microbatches &&
+                             (!layout.defers() || progress.forwards - progress.weights < layout.slots());
+    progress.backward_ready =
+        progress.backwards < progress.forwards &&
+        (!layout.defers() || progress.backwards - progress.weights < layout.deferred_places());
+    progress.weights_ready = progress.weights < progress.backwards;
     const Direction direction = next_direction(policy, progress);
     expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
            progress.backwards);
-    if (direction == Direction::forward) {
-      pass = models::forward_pass(layout, progress.forwards++ % layout.slots());
-    } else {
-      pass = models::backward_pass(layout, progress.backwards++ % layout.slots(), pass.area);
+    if (direction == Direction::weights) {
+      ++progress.weights;
+      continue;
     }
-    run(pass.steps, direction == Direction::backward);
+    weights_before = std::exchange(weights_now, progress.weights);
+    const bool forward = direction == Direction::forward;
+    const int microbatch = forward ? progress.forwards++ : progress.backwards++;
+    const int slot = microbatch % layout.slots();
+    if (layout.defers()) {
+      int& place = kept[static_cast<std::size_t>(microbatch % layout.deferred_places())];
+      if (forward && microbatch - weights_before < layout.deferred_places()) place = microbatch;
+      pass.area = {};
+      if (place == microbatch) pass.area.holds = {slot, layout.segments().size() - 1};
+    }
+    pass = forward ? models::forward_pass(layout, slot) : models::backward_pass(layout, slot, pass.area);
+    run(pass.steps, !forward);
   }
   return moves;
 }

@@ -107,8 +107,11 @@ Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs)
 
 Bound Bounds::of(const Candidate& candidate) {
   const models::Architecture& architecture = planner_->job().architecture;
+  // Given for all candidates, or of this one; of those whose weight gradients may wait, any number may.
+  const bool waits =
+      candidate.policy != "message-driven" && candidate.policy != "1f1b" && candidate.policy != "gpipe";
   const auto [place, is_new] =
-      computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute});
+      computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute, waits});
   if (is_new) {
     int recompute = 0;  // of auto and of what was given the least is taken: none
     if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
@@ -119,7 +122,9 @@ Bound Bounds::of(const Candidate& candidate) {
       const StageLayout layout(architecture, {.layers = layers,
                                               .capacity = {cut.whole, architecture.positions, 1},
                                               .precision = architecture.precision,
+                                              .slots = cut.microbatches,
                                               .recompute = recompute,
+                                              .deferred_places = waits ? cut.microbatches : 0,
                                               .sample = planner_->job().sample});
       passes.whole.push_back(pass_seconds(layout, layers.begin, times_, cut.whole));
       passes.last.push_back(pass_seconds(layout, layers.begin, times_, cut.last));

@@ -30,7 +30,8 @@ class Bounds {
   [[nodiscard]] Bound of(const Trial& trial);
 
  private:
-  using ComputeKey = std::tuple<int, int, std::string>;  // stages, microbatch, recomputation
+  using ComputeKey =
+      std::tuple<int, int, std::string, bool>;  // stages, microbatch, recomputation, deferred weights
   struct Passes {
     std::vector<PassSeconds> whole, last;
   };

@@ -169,7 +169,7 @@ class Enumeration {
   }
 
   void policies(Candidate candidate) {
-    std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
+    std::vector<std::string> all{"message-driven", "1f1b", "gpipe", "zero-bubble", "zb-h1"};
     if (candidate.g_inter == 1 || given("policy")) all = {""};
     for (const std::string& each : all) {
       candidate.policy = each;

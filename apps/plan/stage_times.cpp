@@ -141,7 +141,12 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
   };
   for (const auto& step : forward.steps) sum.forward += of(step);
   // What the forward pass left in the area need not be computed again, if no other microbatch came between.
-  for (const auto& step : models::backward_pass(layout, 0, forward.area).steps) {
+  StageLayout::Pass backward = models::backward_pass(layout, 0, forward.area).steps;
+  if (layout.defers()) {
+    for (const auto& step : models::weights_pass(layout)) backward.push_back(step);
+    sum.tails = layout.deferred_places();
+  }
+  for (const auto& step : backward) {
     const double seconds = of(step);
     sum.backward += seconds;
     sum.tail += seconds;
@@ -155,7 +160,8 @@ double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const Pass
   for (std::size_t s = 0; s < whole.size(); ++s) {
     const double computes =
         (microbatches - 1) * (whole[s].forward + whole[s].backward) + last[s].forward + last[s].backward;
-    most = std::max(most, arrives + computes - (s > 0 ? last[s].tail : 0) + leaves);
+    const double after = last[s].tail + (std::min(whole[s].tails, microbatches) - 1) * whole[s].tail;
+    most = std::max({most, arrives + computes, arrives + computes - (s > 0 ? after : 0) + leaves});
     arrives += microbatches > 1 ? whole[s].forward : last[s].forward;
     leaves += last[s].backward - (s > 0 ? last[s].tail : 0);
   }

@@ -237,8 +237,10 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
   const int microbatches = (row_samples + microbatch - 1) / microbatch;
   const double bubble = static_cast<double>(options.grid.g_inter - 1) / (microbatches + options.grid.g_inter - 1);
   if (total > 0) {
-    text += fmt::format("stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches is {:.1f}%\n",
-                        100 * (1 - computed / total), microbatches, 100 * bubble);
+    const bool waits = options.defer_weights || actors::defers_weights(options.policy);
+    text += fmt::format(
+        "stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches is {:.1f}%{}\n",
+        100 * (1 - computed / total), microbatches, 100 * bubble, waits ? ", if no weight gradients waited" : "");
   }
   if (!actors::every_step_counts(options)) text += after_answers(ranks, options.tiers.commit);
   return text;

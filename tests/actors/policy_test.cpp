@@ -14,17 +14,33 @@ using actors::Policy;
 
 namespace {
 
-/// What a stage does if whatever it wants next is always there.
-std::string order(Policy policy, int stage, int stages, int microbatches, int limit) {
+/// What a stage does if whatever it wants next is always there. A slot and a place for what waits are there only once
+/// the weight gradients before are done.
+std::string order(Policy policy, int stage, int stages, int microbatches, int limit, int deferred = 0) {
   std::string done;
-  PipelineProgress p{.stage = stage, .stages = stages, .microbatches = microbatches, .limit = limit};
-  while (p.backwards < microbatches) {
-    p.forward_ready = p.forwards < microbatches && p.forwards - p.backwards < limit;
-    p.backward_ready = p.backwards < p.forwards;
-    const Direction direction = next_direction(policy, p);
-    if (direction == Direction::none) return done + "!";
-    done += direction == Direction::forward ? 'F' : 'B';
-    ++(direction == Direction::forward ? p.forwards : p.backwards);
+  PipelineProgress p{
+      .stage = stage, .stages = stages, .microbatches = microbatches, .limit = limit, .deferred_limit = deferred};
+  int& through = deferred > 0 ? p.weights : p.backwards;
+  while (through < microbatches) {
+    p.forward_ready = p.forwards < microbatches && p.forwards - through < limit;
+    p.backward_ready = p.backwards < p.forwards && (deferred == 0 || p.backwards - p.weights < deferred);
+    p.weights_ready = p.weights < p.backwards;
+    switch (next_direction(policy, p)) {
+      case Direction::none:
+        return done + "!";
+      case Direction::forward:
+        done += 'F';
+        ++p.forwards;
+        break;
+      case Direction::backward:
+        done += 'B';
+        ++p.backwards;
+        break;
+      case Direction::weights:
+        done += 'W';
+        ++p.weights;
+        break;
+    }
   }
   return done;
 }
@@ -66,7 +82,55 @@ TEST_CASE("message-driven runs whatever arrived, gradients first") {
   CHECK(next_direction(Policy::message_driven, p) == Direction::backward);
 }
 
+TEST_CASE("ZB-H1 is 1F1B whose weight gradients wait as long as there are stages before") {
+  CHECK(order(Policy::zb_h1, 0, 3, 5, 3, 1) == "FFFBWFBWFBWBWBW");
+  CHECK(order(Policy::zb_h1, 1, 3, 5, 3, 2) == "FFBFBWFBWFBWBWW");
+  CHECK(order(Policy::zb_h1, 2, 3, 5, 3, 3) == "FBFBFBWFBWFBWWW");
+  CHECK(order(Policy::zb_h1, 2, 3, 5, 3, 0) == "FBFBFBFBFB");
+}
+
+TEST_CASE("ZB-H1 goes on where limits are less than it wants") {
+  for (int stages = 1; stages <= 5; ++stages)
+    for (int stage = 0; stage < stages; ++stage)
+      for (int microbatches = 1; microbatches <= 6; ++microbatches)
+        for (int limit = 1; limit <= 6; ++limit)
+          for (int deferred = 0; deferred <= limit; ++deferred) {
+            CAPTURE(stages);
+            CAPTURE(stage);
+            CAPTURE(microbatches);
+            CAPTURE(limit);
+            CAPTURE(deferred);
+            const std::string done = order(Policy::zb_h1, stage, stages, microbatches, limit, deferred);
+            CHECK(done.find('!') == std::string::npos);
+            std::string passes = done;
+            std::erase(passes, 'W');
+            CHECK(passes == order(Policy::one_f_one_b, stage, stages, microbatches, limit));
+          }
+}
+
+TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and what waits last") {
+  PipelineProgress p{
+      .stage = 1, .stages = 3, .microbatches = 8, .limit = 3, .forwards = 2, .backwards = 1, .deferred_limit = 2};
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::none);
+  p.weights_ready = true;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
+  p.backward_ready = true;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
+  p.forward_ready = true;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
+  p.forwards = 3;  // more than 1F1B would have in flight
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
+  p.backward_ready = false;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
+}
+
+TEST_CASE("a policy is what its name says") {
+  for (const Policy policy :
+       {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1})
+    CHECK(actors::policy_from(to_string(policy)) == policy);
+}
+
 TEST_CASE("a policy that does not exist is refused with the ones that do") {
-  CHECK_THROWS_WITH_AS((void)actors::policy_from("zigzag"), doctest::Contains("message-driven, 1f1b or gpipe"),
-                       Error);
+  CHECK_THROWS_WITH_AS((void)actors::policy_from("zigzag"),
+                       doctest::Contains("message-driven, 1f1b, gpipe, zero-bubble or zb-h1"), Error);
 }

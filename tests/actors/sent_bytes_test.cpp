@@ -193,6 +193,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a job whose weight gradients wait in a fixed order sends to the byte what was worked out for it") {
+  tests::Share share(3, 12);
+  const auto gpt = gpt_of(6, {});
+  for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
+    for (const int recompute : {0, 1, 2}) {
+      for (const int limit : {1, 2, 3}) {
+        if (!share.takes()) continue;
+        CAPTURE(name);
+        CAPTURE(recompute);
+        CAPTURE(limit);
+        auto options = run_of(3, 2, 2);
+        options.policy = Policy::zb_h1;
+        options.sharding = parse_sharding(name);
+        options.recompute = recompute;
+        options.deferred_limit = limit;
+        const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+        CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
+        CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
+      }
+    }
+  }
+}
+
 TEST_CASE("a pipeline that messages drive sends no more than the papers count") {
   const auto gpt = gpt_of(6, {});
   auto options = run_of(2, 4, 2);

@@ -77,7 +77,9 @@ class Scarce final : public PassResource {
   std::uint64_t announce(const Announced& pass) override {
     const std::uint64_t first = announced_;
     announced_ += static_cast<std::uint64_t>(std::count_if(pass.steps.begin(), pass.steps.end(), uses_));
-    passes.emplace_back(pass.backward ? 'B' : 'F', pass.microbatch);
+    const bool weights = std::none_of(pass.steps.begin(), pass.steps.end(),
+                                      [](const Stage::Step& step) { return step.needs_parameters(); });
+    passes.emplace_back(weights ? 'W' : pass.backward ? 'B' : 'F', pass.microbatch);
     return first;
   }
   bool ready(std::uint64_t use) const override {
@@ -135,7 +137,7 @@ class Scarce final : public PassResource {
 /// The middle one of three stages, on rank 1; its neighbours do what the test says.
 class Middle {
  public:
-  Middle(std::uint64_t seed, Policy policy, int slots, int recompute)
+  Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_places = 0)
       : simulation_(3, {.seed = seed}), device_(simulation_.loop(1), seed), random_(seed) {
     for (int l = 0; l < layers + 2; ++l) {
       architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l == layers + 1, log_));
@@ -146,7 +148,8 @@ class Middle {
                                            models::StageOptions{.layers = {1, 1 + layers},
                                                                 .capacity = {microbatch_size, positions},
                                                                 .slots = slots,
-                                                                .recompute = recompute},
+                                                                .recompute = recompute,
+                                                                .deferred_places = deferred_places},
                                            memory);
     resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
     share_.stage->bind(resources_->context().arena);
@@ -298,6 +301,68 @@ TEST_CASE("a stage runs every pass once, in an order of its policy, whatever com
     const std::array one_f_one_b{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0F2B1F3B2F4B3B4", "F0F1B0F2B1F3B2F4B3B4"};
     const std::array gpipe{"F0B0F1B1F2B2F3B3F4B4", "F0F1B0B1F2F3B2B3F4B4", "F0F1F2B0B1B2F3F4B3B4"};
     CHECK(text_of(passes) == (policy == Policy::gpipe ? gpipe : one_f_one_b)[std::size_t(slots - 1)]);
+  }
+}
+
+TEST_CASE("weight gradients that wait run once, in order and within their limits, after their input gradients") {
+  for (const std::uint64_t seed : test::seeds(160, 1000)) {
+    CAPTURE(seed);
+    const Policy policy = seed % 2 == 0 ? Policy::zero_bubble : Policy::zb_h1;
+    const int slots = 1 + static_cast<int>(seed / 2 % 4), recompute = static_cast<int>(seed / 8 % 3);
+    const int wanted_places = 1 + static_cast<int>(seed / 24 % 3);
+    const int microbatches = 6;
+    Middle job(seed, policy, slots, recompute, wanted_places);
+    const int places = job.stage().deferred_places();
+    CHECK(places == std::min(wanted_places, slots));
+    for (int m = 0; m < microbatches; ++m) {
+      job.loop(0).after(job.later(), [&job, m] { job.left_sends(m, microbatch_size); });
+      job.takes(0, runtime::Channel::gradient, m, microbatch_size, [] {});
+      job.takes(2, runtime::Channel::activation, m, microbatch_size,
+                [&job, m] { job.loop(2).after(job.later(), [&job, m] { job.right_sends(m, microbatch_size); }); });
+    }
+    bool done = false;
+    job.loop(1).post([&] {
+      job.actor->run({.samples = microbatches * microbatch_size}, [&](double) {
+        done = true;
+        CHECK(job.actor->waits().empty());
+        job.stop();
+      });
+    });
+    job.run();
+    CHECK(done);
+    for (const auto& resource : job.resources) CHECK(resource->over());
+    const auto weights = weights_pass(job.stage());
+    std::vector<std::string> expected;
+    for (int m = 0; m < microbatches; ++m)
+      for (const Stage::Step& step : weights) expected.push_back(fmt::format("weight l{} m{}", 1 + step.layer, m));
+    std::vector<std::string> found;
+    std::string order;  // of passes
+    std::array<std::vector<int>, 3> calls;
+    for (auto& of_kind : calls) of_kind.resize(microbatches);
+    const auto through = [&] {  // microbatches whose weight gradients are done
+      return std::count(calls[2].begin(), calls[2].end(), static_cast<int>(weights.size()));
+    };
+    const auto begun = [&](std::size_t kind) {
+      return microbatches - std::count(calls[kind].begin(), calls[kind].end(), 0);
+    };
+    for (const std::string& call : job.calls) {
+      const auto m = static_cast<std::size_t>(call.back() - '0');
+      const std::size_t kind = call.starts_with("input") ? 1 : call.starts_with("weight") ? 2 : 0;
+      ++calls[kind][m];
+      if (kind == 2) found.push_back(call);
+      if (kind == 2) CHECK(calls[1][m] == layers);
+      CHECK(begun(0) - through() <= slots);
+      CHECK(begun(1) - through() <= places);
+      const bool again = kind == 0 && calls[1][m] + calls[0][m] > 2 * layers;  // two parts each
+      const std::string pass = fmt::format("{}{}", again || kind == 1 ? 'B' : kind == 0 ? 'F' : 'W', m);
+      if (!order.ends_with(pass)) order += pass;
+    }
+    CHECK(fmt::format("{}", fmt::join(found, "; ")) == fmt::format("{}", fmt::join(expected, "; ")));
+    CHECK(through() == microbatches);
+    for (const int forwards : calls[0])
+      CHECK((recompute == 0 ? forwards == 2 * layers : forwards >= 2 * layers && forwards <= 4 * layers));
+    if (policy == Policy::zb_h1 && slots == 3 && places >= 2)
+      CHECK(order == "F0F1B0F2B1W0F3B2W1F4B3W2F5B4W3B5W4W5");
   }
 }
 

@@ -151,6 +151,13 @@ TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   }
 }
 
+TEST_CASE_FIXTURE(Fixture, "weight gradients that wait leave every bit alone") {
+  const Result expected = train(1);
+  check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
+  check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
+  check_same(expected, 2, {"--g-inter", "2", "--policy", "zero-bubble", "--deferred-limit", "1"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {
   const Result expected = train(1, {"--dropout", "0.1"});
   for (const auto* interval : {"1", "2", "3", "4", "auto"}) {

@@ -247,7 +247,14 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   const auto off = parse({"--data", "a", "--recompute", "off"}).trainer;
   CHECK((off.recompute == 0 && !off.recompute_auto));
 
-  refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe");
+  CHECK_FALSE(off.deferred_limit);
+  const auto waits = parse({"--data", "a", "--policy", "zero-bubble", "--deferred-limit", "3"}).trainer;
+  CHECK(waits.policy == actors::Policy::zero_bubble);
+  CHECK(waits.deferred_limit == 3);
+  CHECK(parse({"--data", "a", "--defer-weights"}).trainer.defer_weights);
+
+  refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe, zero-bubble, zb-h1");
+  refused({"--deferred-limit", "-1"}, "a number of microbatches, 0 for none, or auto");
   refused({"--recompute", "0"}, "a number of layers, auto or off");
   refused({"--model", "gpt3"}, "gpt2-small");
   refused({"--stpes", "3"}, "did you mean --steps?");

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -23,10 +24,14 @@ const models::Architecture& gpt() {
   return architecture;
 }
 
-StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, int places = 0) {
-  return {
-      gpt(),
-      {.layers = layers, .capacity = {2, 8}, .slots = slots, .recompute = recompute, .checkpoint_places = places}};
+StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, int places = 0, int deferred = 0) {
+  return {gpt(),
+          {.layers = layers,
+           .capacity = {2, 8},
+           .slots = slots,
+           .recompute = recompute,
+           .checkpoint_places = places,
+           .deferred_places = deferred}};
 }
 
 /// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, its parts checked.
@@ -67,6 +72,49 @@ TEST_CASE("a backward pass right behind its forward pass has the last segment st
   CHECK(text(layout, backward_pass(layout, 1, one.area).steps) == "b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
   CHECK(text(layout, backward_pass(layout, 1, two.area).steps) == "r2 r3 b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
   CHECK(backward_pass(layout, 1, one.area).area == models::RecomputeArea{});
+}
+
+TEST_CASE("weight gradients that wait are a pass of their own, and segments are computed again once for both") {
+  const StageLayout middle = layout_of({3, 6}, 0, 3, 0, 2);
+  CHECK(middle.deferred_places() == 2);
+  CHECK(text(middle, backward_pass(middle, 0, {}).steps) == "b2 b1 b0");
+  CHECK(text(middle, weights_pass(middle)) == "w2 w1 w0");
+  const StageLayout front = layout_of({0, 4}, 2, 3, 0, 9);
+  CHECK(front.deferred_places() == 3);  // no more than slots
+  CHECK(text(front, backward_pass(front, 0, {}).steps) == "r2 r3 b3 b2 r0 r1 b1 b0");
+  CHECK(text(front, backward_pass(front, 0, {{{0, 1}}}).steps) == "b3 b2 r0 r1 b1 b0");
+  CHECK(text(front, weights_pass(front)) == "w3 w2 w1 w0");
+}
+
+TEST_CASE("in a deferred place nothing lies in the place of anything else") {
+  for (const models::LayerRange layers : {models::LayerRange{0, 9}, {2, 9}, {4, 6}}) {
+    for (const int recompute : {0, 1, 2, 3}) {
+      for (const int places : {0, 2}) {
+        CAPTURE(recompute);
+        const StageLayout layout = layout_of(layers, recompute, 3, places, 2);
+        std::map<std::size_t, std::size_t> taken;  // ends by begins
+        const auto take = [&](std::size_t begin, std::size_t bytes) {
+          if (bytes > 0) CHECK(taken.try_emplace(begin, begin + bytes).second);
+        };
+        for (std::size_t l = 0; l < layout.layers(); ++l) {
+          const StageLayout::LayerMemoryMap& map = layout.layer(l);
+          const models::LayerMemory memory = map.layer->memory(layout.capacity());
+          take(map.deferred_offset, memory.deferred);
+          if (recompute == 0) continue;
+          const std::size_t output = map.layer->output_elements(8) * 2 * sizeof(float);
+          take(map.recomputed_offset + map.saved_offset, memory.saved);
+          take(map.recomputed_offset + (map.ends_segment ? map.scratch_output : map.output_offset), output);
+          if (map.reads_checkpoint) take(map.checkpoint_copy, layout.checkpoint_bytes(*map.reads_checkpoint, 2));
+        }
+        std::size_t end = 0;
+        for (const auto& [begins, ends] : taken) {
+          CHECK(end <= begins);
+          end = ends;
+        }
+        CHECK(end <= layout.sizes().deferred);
+      }
+    }
+  }
 }
 
 TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies in the area") {

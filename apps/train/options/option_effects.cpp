@@ -66,6 +66,8 @@ std::span<const Entry> entries() {
       Entry{"microbatch-size", rounding},
       Entry{"pipeline-limit", bits},
       Entry{"policy", bits},
+      Entry{"defer-weights", bits},
+      Entry{"deferred-limit", bits},
       Entry{"recompute", bits},
       // Data.
       Entry{content_option, decides},

@@ -5,6 +5,7 @@
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
 #include "apps/train/options/image_flags.hpp"
+#include "apps/train/options/pipeline_flags.hpp"
 #include "apps/train/options/plan_flags.hpp"
 #include "apps/train/options/shard_flags.hpp"
 #include "apps/train/options/tier_flags.hpp"
@@ -105,22 +106,6 @@ OptionBinding dropout(ModelOptions& model) {
           .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
-OptionBinding recompute(int& interval, bool& automatic) {
-  return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
-            int layers = 0;
-            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
-              return "a number of layers, auto or off";
-            interval = layers;
-            automatic = given == "auto";
-            return {};
-          },
-          .write =
-              [&interval, &automatic] {
-                if (automatic) return std::string("auto");
-                return interval == 0 ? std::string("off") : fmt::format("{}", interval);
-              }};
-}
-
 /// 0: auto.
 OptionBinding number_or_auto(int& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -191,16 +176,7 @@ OptionTable declare(Asked& asked) {
              whole(trainer.batch_size, 1, most), "16, or the next multiple of g-data"});
   table.add({"microbatch-size", "N", "samples that travel through the pipeline together",
              whole(trainer.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
-  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages, all under gpipe",
-             whole(trainer.pipeline_limit, 0, most), "g-inter"});
-  table.add({"policy", "NAME", "what a stage does next: message-driven, 1f1b or gpipe",
-             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
-                                             {"1f1b", Policy::one_f_one_b},
-                                             {"gpipe", Policy::gpipe}})});
-  table.add({"recompute", "N",
-             "keep one activation for every N layers and compute the others again; auto: the "
-             "N with the least memory; off",
-             recompute(trainer.recompute, trainer.recompute_auto)});
+  declare_pipeline(table, trainer);
 
   declare_data(table, data, trainer);
 

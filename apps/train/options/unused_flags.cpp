@@ -28,6 +28,7 @@ std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::strin
 
 std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table) {
   const bool one_row = options.trainer.grid.g_data == 1;
+  const bool one_stage = options.trainer.grid.g_inter == 1;
   const auto& trainer = options.trainer;
   const auto [frozen, trained] = trainer.shardings();
   const bool whole =
@@ -53,9 +54,15 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {whole && all_on_device,
        {"prefetch", "reuse"},
        "where every rank keeps all its parameters on the device, and none are gathered"},
-      {trainer.grid.g_inter == 1 && trainer.policy == actors::Policy::one_f_one_b,
+      {one_stage && (trainer.policy == actors::Policy::one_f_one_b || actors::defers_weights(trainer.policy)),
        {"policy"},
        "with one stage, which computes in this order anyway"},
+      {one_stage,
+       {"defer-weights", "deferred-limit"},
+       "with one stage, where nothing else could be done while weight gradients wait"},
+      {!one_stage && !trainer.defer_weights && !actors::defers_weights(trainer.policy),
+       {"deferred-limit"},
+       "where no weight gradients wait (--policy zero-bubble or zb-h1, or --defer-weights)"},
       {tiers.files.directories.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
       {actors::every_step_counts(trainer) && tiers.commit == actors::Commit::flip,
        {"optimizer-commit"},

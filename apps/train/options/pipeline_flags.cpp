@@ -1,0 +1,77 @@
+#include "apps/train/options/pipeline_flags.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+namespace ranvier::apps {
+
+using actors::Policy;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::switch_on;
+using runtime::whole;
+
+namespace {
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+
+OptionBinding recompute(int& interval, bool& automatic) {
+  return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
+            int layers = 0;
+            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
+              return "a number of layers, auto or off";
+            interval = layers;
+            automatic = given == "auto";
+            return {};
+          },
+          .write =
+              [&interval, &automatic] {
+                if (automatic) return std::string("auto");
+                return interval == 0 ? std::string("off") : fmt::format("{}", interval);
+              }};
+}
+
+OptionBinding deferred_limit(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int microbatches = 0;
+            if (given == "auto") {
+              field.reset();
+            } else if (!whole(microbatches, 0, most).read(given)) {
+              field = microbatches;
+            } else {
+              return "a number of microbatches, 0 for none, or auto";
+            }
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+}
+
+}  // namespace
+
+void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
+  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages, all under gpipe",
+             whole(trainer.pipeline_limit, 0, most), "g-inter"});
+  table.add({"policy", "NAME",
+             "what a stage does next: message-driven, 1f1b or gpipe; with weight gradients that wait until nothing "
+             "else can be done zero-bubble, or in a fixed order zb-h1",
+             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
+                                             {"1f1b", Policy::one_f_one_b},
+                                             {"gpipe", Policy::gpipe},
+                                             {"zero-bubble", Policy::zero_bubble},
+                                             {"zb-h1", Policy::zb_h1}})});
+  table.add({"defer-weights", "", "weight gradients wait under message-driven, too: it is zero-bubble then",
+             switch_on(trainer.defer_weights)});
+  table.add({"deferred-limit", "N",
+             "microbatches whose weight gradients wait at most, which each take memory; 0: none; auto: a stage's "
+             "number, counted from 1, or 1 with --recompute",
+             deferred_limit(trainer.deferred_limit)});
+  table.add({"recompute", "N",
+             "keep one activation for every N layers and compute the others again; auto: the "
+             "N with the least memory; off",
+             recompute(trainer.recompute, trainer.recompute_auto)});
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,231 @@
+// Whole jobs whose weight gradients wait: they train the bits of one that computes them in backward passes, and take
+// just the memory that the limit says.
+#include "actors/rank/rank_plan.hpp"
+#include "models/images/image_source.hpp"
+#include "models/images/synthetic_set.hpp"
+#include "models/llama.hpp"
+#include "models/lora.hpp"
+#include "models/resnet.hpp"
+#include "tests/actors/same_bits.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using actors::Policy;
+using actors::TierKind;
+using runtime::DType;
+using runtime::MemorySpace;
+using tests::check_same_bits;
+using tests::run_simulated;
+
+namespace {
+
+struct Model {
+  const char* name;
+  models::Architecture architecture;
+  std::unique_ptr<models::SampleSource> samples;
+};
+
+Model make_model(int which, const models::Precision& precision, bool documents) {
+  auto gpt = tests::in_precision(tests::small_gpt(5), precision);
+  gpt.dropout = 0.1f;
+  models::LlamaOptions llama;
+  llama.layers = 3;
+  llama.hidden = 16;
+  llama.heads = 4;
+  llama.key_heads = 2;
+  llama.inner = 24;
+  llama.vocab_size = 37;
+  llama.sequence_length = 8;
+  llama.tied = true;
+  llama.precision = precision;
+  const auto tokens = [&](int vocabulary) {
+    return std::make_unique<tests::RandomTokens>(8, vocabulary, 1 << 20, documents);
+  };
+  switch (which) {
+    case 0: {
+      models::ResnetOptions resnet{
+          .blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
+      resnet.precision = precision;
+      const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
+      return {"images", models::make_resnet(resnet),
+              std::make_unique<models::ImageSource>(set, 0, 1000, std::nullopt)};
+    }
+    case 1: {
+      models::Tuning tuning;
+      tuning.lora = std::make_shared<const models::LoraOptions>(
+          models::LoraOptions{.rank = 2, .targets = {"q_proj", "v_proj", "down_proj"}});
+      return {"adapters", models::make_llama(llama, tuning), tokens(37)};
+    }
+    case 2:
+      return {"a part", models::make_llama(llama, models::make_tuning("layers.1|q_proj|model.norm", "")),
+              tokens(37)};
+    case 3:
+      llama.vocab_size = 150;
+      llama.tile = 4;
+      return {"tiles", models::make_llama(llama), tokens(150)};
+    default:
+      return {"gpt", models::make_gpt(gpt), tokens(37)};
+  }
+}
+
+actors::TrainerOptions piped(int g_inter, Policy policy) {
+  auto options = tests::small_run();
+  options.grid = {g_inter, 1};
+  options.policy = policy;
+  return options;
+}
+
+/// Device memory of a stage's activations.
+std::size_t activations(const models::Architecture& architecture, const actors::TrainerOptions& options,
+                        int stage) {
+  const tests::RandomTokens tokens(8, 37);
+  return actors::plan_rank(architecture, tokens.sample_bytes(), options, stage)
+      .memory.bytes(MemorySpace::device, runtime::MemoryKind::activations);
+}
+
+}  // namespace
+
+// Replay one with --seed=N.
+TEST_CASE("weight gradients that wait change no bit, under any order of messages, wherever states live") {
+  for (const std::uint64_t seed : test::seeds(tests::effort(64, 1000, 64))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed * 7919 + 1);
+    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+    const DType compute = std::array{DType::f32, DType::bf16, DType::f16}[std::size_t(draw(0, 2))];
+    const models::Precision precision{compute, draw(0, 1) == 0 ? DType::f32 : compute};
+    const bool documents = draw(0, 3) == 0;
+    const Model model = make_model(static_cast<int>(seed % 9), precision, documents);
+    CAPTURE(model.name);
+    auto options = tests::small_run();
+    const int rows = draw(1, 3);
+    options.grid = {1, rows};
+    options.batch_size = rows * draw(5, 9);
+    options.microbatch_size = draw(1, 2);
+    options.precision = precision;
+    options.clip = draw(0, 1);
+    options.eval_every = draw(0, 2);
+    options.eval_samples = rows;
+    options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+    options.algorithms = {"ring", "ring", "ring"};
+    if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+    const auto reference = run_simulated(model.architecture, *model.samples, options, 1);
+    options.grid.g_inter = draw(2, 5);
+    options.policy =
+        std::array{Policy::message_driven, Policy::zero_bubble, Policy::zb_h1}[std::size_t(draw(0, 2))];
+    options.defer_weights = options.policy == Policy::message_driven;
+    if (draw(0, 2) > 0) options.deferred_limit = draw(0, 5);
+    options.pipeline_limit = draw(0, 1) * draw(1, 6);
+    options.recompute = draw(0, 2);
+    options.prefetch = draw(0, 3);
+    options.reuse = draw(0, 1) == 0;
+    const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
+    if (draw(0, 1) == 0)
+      options.tiers = {
+          .parameters = tier(), .gradients = tier(), .optimizer = TierKind::host, .bucket_elements = 256};
+    if (options.recompute > 0) {
+      options.tiers.activations = tier();
+      options.tiers.checkpoint_places = draw(2, 4);
+    }
+    CAPTURE(to_string(options.sharding));
+    CAPTURE(options.grid.g_inter);
+    CAPTURE(rows);
+    CAPTURE(actors::to_string(options.policy));
+    CAPTURE(options.deferred_limit.value_or(-1));
+    CAPTURE(options.pipeline_limit);
+    CAPTURE(options.recompute);
+    CAPTURE(offload::to_string(options.tiers.activations));
+    CAPTURE(offload::to_string(options.tiers.gradients));
+    const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
+    check_same_bits(reference, run_simulated(model.architecture, *model.samples, options, seed, {}, devices));
+  }
+}
+
+TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a byte more") {
+  const auto architecture = models::make_gpt(tests::small_gpt(8));
+  for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
+    for (const int recompute : {0, 1, 2}) {
+      for (const TierKind tier : {TierKind::device, TierKind::host}) {
+        if (recompute == 0 && tier == TierKind::host) continue;
+        CAPTURE(actors::to_string(policy));
+        CAPTURE(recompute);
+        auto options = piped(2, policy);
+        options.pipeline_limit = 4;
+        options.recompute = recompute;
+        options.tiers.activations = tier;
+        const tests::RandomTokens tokens(8, 37);
+        const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
+        // What layers declare, each array from an aligned place on.
+        const auto aligned = [](std::size_t bytes) {
+          constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
+          return (bytes + alignment - 1) / alignment * alignment;
+        };
+        std::size_t needed = 0;
+        for (std::size_t l = 0; l < plan.stage->layers(); ++l) {
+          const models::Layer& layer = *plan.stage->layer(l).layer;
+          const models::LayerMemory memory = layer.memory(plan.stage->capacity());
+          const std::size_t output = aligned(layer.output_elements(8) * sizeof(float) * 2);
+          needed += aligned(memory.deferred);
+          if (recompute == 0) continue;
+          needed += aligned(memory.saved) + output;
+          if (plan.stage->layer(l).reads_checkpoint) needed += 2 * 8 * 16 * sizeof(float);
+        }
+        CHECK(plan.stage->sizes().deferred == needed);
+        options.deferred_limit = 1;
+        const std::size_t one = activations(architecture, options, 1);
+        for (int limit = 2; limit <= 4; ++limit) {
+          options.deferred_limit = limit;
+          CHECK(activations(architecture, options, 1) == one + std::size_t(limit - 1) * needed);
+        }
+        options.deferred_limit = 9;  // no more than there are slots
+        CHECK(activations(architecture, options, 1) == one + 3 * needed);
+      }
+    }
+  }
+}
+
+TEST_CASE("by default as many microbatches wait as under ZB-H1, recomputed ones alone") {
+  const auto architecture = models::make_gpt(tests::small_gpt(8));
+  const tests::RandomTokens tokens(8, 37);
+  for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
+    auto options = piped(4, policy);
+    for (int stage = 0; stage < 4; ++stage)
+      CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, stage).stage->deferred_places() ==
+            stage + 1);
+    options.recompute = 1;
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->deferred_places() == 1);
+    options.steps = 0;
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->deferred_places() == 0);
+  }
+}
+
+TEST_CASE("with a limit of 0, or where nothing is trained, weight gradients take what they always took") {
+  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(tests::small_gpt(8));
+  auto never = piped(3, Policy::zero_bubble);
+  never.deferred_limit = 0;
+  for (int stage = 0; stage < 3; ++stage)
+    CHECK(activations(architecture, never, stage) ==
+          activations(architecture, piped(3, Policy::one_f_one_b), stage));
+  const auto front = models::make_gpt(tests::small_gpt(8), models::make_tuning("h.0", ""));
+  CHECK(activations(front, piped(3, Policy::zero_bubble), 1) ==
+        activations(front, piped(3, Policy::one_f_one_b), 1));
+  CHECK(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 0).stage->defers());
+  CHECK_FALSE(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 2).stage->defers());
+}
+
+TEST_CASE("weight gradients of a fixed order of passes do not wait by flag") {
+  const auto architecture = models::make_gpt(tests::small_gpt(4));
+  auto options = piped(2, Policy::gpipe);
+  options.defer_weights = true;
+  CHECK_THROWS_WITH_AS((void)activations(architecture, options, 0),
+                       doctest::Contains("--defer-weights and --policy gpipe"), Error);
+}
