@@ -1,8 +1,8 @@
 // BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019) for masked language modelling, or to tell which class a text
-// is of: learned positions, post-LayerNorm, attention that sees all of a sample, GELU (erf form), biases everywhere, and a
-// head (product, GELU, norm) whose last product is with the words' table, or one (product, tanh, product) of each
-// sample's first position. Parameter names and layouts are those of the Hugging Face checkpoints; linear weights are
-// [out, in].
+// is of: learned positions, post-LayerNorm, attention that sees all of a sample, GELU (erf form), biases everywhere,
+// and a head (product, GELU, norm) whose last product is with the words' table, or one (product, tanh, product) of
+// each sample's first position. Parameter names and layouts are those of the Hugging Face checkpoints; linear weights
+// are [out, in].
 //
 // Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp):
 // the head computes those positions alone, where it is told how many a sample has at most. With classes a target is a

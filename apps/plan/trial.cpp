@@ -238,7 +238,8 @@ StagePlans Planner::plans_of(const TrainerOptions& trainer) const {
   StagePlans plans;
   std::map<std::string, std::size_t> known;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const std::string key = ties[s] ? fmt::format("stage {}", s) : stage_class(stages, s);
+    std::string key = ties[s] ? fmt::format("stage {}", s) : stage_class(stages, s);
+    key += fmt::format(" {} wait", actors::deferred_places(trainer, static_cast<int>(s)));
     const auto [place, is_new] = known.try_emplace(key, plans.distinct.size());
     if (is_new)
       plans.distinct.push_back(

@@ -26,8 +26,8 @@ namespace ranvier::models {
 [[nodiscard]] std::string unnamed_label(int label);
 
 /// The labels of these files' texts as names of classes, by number: in alphabetical order, or where all of them are
-/// whole numbers from 0 on unnamed ones, up to the greatest. Throws as LabelledTexts does, and ErrorCode::data for more than
-/// `most`.
+/// whole numbers from 0 on unnamed ones, up to the greatest. Throws as LabelledTexts does, and ErrorCode::data for more
+/// than `most`.
 [[nodiscard]] std::vector<std::string> labels_in(const std::filesystem::path& path, const TextReading& reading,
                                                  std::size_t most);
 

@@ -1,5 +1,6 @@
 // Whole jobs that train a part of a model: the same bits on every grid, and nothing of what is frozen beside its
 // parameters.
+#include "models/gpt.hpp"
 #include "models/llama.hpp"
 #include "models/initialize.hpp"
 #include "models/lora.hpp"
@@ -10,8 +11,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace ranvier;
 using actors::TierKind;
@@ -43,6 +46,14 @@ tests::JobResult run(const models::Architecture& architecture, const actors::Tra
   const auto llama = small_llama();
   return run_simulated(architecture, tests::RandomTokens(llama.sequence_length, llama.vocab_size), options, seed,
                        {}, devices);
+}
+
+/// Adapters of `targets` beside a model of the same vocabulary and positions as small_llama().
+models::Tuning adapters(std::vector<std::string> targets) {
+  models::Tuning tuning;
+  tuning.lora = std::make_shared<const models::LoraOptions>(
+      models::LoraOptions{.rank = 2, .dropout = 0.2f, .targets = std::move(targets)});
+  return tuning;
 }
 
 /// Frozen units are as they began, trained ones are not.
@@ -215,10 +226,8 @@ TEST_CASE("adapters train the same bits on every grid, shared out, wherever stat
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto options = tests::small_run();
     options.precision = {dtype, runtime::DType::f32};
-    models::Tuning tuning;
-    tuning.lora = std::make_shared<const models::LoraOptions>(
-        models::LoraOptions{.rank = 2, .dropout = 0.2f, .targets = {"q_proj", "v_proj", "down_proj"}});
-    const models::Architecture architecture = models::make_llama(small_llama(options.precision), tuning);
+    const models::Architecture architecture =
+        models::make_llama(small_llama(options.precision), adapters({"q_proj", "v_proj", "down_proj"}));
     options.grid = {1, 2};
     for (const char* const name : {"ddp", "GNN", "zero3"}) {
       CAPTURE(name);
@@ -238,5 +247,30 @@ TEST_CASE("adapters train the same bits on every grid, shared out, wherever stat
         check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
       }
     }
+  }
+}
+
+TEST_CASE("adapters of a GPT, whole and in tiles, train the same bits on every grid, wherever states live") {
+  std::uint64_t seed = 1;
+  for (const int tile : {1, 2}) {
+    CAPTURE(tile);
+    auto options = tests::small_run();
+    const models::GptOptions gpt{.layers = 3,
+                                 .hidden = 16,
+                                 .heads = 4,
+                                 .vocab_size = 37,
+                                 .sequence_length = 8,
+                                 .dropout = 0.1f,
+                                 .tile = tile};
+    const models::Architecture architecture = models::make_gpt(gpt, adapters({"c_attn", "mlp.c_proj"}));
+    options.grid = {1, 2};
+    options.sharding = collectives::parse_sharding(tile == 1 ? "ddp" : "zero3");
+    const auto reference = run(architecture, options, 1);
+    check_what_changed(architecture, reference, options);
+    options.grid.g_inter = 3;
+    options.recompute = 1;
+    check_same_bits(reference, run(architecture, options, ++seed));
+    options.tiers = {.parameters = TierKind::host, .optimizer = TierKind::host, .bucket_elements = 256};
+    check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
   }
 }

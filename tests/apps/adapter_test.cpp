@@ -34,6 +34,14 @@ struct Programs : SmallText {
     REQUIRE(outcome.status == 0);
   }
 
+  [[nodiscard]] std::string drawn(const std::string& flags) const {
+    const Generated generated =
+        run_generator(RANVIER_GENERATOR, flags + " --temperature 0 --tokens 40 --prompt The", folder);
+    INFO(generated.report);
+    REQUIRE(generated.status == 0);
+    return generated.text;
+  }
+
   std::string base = file("base"), adapter = file("adapter");
 };
 
@@ -50,13 +58,6 @@ struct Fixture : Programs {
                 {"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
                  "--lora-targets", "q_proj,v_proj,down_proj", "--learning-rate", "1e-1", "--steps", "6"});
     return small_run(text, more);
-  }
-  [[nodiscard]] std::string drawn(const std::string& flags) const {
-    const Generated generated =
-        run_generator(RANVIER_GENERATOR, flags + " --temperature 0 --tokens 40 --prompt The", folder);
-    INFO(generated.report);
-    REQUIRE(generated.status == 0);
-    return generated.text;
   }
 };
 
@@ -126,6 +127,33 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(resumed.status == 0);
   CHECK(resumed.output.find("whose training began with those of " + base) != std::string::npos);
   CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
+}
+
+TEST_CASE_FIXTURE(Programs,
+                  "an adapter of a GPT-2 is called as PEFT calls it, and draws the text of merged weights") {
+  check_run(1, small_run(text, {"--save", base}));
+  const Flags adapted{"--init-from",     base,
+                      "--lora-rank",     "2",
+                      "--lora-alpha",    "8",
+                      "--learning-rate", "1e-1",
+                      "--steps",         "6",
+                      "--save",          adapter,
+                      "--checkpoint",    file("checkpoints"),
+                      "--g-inter",       "2"};
+  check_run(2, small_run(text, adapted));
+  CHECK(models::read_adapter_config(adapter).targets == std::vector<std::string>{"c_attn"});
+  CHECK(read_file(adapter + "/adapter_config.json").find("\"fan_in_fan_out\": true") != std::string::npos);
+  const models::Safetensors weights(adapter + "/adapter_model.safetensors");
+  CHECK(weights.tensors().size() == 4 * 2);
+  CHECK(weights.find("base_model.model.transformer.h.3.attn.c_attn.lora_A.weight") != nullptr);
+  check_tool("export " + file("checkpoints") + " --merge -o " + file("merged"));
+  const std::string with_adapter = drawn("--weights " + base + " --adapter " + adapter);
+  CHECK(with_adapter == drawn("--weights " + file("merged")));
+  CHECK(with_adapter != drawn("--weights " + base));
+  // Where it was left, a training goes on from it.
+  check_run(1, small_run(text, {"--init-from", base, "--init-adapter", adapter, "--eval-every", "1", "--steps", "1",
+                                "--save", file("again")}));
+  CHECK(fs::exists(file("again") + "/adapter_model.safetensors"));
 }
 
 TEST_CASE_FIXTURE(Programs, "an adapter of a BERT is evaluated beside its base as it is when merged into it") {

@@ -137,6 +137,8 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
         REQUIRE(planned.items().size() == plan.memory.items().size());
         for (std::size_t i = 0; i < planned.items().size(); ++i) {
           CHECK(planned.items()[i].slot_bytes == plan.memory.items()[i].slot_bytes);
+          CAPTURE(rank);
+          CAPTURE(plan.memory.items()[i].name);
           CHECK(planned.items()[i].slots == plan.memory.items()[i].slots);
           CHECK(planned.items()[i].space == plan.memory.items()[i].space);
           CHECK(planned.items()[i].kind == plan.memory.items()[i].kind);

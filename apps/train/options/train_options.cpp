@@ -77,20 +77,22 @@ OptionBinding model(ModelOptions& field) {
 
 /// A size of the model that --model names.
 OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
-  return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
-            int* const field = models::find_size(model.sizes, which);
-            if (field == nullptr && given == no_size) return {};
-            if (field == nullptr)
-              return fmt::format("{}, as --model {} has no such size, or --model {}", no_size, model.name,
-                                 families_with(which));
-            return whole(*field, least, most).read(given);
-          },
-          .write =
-              [&model, which] {
-                models::ModelSizes sizes = model.sizes;
-                const int* const field = models::find_size(sizes, which);
-                return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
-              }};
+  return {
+      .read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
+        int* const field = models::find_size(model.sizes, which);
+        if (field == nullptr && given == no_size) return {};
+        if (field == nullptr)
+          return fmt::format(
+              "{}, as --model {} has no such size, or --model {}, or leave the flag out where --init-from says it",
+              no_size, model.name, families_with(which));
+        return whole(*field, least, most).read(given);
+      },
+      .write =
+          [&model, which] {
+            models::ModelSizes sizes = model.sizes;
+            const int* const field = models::find_size(sizes, which);
+            return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
+          }};
 }
 
 OptionBinding dropout(ModelOptions& model) {

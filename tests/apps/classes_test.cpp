@@ -1,0 +1,127 @@
+// Training to tell classes of texts, from weights for masks to weights that are evaluated.
+#include "models/weights/safetensors.hpp"
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+namespace models = ranvier::models;
+
+namespace {
+
+constexpr auto limit = 120s;
+
+struct Classes {
+  Classes() {
+    std::string lines;
+    for (int n = 0; n < 60; ++n) {
+      const char first = n % 3 == 0 ? 'a' : n % 3 == 1 ? 'h' : 'p';
+      std::string words;
+      for (int i = 0; i <= n * 7 % 19; ++i) words += static_cast<char>(first + (n + i * i) % 7);
+      lines += "{\"text\": \"" + words + "\", \"kind\": \"" +
+               (n % 3 == 0   ? "low"
+                : n % 3 == 1 ? "mid"
+                             : "top") +
+               "\"}\n";
+    }
+    data = folder.write("texts.jsonl", lines).string();
+  }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
+  [[nodiscard]] Outcome start(int ranks, Flags more) const {
+    more.insert(more.begin(), {"--label-field", "kind", "--learning-rate", "1e-2", "--steps", "6"});
+    return run(ranks, small_run(data, more), limit);
+  }
+  void check(int ranks, const Flags& more) const {
+    const Outcome outcome = start(ranks, more);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+  }
+  void refused(const Outcome& outcome, int status, const std::string& words) const {
+    INFO(outcome.output);
+    CHECK(outcome.status == status);
+    CHECK(outcome.output.find(words) != std::string::npos);
+  }
+
+  TemporaryFolder folder;
+  std::string data;
+};
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Classes, "classes of texts are learnt alike on any grid and in files") {
+  const auto losses = [&](int ranks, const std::string& name, Flags more) {
+    more.insert(more.end(), {"--model", "roberta", "--dropout", "0.1", "--metrics", file(name + ".jsonl"), "--save",
+                             file(name)});
+    check(ranks, more);
+    return metric(file(name + ".jsonl"), "loss");
+  };
+  const auto alone = losses(1, "alone", {});
+  REQUIRE(alone.size() == 6);
+  CHECK(losses(3, "stages", {"--g-inter", "3", "--recompute", "1"}) == alone);
+  CHECK(losses(1, "files", {"--offload", "infinity-nvme", "--nvme", folder.path().string()}) == alone);
+  CHECK(read_file(file("stages") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
+  CHECK(read_file(file("files") + "/model.safetensors") == read_file(file("alone") + "/model.safetensors"));
+  const auto shared = losses(4, "shared", {"--g-inter", "2", "--g-data", "2", "--shard", "zero3", "--tile", "2"});
+  for (std::size_t step = 0; step < alone.size(); ++step)
+    CHECK(std::stod(shared[step]) == doctest::Approx(std::stod(alone[step])).epsilon(1e-4));
+  const std::string config = read_file(file("alone") + "/config.json");
+  CHECK(config.find("\"RobertaForSequenceClassification\"") != std::string::npos);
+  CHECK(config.find(R"({"0":"low","1":"mid","2":"top"})") != std::string::npos);
+  CHECK(models::Safetensors(file("alone") + "/model.safetensors").find("classifier.out_proj.weight") != nullptr);
+}
+
+TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is evaluated with what it has learnt") {
+  const Outcome masks = run(
+      1,
+      small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
+      limit);
+  INFO(masks.output);
+  REQUIRE(masks.status == 0);
+  const auto trained = [&](const std::string& from, Flags more) {
+    Flags flags{"--init-from",       from, "--data",    data, "--label-field", "kind",
+                "--sequence-length", "16", "--threads", "1"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(1, flags, limit);
+  };
+  const Outcome tuned = trained(file("masks"), {"--steps", "3", "--learning-rate", "1e-2", "--validation-split",
+                                                "0.2", "--save", file("tuned")});
+  INFO(tuned.output);
+  REQUIRE(tuned.status == 0);
+  const auto validation = [](const Outcome& outcome) {
+    const auto place = outcome.output.find("validation loss ");
+    REQUIRE(place != std::string::npos);
+    return outcome.output.substr(place, std::string("validation loss 0.00000").size());
+  };
+  const Outcome evaluated = trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"});
+  INFO(evaluated.output);
+  REQUIRE(evaluated.status == 0);
+  CHECK(validation(evaluated) == validation(tuned));
+  refused(trained(file("masks"), {"--eval-only"}), 64, "have no head for classes: train one first");
+  refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
+          "leave the flag out where --init-from says it");
+  folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n");
+  refused(
+      run(1, {"--init-from", file("tuned"), "--data", file("other.jsonl"), "--label-field", "kind", "--steps", "1"},
+          limit),
+      65, "the label 'wild' is none of the model's 3 classes, 'low', 'mid', 'top'");
+  refused(run(1, {"--init-from", file("tuned"), "--data", data, "--tokenizer", "bytes", "--steps", "1"}, limit), 64,
+          "--label-field is missing");
+}
+
+TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refused by name") {
+  refused(start(1, {}), 64, "--label-field kind: --model gpt tells no classes of texts");
+  const auto bert = [&](Flags more) {
+    more.insert(more.begin(), {"--model", "bert"});
+    return start(1, more);
+  };
+  refused(bert({"--documents", "mask"}), 64, "--documents with --label-field kind");
+  refused(bert({"--lora-rank", "2"}), 64, "a head for classes has to be trained as a whole");
+  refused(bert({"--classes", "2"}), 64, "--classes 2: the field 'kind'");
+  refused(bert({"--sample-every", "1"}), 64, "tells classes and writes no text");
+  refused(bert({"--json-field", "kind"}), 64, "name the same field");
+}
