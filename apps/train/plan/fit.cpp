@@ -114,9 +114,9 @@ std::vector<Remedy> changes_of(const TrainerOptions& options, bool part) {
 }
 
 /// A job with some changes, if it can be planned; where memory is short, fewer units are gathered ahead.
-class Trial {
+class RemedyTrial {
  public:
-  Trial(const models::Architecture& architecture, const models::SampleBytes& sample, const Room& room)
+  RemedyTrial(const models::Architecture& architecture, const models::SampleBytes& sample, const Room& room)
       : architecture_(&architecture), sample_(&sample), room_(&room) {}
 
   [[nodiscard]] bool trains_part() const {
@@ -143,7 +143,7 @@ class Trial {
   const Room* room_;
 };
 
-std::string advice(const TrainerOptions& options, const Trial& trial, const Room& room) {
+std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const Room& room) {
   const auto line = [](const std::string& flags, const Needs& needs) {
     return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
                        format_bytes(needs.host));
@@ -208,7 +208,7 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
   const Room states = without_saving(room);  // no flag makes weights smaller
   if (fit(needs, states)) return result;
   result.text += architecture.layers.size() <= most_layers
-                     ? advice(options, Trial(architecture, sample, states), states)
+                     ? advice(options, RemedyTrial(architecture, sample, states), states)
                      : fmt::format("what would help: {}\n", rather);
   return result;
 }
