@@ -1,0 +1,31 @@
+// What follows from a model's family alone: readers of its files need no layers.
+#include "models/bert_sizes.hpp"
+#include "models/llama_sizes.hpp"
+#include "models/model.hpp"
+
+namespace ranvier::models {
+
+std::string_view family_name(const ModelSizes& sizes) noexcept {
+  if (const auto* const bert = std::get_if<BertOptions>(&sizes)) return bert_family(*bert);
+  if (reads_images(sizes)) return "wide-resnet";
+  const auto* const llama = std::get_if<LlamaOptions>(&sizes);
+  return llama == nullptr ? "gpt2" : llama_family(*llama);
+}
+
+bool fills_masks(const ModelSizes& sizes) noexcept {
+  const auto* const bert = std::get_if<BertOptions>(&sizes);
+  return bert != nullptr && !bert->classifies();
+}
+
+bool tells_classes(const ModelSizes& sizes) noexcept {
+  const auto* const bert = std::get_if<BertOptions>(&sizes);
+  return bert != nullptr && bert->classifies();
+}
+
+bool reads_images(const ModelSizes& sizes) noexcept { return std::holds_alternative<ResnetOptions>(sizes); }
+
+bool learns_positions(const ModelSizes& sizes) noexcept { return !std::holds_alternative<LlamaOptions>(sizes); }
+
+bool stores_inputs_first(const ModelSizes& sizes) noexcept { return std::holds_alternative<GptOptions>(sizes); }
+
+}  // namespace ranvier::models
