@@ -12,7 +12,7 @@ foreach(room IN LISTS ranvier_rooms)
   # Without those that mean something else when they are compiled for another processor: a program would have both.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ranvier
           FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh"
-          REGEX "/(attention_head|attention_math|attention_tile|kept_bits|transpose|vector_math|vector_philox)\\.hpp$" EXCLUDE)
+          REGEX "/(attention_(head|mask|math|tile)|kept_bits|transpose|vector_math|vector_philox)\\.hpp$" EXCLUDE)
 endforeach()
 install(TARGETS ranvier_program EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 list(JOIN ranvier_rooms "|" any_room)
