@@ -48,6 +48,8 @@ const char* to_string(SpanKind kind) noexcept {
       return "forward";
     case SpanKind::backward:
       return "backward";
+    case SpanKind::weights:
+      return "weights";
     case SpanKind::optimizer:
       return "optimizer";
     case SpanKind::gather:

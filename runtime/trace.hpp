@@ -22,6 +22,7 @@ namespace ranvier::runtime {
 enum class SpanKind : std::uint8_t {
   forward,
   backward,
+  weights,  ///< gradients of weights, where they wait; part of backward where they do not
   optimizer,
   gather,
   reduce,
@@ -35,7 +36,7 @@ enum class SpanKind : std::uint8_t {
   check,       ///< all of a comparison of copies of states
   other
 };
-inline constexpr int span_kinds = 14;
+inline constexpr int span_kinds = 15;
 [[nodiscard]] const char* to_string(SpanKind kind) noexcept;
 
 class Trace {

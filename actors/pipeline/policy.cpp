@@ -50,6 +50,13 @@ bool fills(const PipelineProgress& p) {
   return p.forwards < p.microbatches && p.forwards - p.backwards <= warm_up(p);
 }
 
+/// Whether a forward pass that 1F1B would not start yet goes before weight gradients that wait: one does, so that there
+/// is something for a next stage that is early, and as many more as the pipeline limit allows beyond the stages. More
+/// would fill slots that weight gradients have to free again while others wait for them.
+bool may_run_ahead(const PipelineProgress& p) {
+  return p.forwards - p.backwards <= warm_up(p) + 1 + std::max(0, p.limit - p.stages);
+}
+
 /// The next pass, without weight gradients that wait.
 Direction next_pass(Policy policy, const PipelineProgress& p) {
   switch (policy) {
@@ -57,7 +64,8 @@ Direction next_pass(Policy policy, const PipelineProgress& p) {
       return p.backward_ready ? Direction::backward : p.forward_ready ? Direction::forward : Direction::none;
     case Policy::zero_bubble:
       if (p.forward_ready && fills(p)) return Direction::forward;
-      return next_pass(Policy::message_driven, p);
+      if (p.backward_ready) return Direction::backward;
+      return p.forward_ready && may_run_ahead(p) ? Direction::forward : Direction::none;
     case Policy::one_f_one_b:
     case Policy::zb_h1:
       return if_ready(fills(p) ? Direction::forward : Direction::backward, p);

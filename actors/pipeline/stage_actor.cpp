@@ -328,7 +328,9 @@ std::string StageActor::details() const {
 void StageActor::trace_pass(Pass& pass, bool runs) {
   if (pass.traced == runs) return;
   pass.traced = runs;
-  const SpanKind kind = pass.direction == Direction::forward ? SpanKind::forward : SpanKind::backward;
+  const SpanKind kind = pass.direction == Direction::forward    ? SpanKind::forward
+                        : pass.direction == Direction::backward ? SpanKind::backward
+                                                                : SpanKind::weights;
   if (runs) {
     context_->trace.begin(context_->compute, kind, pass.microbatch);
   } else {
@@ -408,10 +410,14 @@ std::vector<Wait> StageActor::waits() const {
     all.push_back({message(sending.channel, sending.microbatch) + " to be taken", sending.rank, sending.since});
   }
   if (!running_ || computing_) return all;
-  // Where the policy fixes the order of passes, only one of the two is next.
+  // Where the policy fixes the order of passes, only one of the two is next; where messages do, both may be, but for
+  // forward passes of a stage that is far enough ahead.
   const auto may_be_next = [this](Direction direction) {
-    if (messages_decide(plan_.policy)) return true;
     PipelineProgress both = progress();
+    if (messages_decide(plan_.policy)) {
+      (direction == Direction::forward ? both.forward_ready : both.backward_ready) = true;
+      return choose(both) == direction;
+    }
     both.forward_ready = both.backward_ready = true;
     both.weights_ready = weights_ < backwards_;
     return choose(both) == direction;

@@ -229,11 +229,11 @@ StagePrediction PredictedJob::stage(const Ranks& rank) const {
   };
   StagePrediction stage{.forward_seconds = spent(SpanKind::forward),
                         .backward_seconds = spent(SpanKind::backward),
+                        .weights_seconds = spent(SpanKind::weights),
                         .optimizer_seconds = spent(SpanKind::optimizer),
                         .step_seconds = runtime::seconds(rank.after.time - rank.before.time)};
   const double busy = runtime::seconds(rank.after.busy - rank.before.busy);
-  stage.other_seconds =
-      std::max(0.0, busy - stage.forward_seconds - stage.backward_seconds - stage.optimizer_seconds);
+  stage.other_seconds = std::max(0.0, busy - stage.known_seconds());
   return stage;
 }
 

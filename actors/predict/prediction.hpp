@@ -45,13 +45,14 @@ class PredictionEnded final : public Error {
 };
 
 struct StagePrediction {
-  double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0,
-         other_seconds = 0;  ///< of a step, of row 0
+  double forward_seconds = 0, backward_seconds = 0, weights_seconds = 0, optimizer_seconds = 0,
+         other_seconds = 0;  ///< of a step, of row 0; weight gradients by themselves where they wait
   double step_seconds = 0;
+  [[nodiscard]] double known_seconds() const {
+    return forward_seconds + backward_seconds + weights_seconds + optimizer_seconds;
+  }
   [[nodiscard]] double busy() const {
-    return step_seconds > 0
-               ? (forward_seconds + backward_seconds + optimizer_seconds + other_seconds) / step_seconds
-               : 0;
+    return step_seconds > 0 ? (known_seconds() + other_seconds) / step_seconds : 0;
   }
 };
 

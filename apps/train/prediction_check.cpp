@@ -37,7 +37,7 @@ Figures predicted_figures(const actors::Prediction& prediction) {
                   .bytes_inter = sum(prediction.rank_bytes_inter),
                   .device_bytes = static_cast<double>(prediction.device_bytes)};
   for (const actors::StagePrediction& stage : prediction.stages) {
-    const double computed = stage.forward_seconds + stage.backward_seconds + stage.optimizer_seconds;
+    const double computed = stage.known_seconds();
     figures.busy.push_back(stage.step_seconds > 0 ? computed / stage.step_seconds : 0);
   }
   return figures;

@@ -211,11 +211,17 @@ std::string in_mebibytes(std::size_t bytes) {
 }  // namespace
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
+  // Weight gradients that do not wait are part of backward passes.
+  const bool waited =
+      std::any_of(ranks.begin(), ranks.end(), [](const RankTotals& rank) { return rank.weights > 0; });
+  const auto weights = [&](const std::string& cell) {
+    return waited ? fmt::format(" {:>8}", cell) : std::string();
+  };
   std::string text = fmt::format(
       "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
-      "{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n",
-      "rank", "stage", "row", "forward", "backward", "optimizer", "waited", "sending", "gathering", "reducing",
-      "planned", "resident");
+      "{:>5} {:>6} {:>4}  {:>8} {:>8}{} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n",
+      "rank", "stage", "row", "forward", "backward", weights("weights"), "optimizer", "waited", "sending",
+      "gathering", "reducing", "planned", "resident");
   double computed = 0, total = 0;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -224,12 +230,12 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     const auto percent = [&](double seconds) {
       return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
     };
-    text +=
-        fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
-                    position.stage, position.row, percent(rank.forward), percent(rank.backward),
-                    percent(rank.optimizer), percent(rank.wait), percent(rank.send), percent(rank.gather),
-                    percent(rank.reduce), in_mebibytes(rank.planned_bytes), in_mebibytes(rank.peak_resident_bytes));
-    computed += rank.forward + rank.backward;
+    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8}{} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
+                        position.stage, position.row, percent(rank.forward), percent(rank.backward),
+                        weights(percent(rank.weights)), percent(rank.optimizer), percent(rank.wait),
+                        percent(rank.send), percent(rank.gather), percent(rank.reduce),
+                        in_mebibytes(rank.planned_bytes), in_mebibytes(rank.peak_resident_bytes));
+    computed += rank.forward + rank.backward + rank.weights;
     total += rank.seconds;
   }
   const int row_samples = options.batch_size / options.grid.g_data;

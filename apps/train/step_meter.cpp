@@ -6,7 +6,7 @@ void StepMeter::step(const runtime::Trace& trace, std::span<const std::uint64_t>
   using runtime::SpanKind;
   std::array<double, figures> now{};
   now[seconds] = runtime::seconds(trace.now());
-  for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::optimizer})
+  for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::weights, SpanKind::optimizer})
     now[busy] += trace.seconds(kind);
   for (std::size_t peer = 0; peer < sent.size(); ++peer) {
     const bool beside = nodes_[peer] == nodes_[static_cast<std::size_t>(rank_)];

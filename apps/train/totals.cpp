@@ -18,6 +18,7 @@ RankTotals totals_of(const actors::Rank& rank, const StepMeter& meter, double se
   return {.seconds = seconds,
           .forward = trace.seconds(SpanKind::forward),
           .backward = trace.seconds(SpanKind::backward),
+          .weights = trace.seconds(SpanKind::weights),
           .optimizer = trace.seconds(SpanKind::optimizer),
           .wait = trace.seconds(SpanKind::wait),
           .gather = trace.seconds(SpanKind::gather),

@@ -13,7 +13,8 @@
 namespace ranvier::apps {
 
 struct RankTotals {
-  double seconds = 0, forward = 0, backward = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0, send = 0;
+  double seconds = 0, forward = 0, backward = 0, weights = 0, optimizer = 0, wait = 0, gather = 0, reduce = 0,
+         send = 0;
   StepMeter::Step step;  ///< a usual one
   std::size_t planned_bytes = 0;
   std::size_t device_bytes = 0;         ///< that the rank has taken of its device's memory

@@ -36,7 +36,8 @@ void check_every_way(const Make& make) {
     options.eval_every = 1;
     options.eval_samples = 5;
     const auto reference = run_simulated(make(), tokens, options, 1);
-    for (const auto policy : {actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe}) {
+    for (const auto policy : {actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe,
+                              actors::Policy::zero_bubble, actors::Policy::zb_h1}) {
       CAPTURE(static_cast<int>(policy));
       options.policy = policy;
       options.grid.g_inter = 3;

@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 using namespace ranvier;
 using actors::Direction;
@@ -122,6 +124,49 @@ TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and what wa
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
   p.backward_ready = false;
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
+  p.forwards = 4;  // and more than one ahead of it
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
+  p.weights_ready = false;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::none);
+  p.limit = 4;  // more than there are stages
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
+}
+
+TEST_CASE("zero-bubble never stands still for good, however few slots and places there are") {
+  // All stages of a pipeline in turn, each doing what it chooses at once.
+  for (int stages = 1; stages <= 5; ++stages)
+    for (int microbatches = 1; microbatches <= 7; ++microbatches)
+      for (int limit = 1; limit <= 7; ++limit)
+        for (int deferred = 1; deferred <= limit; ++deferred) {
+          CAPTURE(stages);
+          CAPTURE(microbatches);
+          CAPTURE(limit);
+          CAPTURE(deferred);
+          std::vector<PipelineProgress> all;
+          for (int s = 0; s < stages; ++s)
+            all.push_back({.stage = s,
+                           .stages = stages,
+                           .microbatches = microbatches,
+                           .limit = limit,
+                           .deferred_limit = deferred});
+          for (bool moved = true; moved;) {
+            moved = false;
+            for (int s = 0; s < stages; ++s) {
+              PipelineProgress& p = all[std::size_t(s)];
+              const int come = s == 0 ? microbatches : all[std::size_t(s) - 1].forwards;
+              const int back = s + 1 == stages ? p.forwards : all[std::size_t(s) + 1].backwards;
+              p.forward_ready = p.forwards < come && p.forwards - p.weights < limit;
+              p.backward_ready = p.backwards < back && p.backwards - p.weights < deferred;
+              p.weights_ready = p.weights < p.backwards;
+              const Direction direction = next_direction(Policy::zero_bubble, p);
+              moved = moved || direction != Direction::none;
+              p.forwards += direction == Direction::forward;
+              p.backwards += direction == Direction::backward;
+              p.weights += direction == Direction::weights;
+            }
+          }
+          for (const PipelineProgress& p : all) CHECK(p.weights == microbatches);
+        }
 }
 
 TEST_CASE("a policy is what its name says") {

@@ -140,6 +140,25 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   }
 }
 
+TEST_CASE("weight gradients that wait are told apart from backward passes, and take what they took in those") {
+  const Rates rates(1e9);
+  TrainerOptions options = job_of(2, 1, 8, 1);
+  options.policy = Policy::one_f_one_b;
+  const Prediction together = predicted(small_gpt(6), options, machine(), rates, {.trace = true});
+  for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
+    options.policy = policy;
+    const Prediction apart = predicted(small_gpt(6), options, machine(), rates, {.trace = true});
+    for (std::size_t s = 0; s < 2; ++s) {
+      CHECK(together.stages[s].weights_seconds == 0);
+      CHECK(apart.stages[s].weights_seconds > 0);
+      check_ratio(apart.stages[s].backward_seconds + apart.stages[s].weights_seconds,
+                  together.stages[s].backward_seconds, 1, 1e-6);
+      CHECK(apart.trace[s].find("\"weights 7\"") != std::string::npos);
+      CHECK(together.trace[s].find("\"weights ") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a slow rank holds up all others, and a slow link those that use it") {
   const Rates rates(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);

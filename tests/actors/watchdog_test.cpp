@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -71,6 +72,7 @@ struct Trouble {
   int rank = 0;
   runtime::Duration slow = quick;        ///< a piece of work on its streams takes up to
   std::string stalled_stream;            ///< does nothing more from the middle of the job on; empty: none
+  runtime::Duration stalled_after{};     ///< from there
   std::optional<runtime::Channel> lost;  ///< a message of it is never sent
   std::optional<actors::TrainerOptions::Fault::Kind> fault;
 };
@@ -82,6 +84,7 @@ struct Job {
   Trouble trouble = {};
   runtime::Duration longest_message = 500us;
   runtime::Duration slow_everywhere = quick;
+  actors::Policy policy = actors::Policy::message_driven;
 };
 
 struct Watched {
@@ -95,6 +98,7 @@ Watched run_watched(const Job& job) {
   options.grid = job.grid;
   options.group_size = job.grid.g_data;
   options.sharding = collectives::parse_sharding(job.sharding);
+  options.policy = job.policy;
   const Trouble& trouble = job.trouble;
   if (trouble.fault) options.fault = {.rank = trouble.rank, .step = 2, .kind = *trouble.fault};
   const auto architecture = models::make_gpt(tests::small_gpt());
@@ -139,7 +143,8 @@ Watched run_watched(const Job& job) {
                           const runtime::Duration soon = simulation.loop(r).now();
                           if (trouble.rank != r || step.step != 1) return;
                           if (!trouble.stalled_stream.empty())
-                            devices[static_cast<std::size_t>(r)]->stall(trouble.stalled_stream, soon);
+                            devices[static_cast<std::size_t>(r)]->stall(trouble.stalled_stream,
+                                                                        soon + trouble.stalled_after);
                           if (trouble.lost)
                             transports[static_cast<std::size_t>(r)]->lose(simulation.loop(r), *trouble.lost, soon);
                         },
@@ -220,7 +225,9 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
                   .seed = seed,
                   .trouble = {.rank = static_cast<int>(random() % 2), .slow = random() % 2 == 0 ? 90ms : 20us},
                   .longest_message = random() % 2 == 0 ? 20ms : 1ms,
-                  .slow_everywhere = random() % 2 == 0 ? 60ms : 20us};
+                  .slow_everywhere = random() % 2 == 0 ? 60ms : 20us,
+                  .policy = std::array{actors::Policy::message_driven, actors::Policy::zero_bubble,
+                                       actors::Policy::zb_h1}[seed % 3]};
     CAPTURE(seed);
     CAPTURE(job.grid.g_inter);
     CAPTURE(job.grid.g_data);
@@ -246,6 +253,39 @@ TEST_CASE("a stream whose work does not end is named by its own rank, with the w
       CHECK(watched.error.find(fmt::format("stream '{}', has not ended for", stream)) != std::string::npos);
       CHECK(watched.error.find("and nothing has moved there for") != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("weight gradients that wait and do not end are named, with their microbatch and layer") {
+  for (const actors::Policy policy : {actors::Policy::zero_bubble, actors::Policy::zb_h1}) {
+    CAPTURE(actors::to_string(policy));
+    int named = 0;
+    for (int i = 0;; ++i) {
+      CAPTURE(i);
+      const Watched watched =
+          run_watched({.grid = {2, 1},
+                       .trouble = {.rank = i % 2, .stalled_stream = "compute", .stalled_after = i * 100us},
+                       .policy = policy});
+      if (watched.error.empty()) break;  // nothing was computed any more
+      CAPTURE(watched.error);
+      CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", i % 2)));
+      // Behind the last layer's call there is what ends the pass, which is in none.
+      const auto weights = watched.error.find("pipeline: the weight gradients of microbatch ");
+      named += weights != std::string::npos &&
+               watched.error.find(", in the weight gradients of layer ") != std::string::npos;
+    }
+    CHECK(named > 0);
+  }
+}
+
+TEST_CASE("a gradient that is never sent is named by a stage whose weight gradients are all done") {
+  for (const actors::Policy policy : {actors::Policy::zero_bubble, actors::Policy::zb_h1}) {
+    const Watched watched =
+        run_watched({.grid = {3, 1}, .trouble = {.rank = 1, .lost = runtime::Channel::gradient}, .policy = policy});
+    CAPTURE(watched.error);
+    CHECK(watched.error.find("the gradient of microbatch") != std::string::npos);
+    CHECK(watched.error.find("rank 1 ") != std::string::npos);
+    CHECK(watched.error.find("rank 2 is alive") == std::string::npos);
   }
 }
 

@@ -157,7 +157,8 @@ class Run {
     if (++steps_ > warm_up_steps) {
       step_seconds_.push_back(seconds);
       forward_.push_back(trainer_->context().trace.seconds(SpanKind::forward));
-      backward_.push_back(trainer_->context().trace.seconds(SpanKind::backward));
+      const runtime::Trace& trace = trainer_->context().trace;
+      backward_.push_back(trace.seconds(SpanKind::backward) + trace.seconds(SpanKind::weights));
       optimizer_.push_back(trainer_->context().trace.seconds(SpanKind::optimizer));
     }
     const double products = ceiling_->measure();

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A table and a plot of how long pipelines idle under each policy, by schedules_bench in virtual time.
+"""Tables and a plot of how long pipelines idle under each policy, by schedules_bench in virtual time.
 
-    schedules.py build/release/tests/bench/schedules_bench [--output FOLDER] [--imbalance 0.3] [--jitter 0.2] [--seeds 5]
+    schedules.py build/release/tests/bench/schedules_bench [--output FOLDER] [--imbalance 0,0.25,0.5]
+                 [--jitter 0,0.1,0.3,0.5] [--seeds 10]
 
-Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: schedules/), and prints the table.
+Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: beside this script), and prints the summary.
 """
 
 import argparse
@@ -13,91 +14,166 @@ import subprocess
 
 COLOURS = {"zero-bubble": "#0072b2", "zb-h1": "#56b4e9", "message-driven": "#d55e00", "1f1b": "#e69f00",
            "gpipe": "#999999"}
-ROOM = 48  # around a panel, for its words
-WIDTH, HEIGHT = 230, 170
+STATIC = ("zb-h1", "1f1b", "gpipe")
+ROOM = 44  # around a panel, for its words
+WIDTH, HEIGHT = 240, 130
+LOWEST = 0.75  # share at the bottom of a panel
 
 
 def measure(arguments):
-    words = [arguments.program, str(arguments.imbalance), str(arguments.jitter), str(arguments.seeds)]
-    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-    return [json.loads(line) for line in lines]
+    cases = []
+    for imbalance in arguments.imbalance:
+        for jitter in arguments.jitter:
+            words = [arguments.program, str(imbalance), str(jitter), str(arguments.seeds)]
+            lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+            cases += [json.loads(line) for line in lines]
+    return cases
 
 
-def table(cases, policies):
-    """Bubbles in percent; beside zero-bubble and 1f1b what their formulas say."""
+def disturbance(case):
+    return case["imbalance"], case["jitter"]
+
+
+def pipeline(case):
+    return case["stages"], case["microbatches"]
+
+
+def select(cases, key, value):
+    return [case for case in cases if key(case) == value]
+
+
+def percent(share, digits=1):
+    return f"{100 * share:.{digits}f} %"
+
+
+def bubbles(cases, policies):
+    """Of stages that are alike and do not jitter; beside them what the formulas of ZB-H1 and 1F1B say."""
     rows = ["| stages | microbatches | " + " | ".join(policies) + " | (p - 1) / 3m | (p - 1) / m |",
             "|" + "---|" * (len(policies) + 4)]
-    for stages, microbatches in dict.fromkeys((c["stages"], c["microbatches"]) for c in cases):
-        of = {c["policy"]: c for c in cases if (c["stages"], c["microbatches"]) == (stages, microbatches)}
-        bubbles = [f"{100 * of[policy]['bubble']:.2f} %" for policy in policies]
-        formulas = [f"{100 * of[policy]['formula']:.2f} %" for policy in ("zb-h1", "1f1b")]
-        rows.append(f"| {stages} | {microbatches} | " + " | ".join(bubbles + formulas) + " |")
-    return "\n".join(rows) + "\n"
+    for stages, microbatches in dict.fromkeys(map(pipeline, cases)):
+        of = {case["policy"]: case for case in select(cases, pipeline, (stages, microbatches))}
+        cells = [percent(of[policy]["bubble"], 2) for policy in policies]
+        cells += [percent(of[policy]["formula"], 2) for policy in ("zb-h1", "1f1b")]
+        rows.append(f"| {stages} | {microbatches} | " + " | ".join(cells) + " |")
+    return rows
 
 
-def panel(cases, policies, stages, left, highest):
-    """Bubbles of pipelines of so many stages by their microbatches."""
-    counts = sorted({c["microbatches"] for c in cases if c["stages"] == stages})
+def behind(cases):
+    """How much longer zero-bubble takes than the best policy of a fixed order; below 0: it is faster."""
+    of = {case["policy"]: case["share"] for case in cases}
+    return max(of[policy] for policy in STATIC) / of["zero-bubble"] - 1
 
-    def place(microbatches, bubble):
-        x = left + WIDTH * counts.index(microbatches) / max(len(counts) - 1, 1)
-        return x, ROOM + HEIGHT * (1 - bubble / highest)
 
-    parts = [f'<rect x="{left}" y="{ROOM}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#cccccc"/>',
-             f'<text x="{left + WIDTH / 2}" y="{ROOM - 10}" text-anchor="middle">{stages} stages</text>']
-    for count in counts:
-        x, y = place(count, 0)
-        parts.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{count}</text>')
+def summary(cases, policies):
+    rows = ["| imbalance | jitter | " + " | ".join(policies) +
+            " | zero-bubble, of what none can beat | behind the best fixed order: most | on average |",
+            "|" + "---|" * (len(policies) + 5)]
+    for imbalance, jitter in dict.fromkeys(map(disturbance, cases)):
+        of = select(cases, disturbance, (imbalance, jitter))
+        least = [min(case["share"] for case in of if case["policy"] == policy) for policy in policies]
+        bound = min(case["least_share"] for case in of if case["policy"] == "zero-bubble")
+        late = [behind(select(of, pipeline, each)) for each in dict.fromkeys(map(pipeline, of))]
+        cells = [percent(share) for share in least + [bound]]
+        cells += [percent(max(late), 2), percent(sum(late) / len(late), 2)]
+        rows.append(f"| {percent(imbalance, 0)} | {percent(jitter, 0)} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def all_shares(cases, policies):
+    rows = ["| imbalance | jitter | stages | microbatches | " + " | ".join(policies) + " |",
+            "|" + "---|" * (len(policies) + 4)]
+    for imbalance, jitter in dict.fromkeys(map(disturbance, cases)):
+        for stages, microbatches in dict.fromkeys(map(pipeline, cases)):
+            of = {case["policy"]: case["share"]
+                  for case in select(select(cases, disturbance, (imbalance, jitter)), pipeline, (stages, microbatches))}
+            shares = " | ".join(percent(of[policy]) for policy in policies)
+            rows.append(f"| {percent(imbalance, 0)} | {percent(jitter, 0)} | {stages} | {microbatches} | {shares} |")
+    return rows
+
+
+def panel(cases, policies, title, left, top, labels):
+    """Shares of the clairvoyant throughput, by pipeline."""
+    pipelines = list(dict.fromkeys(map(pipeline, cases)))
+
+    def place(number, share):
+        x = left + WIDTH * (number + 0.5) / len(pipelines)
+        return x, top + HEIGHT * (1 - max(share - LOWEST, 0) / (1 - LOWEST))
+
+    parts = [f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#cccccc"/>',
+             f'<text x="{left + WIDTH / 2}" y="{top - 6}" text-anchor="middle">{title}</text>']
+    _, y = place(0, 0.9)
+    parts.append(f'<line x1="{left}" x2="{left + WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eeeeee"/>')
     for policy in policies:
-        of = [c for c in cases if c["stages"] == stages and c["policy"] == policy]
-        points = " ".join("{:.1f},{:.1f}".format(*place(c["microbatches"], c["bubble"])) for c in of)
+        shares = [case["share"] for case in cases if case["policy"] == policy]
+        points = " ".join("{:.1f},{:.1f}".format(*place(*each)) for each in enumerate(shares))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[policy]}" stroke-width="2"/>')
-    formula = [c for c in cases if c["stages"] == stages and c["policy"] == "zb-h1"]
-    for case in formula:
-        x, y = place(case["microbatches"], case["formula"])
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="none" stroke="black"/>')
+    for number, (stages, microbatches) in enumerate(pipelines if labels else []):
+        x, _ = place(number, 1)
+        for line, word in enumerate((stages, microbatches)):
+            parts.append(f'<text x="{x:.1f}" y="{top + HEIGHT + 14 + 13 * line}" text-anchor="middle" '
+                         f'font-size="10">{word}</text>')
     return parts
 
 
 def plot(cases, policies):
-    stages = sorted({c["stages"] for c in cases})
-    highest = 1.05 * max(c["bubble"] for c in cases)
-    width = ROOM + len(stages) * (WIDTH + ROOM)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{HEIGHT + 3 * ROOM}" '
-             'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="white"/>']
-    for number, count in enumerate(stages):
-        parts += panel(cases, policies, count, ROOM + number * (WIDTH + ROOM), highest)
-    for step in range(5):
-        bubble = highest * step / 4
-        y = ROOM + HEIGHT * (1 - step / 4)
-        parts.append(f'<text x="{ROOM - 6}" y="{y + 4:.1f}" text-anchor="end">{100 * bubble:.0f} %</text>')
-    x, y = ROOM, HEIGHT + 2 * ROOM
-    parts.append(f'<text x="{width / 2}" y="{y}" text-anchor="middle">microbatches; idle time over computing</text>')
+    imbalances = list(dict.fromkeys(case["imbalance"] for case in cases))
+    jitters = list(dict.fromkeys(case["jitter"] for case in cases))
+    width, height = ROOM + len(jitters) * (WIDTH + 14), len(imbalances) * (HEIGHT + 30) + 3 * ROOM
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+             'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{width / 2}" y="18" text-anchor="middle">throughput, as a share of that of a schedule that '
+             'knows all durations</text>']
+    for row, imbalance in enumerate(imbalances):
+        top = ROOM + row * (HEIGHT + 30)
+        for share in (LOWEST, 0.9, 1):
+            y = top + HEIGHT * (1 - (share - LOWEST) / (1 - LOWEST)) + 4
+            parts.append(f'<text x="{ROOM - 6}" y="{y:.1f}" text-anchor="end" font-size="10">'
+                         f'{percent(share, 0)}</text>')
+        for column, jitter in enumerate(jitters):
+            title = f"stages differ by {percent(imbalance, 0)}, work jitters by {percent(jitter, 0)}"
+            parts += panel(select(cases, disturbance, (imbalance, jitter)), policies, title,
+                           ROOM + column * (WIDTH + 14), top, row + 1 == len(imbalances))
+    x, y = ROOM, height - ROOM / 2
+    parts.append(f'<text x="{width / 2}" y="{y - 16}" text-anchor="middle">stages, and microbatches below them</text>')
     for policy in policies:
-        parts.append(f'<line x1="{x}" x2="{x + 24}" y1="{y + 24}" y2="{y + 24}" stroke="{COLOURS[policy]}" '
-                     'stroke-width="2"/>')
-        parts.append(f'<text x="{x + 30}" y="{y + 28}">{policy}</text>')
+        parts.append(f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" stroke="{COLOURS[policy]}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 30}" y="{y + 4}">{policy}</text>')
         x += 150
-    parts.append(f'<circle cx="{x + 12}" cy="{y + 24}" r="4" fill="none" stroke="black"/>')
-    parts.append(f'<text x="{x + 30}" y="{y + 28}">(p - 1) / 3m</text>')
     return "\n".join(parts + ["</svg>", ""])
+
+
+def numbers(text):
+    return [float(word) for word in text.split(",")]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("schedules"))
-    parser.add_argument("--imbalance", type=float, default=0)
-    parser.add_argument("--jitter", type=float, default=0)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path(__file__).parent)
+    parser.add_argument("--imbalance", type=numbers, default=[0, 0.25, 0.5])
+    parser.add_argument("--jitter", type=numbers, default=[0, 0.1, 0.3, 0.5])
+    parser.add_argument("--seeds", type=int, default=10)
     arguments = parser.parse_args()
     cases = measure(arguments)
-    policies = list(dict.fromkeys(c["policy"] for c in cases))
-    text = table(cases, policies)
+    policies = list(dict.fromkeys(case["policy"] for case in cases))
+    least = summary(cases, policies)
+    undisturbed = select(cases, disturbance, (0, 0))
+    text = ["# Pipelines under each policy", "",
+            "In virtual time, by `schedules.py`. Stages take the same for forward passes, input gradients and weight",
+            "gradients; *imbalance* draws how long each stage takes from so much less to so much more, *jitter* is the",
+            "lognormal deviation of each piece of work. All policies have as many slots as stages. `zero-bubble` is",
+            "also `message-driven` with `--defer-weights`.", "",
+            f"## Least share of the clairvoyant throughput, means over {arguments.seeds} seeds", "",
+            "Of 2, 4, 8 and 16 stages with as many microbatches, twice and four times as many. The clairvoyant",
+            "schedule is the best that list scheduling finds with all durations known; what none can beat is a bound.",
+            "", *least, ""]
+    if undisturbed:
+        text += ["## Idle time over computing, undisturbed", "", *bubbles(undisturbed, policies), ""]
+    text += ["## All shares", "", *all_shares(cases, policies), ""]
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "schedules.md").write_text(text)
+    (arguments.output / "schedules.md").write_text("\n".join(text))
     (arguments.output / "schedules.svg").write_text(plot(cases, policies))
-    print(text, end="")
+    print("\n".join(least))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,26 @@
 // How long the stages of a pipeline idle under each policy, in virtual time: the actors that train, on layers that take
-// a time unit for each of forward, input gradients and weight gradients, and links that take none.
+// a time unit for each of forward, input gradients and weight gradients, and links that take none. Beside them what
+// somebody could do with the same slots who knows all durations beforehand (known_times.hpp).
 //
 //   schedules_bench [imbalance=0] [jitter=0] [seeds=1]
 //
 // `imbalance` 0.5: stages take 0.5 to 1.5 times as long, drawn by seed; `jitter`: of every piece of work, its standard
-// deviation by its mean. Prints a JSON line per case: `bubble` is the time beyond what the slowest stage computes, as a
-// share of that, the mean over seeds. `schedules.py` makes a table and a plot of it.
+// deviation by its mean, lognormal. A piece takes the same under all policies. Prints a JSON line per case, means over
+// seeds: `bubble` is the time beyond what the slowest stage computes, as a share of that; `share` the throughput as a
+// share of the clairvoyant one; `least_share` as one of what no schedule can beat. `schedules.py` makes a table and a
+// plot of it.
 #include "actors/predict/predicted_job.hpp"
 #include "runtime/error.hpp"
+#include "tests/bench/schedules/known_times.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,36 +32,77 @@ using actors::Policy;
 
 constexpr int layers_of_stage = 8;
 constexpr double unit_seconds = 1;  // of a stage's forward pass
+constexpr int draws = 50;           // of list scheduling
 
-/// A part of a stage, which takes as long for each of its three calls.
+struct Disturbed {
+  double imbalance = 0, jitter = 0;
+};
+
+/// Of every piece of work, whatever computes it when.
+class Durations {
+ public:
+  enum Direction { forward, backward, weights, directions };
+
+  Durations(int stages, int microbatches, const Disturbed& disturbed, std::uint64_t seed)
+      : microbatches_(microbatches) {
+    std::mt19937_64 random(seed);
+    const double variance = std::log1p(disturbed.jitter * disturbed.jitter);
+    std::lognormal_distribution<double> jitter(-variance / 2, std::sqrt(variance));
+    for (int stage = 0; stage < stages; ++stage) {
+      const double times = 1 + disturbed.imbalance * std::uniform_real_distribution(-1.0, 1.0)(random);
+      for (int i = 0; i < layers_of_stage * microbatches * directions; ++i)
+        seconds_.push_back(times * unit_seconds / layers_of_stage * (disturbed.jitter > 0 ? jitter(random) : 1));
+    }
+  }
+
+  [[nodiscard]] double operator()(int layer, Direction direction, int microbatch) const {
+    return seconds_[static_cast<std::size_t>((layer * microbatches_ + microbatch) * directions + direction)];
+  }
+  [[nodiscard]] int microbatches() const { return microbatches_; }
+
+ private:
+  int microbatches_;
+  std::vector<double> seconds_;  // [layer, microbatch, direction]
+};
+
+/// A part of a stage.
 class Even final : public models::Layer {
  public:
-  Even(int number, bool last, double times)
+  Even(int number, bool last, const Durations& durations)
       : name_(fmt::format("layer {}", number)),
         units_{{.name = name_, .parameters = {{.name = name_, .shape = {1}}}}},
+        number_(number),
         last_(last),
-        seconds_(times * unit_seconds / layers_of_stage) {}
+        durations_(&durations) {}
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int) const override { return last_ ? 0 : 1; }
   models::LayerMemory memory(models::MicrobatchShape) const override { return {.deferred = 1}; }
-  void forward(const models::LayerCall& call, const std::byte*, std::byte*) override { compute(call); }
-  void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
-    compute(call);
+  void forward(const models::LayerCall& call, const std::byte*, std::byte*) override {
+    compute(call, Durations::forward);
   }
-  void backward_weight(const models::LayerCall& call, const std::byte*) override { compute(call); }
+  void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
+    compute(call, Durations::backward);
+  }
+  void backward_weight(const models::LayerCall& call, const std::byte*) override {
+    compute(call, Durations::weights);
+  }
 
  private:
-  void compute(const models::LayerCall& call) const {
-    call.stream.launch({.kind = runtime::WorkKind::product, .flops = seconds_}, [](runtime::ComputePool&) {});
+  /// A sample is a microbatch, and those of one step take as long as those of another.
+  void compute(const models::LayerCall& call, Durations::Direction direction) const {
+    const auto microbatch = static_cast<int>(call.key.first_sample % durations_->microbatches());
+    const double seconds = (*durations_)(number_, direction, microbatch);
+    call.stream.launch({.kind = runtime::WorkKind::product, .flops = seconds}, [](runtime::ComputePool&) {});
   }
 
   std::string name_;
   std::vector<models::UnitSpec> units_;
+  int number_;
   bool last_;
-  double seconds_;
+  const Durations* durations_;
 };
 
 /// A layer's work takes the seconds that it states, all other work none.
@@ -86,34 +134,53 @@ runtime::MachineProfile machine() {
   return profile;
 }
 
-struct Disturbed {
-  double imbalance = 0, jitter = 0;
-};
-
-/// Time of a step beyond what its slowest stage computes, as a share of that.
-double bubble(Policy policy, int stages, int microbatches, const Disturbed& disturbed, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
+/// Of a step.
+double step_seconds(Policy policy, int stages, const Durations& durations) {
   models::Architecture architecture;
   architecture.positions = 1;
-  double slowest = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    const double times = 1 + disturbed.imbalance * std::uniform_real_distribution(-1.0, 1.0)(random);
-    slowest = std::max(slowest, times);
-    for (int l = 0; l < layers_of_stage; ++l) {
-      const int number = stage * layers_of_stage + l;
-      architecture.layers.push_back(std::make_unique<Even>(number, number + 1 == stages * layers_of_stage, times));
-    }
-  }
+  const int layers = stages * layers_of_stage;
+  for (int l = 0; l < layers; ++l)
+    architecture.layers.push_back(std::make_unique<Even>(l, l + 1 == layers, durations));
   actors::TrainerOptions options;
   options.grid = {.g_inter = stages, .g_data = 1};
-  options.batch_size = microbatches;
+  options.batch_size = durations.microbatches();
   options.policy = policy;
   const Stated costs;
   const runtime::MachineProfile profile = machine();
   const NoSamples samples;
-  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs},
-                           {.disturbances = {.seed = seed, .jitter = disturbed.jitter}});
-  return job.run().step_seconds / (3 * unit_seconds * slowest * microbatches) - 1;
+  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
+  return job.run().step_seconds;
+}
+
+/// The same pipeline with all durations known, and the limits of zero-bubble and ZB-H1.
+bench::KnownPipeline known(int stages, const Durations& durations) {
+  const int microbatches = durations.microbatches();
+  bench::KnownPipeline pipeline;
+  pipeline.slots = std::min(stages, microbatches);
+  for (int stage = 0; stage < stages; ++stage) {
+    pipeline.deferred.push_back(std::min(stage + 1, pipeline.slots));
+    auto& all = pipeline.times.emplace_back(static_cast<std::size_t>(microbatches));
+    for (int m = 0; m < microbatches; ++m) {
+      bench::PassTimes& times = all[static_cast<std::size_t>(m)];
+      for (int l = (stage + 1) * layers_of_stage; l-- > stage * layers_of_stage;) {
+        times.forward += durations(l, Durations::forward, m);
+        times.backward += durations(l, Durations::backward, m);
+        times.weights.push_back(durations(l, Durations::weights, m));
+      }
+    }
+  }
+  return pipeline;
+}
+
+double slowest_stage(const bench::KnownPipeline& pipeline) {
+  double slowest = 0;
+  for (const auto& stage : pipeline.times) {
+    double sum = 0;
+    for (const bench::PassTimes& times : stage)
+      sum += times.forward + times.backward + std::accumulate(times.weights.begin(), times.weights.end(), 0.0);
+    slowest = std::max(slowest, sum);
+  }
+  return slowest;
 }
 
 int run(const std::vector<std::string>& words) {
@@ -126,19 +193,35 @@ int run(const std::vector<std::string>& words) {
                                 Policy::gpipe};
   for (const int stages : {2, 4, 8, 16}) {
     for (const int microbatches : {stages, 2 * stages, 4 * stages}) {
-      for (const Policy policy : policies) {
-        double sum = 0;
-        for (int seed = 0; seed < seeds; ++seed)
-          sum += bubble(policy, stages, microbatches, disturbed, static_cast<std::uint64_t>(seed));
+      struct Means {
+        double bubble = 0, share = 0, least_share = 0;
+      };
+      std::array<Means, policies.size()> means;
+      for (int seed = 0; seed < seeds; ++seed) {
+        const Durations durations(stages, microbatches, disturbed, static_cast<std::uint64_t>(seed));
+        const bench::KnownPipeline pipeline = known(stages, durations);
+        const double slowest = slowest_stage(pipeline), least = bench::least_seconds(pipeline);
+        std::array<double, policies.size()> steps{};
+        for (std::size_t i = 0; i < policies.size(); ++i) steps[i] = step_seconds(policies[i], stages, durations);
+        // Whoever knows all durations also knows what each policy would do.
+        double clairvoyant = bench::clairvoyant_seconds(pipeline, draws, static_cast<std::uint64_t>(seed));
+        for (const double step : steps) clairvoyant = std::min(clairvoyant, step);
+        for (std::size_t i = 0; i < policies.size(); ++i) {
+          means[i].bubble += (steps[i] / slowest - 1) / seeds;
+          means[i].share += clairvoyant / steps[i] / seeds;
+          means[i].least_share += least / steps[i] / seeds;
+        }
+      }
+      for (std::size_t i = 0; i < policies.size(); ++i) {
         // ZB-H1 idles for a time unit where 1F1B and GPipe idle for three.
-        const double formula =
-            (stages - 1) / (actors::defers_weights(policy) ? 3.0 * microbatches : 1.0 * microbatches);
+        const bool waits = actors::defers_weights(policies[i]);
+        const double formula = (stages - 1) / (waits ? 3.0 * microbatches : 1.0 * microbatches);
         fmt::print(
             R"({{"policy": "{}", "stages": {}, "microbatches": {}, "imbalance": {}, "jitter": {}, "seeds": {}, )"
-            R"("bubble": {:.6f}, "formula": {:.6f}}})"
+            R"("bubble": {:.6f}, "formula": {:.6f}, "share": {:.6f}, "least_share": {:.6f}}})"
             "\n",
-            to_string(policy), stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds, sum / seeds,
-            formula);
+            to_string(policies[i]), stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds,
+            means[i].bubble, formula, means[i].share, means[i].least_share);
       }
     }
   }
