@@ -108,6 +108,8 @@ PhantomNccl::Group& PhantomNccl::group(int number, const PlanCommunicator::Optio
     group.ranks = options.ranks;
     group.choice = options.choice;
     group.begun.resize(options.ranks.size());
+    group.expected = static_cast<std::size_t>(
+        std::count_if(group.ranks.begin(), group.ranks.end(), [this](int rank) { return !is_absent(rank); }));
   }
   expect(group.ranks == options.ranks, "communicator {} of rank {} has other members on other ranks", number,
          options.ranks.front());
@@ -126,7 +128,7 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
            to_string(known.collective), known.bytes, to_string(operation.collective), operation.bytes);
     known.done.push_back(std::move(operation.done.front()));
   }
-  while (!group.waiting.empty() && group.waiting.front().done.size() == group.ranks.size()) {
+  while (!group.waiting.empty() && group.waiting.front().done.size() == group.expected) {
     const Operation next = std::move(group.waiting.front());
     group.waiting.pop_front();
     ++group.first;

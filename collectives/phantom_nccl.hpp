@@ -28,8 +28,10 @@ class PhantomNccl {
  public:
   using Ways = std::array<NcclWay, 3>;  ///< by Collective
 
-  /// The cluster outlives it.
-  PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways) : cluster_(&cluster), ways_(ways) {}
+  /// The cluster outlives it. `absent`: ranks that begin nothing, since others do the same at the same time; their
+  /// links are used all the same. Of each team that begins something, one rank at least is there. Empty: none.
+  PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways, std::vector<bool> absent = {})
+      : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 
   /// For the column of one rank, whose loop that is. What it makes, this outlives.
   [[nodiscard]] std::unique_ptr<CommunicatorSource> source(runtime::EventLoop& loop);
@@ -47,7 +49,8 @@ class PhantomNccl {
   /// A communicator with all its members.
   struct Group {
     Team team;
-    std::vector<int> ranks;  ///< of the cluster, by member
+    std::vector<int> ranks;    ///< of the cluster, by member
+    std::size_t expected = 0;  ///< of them, those that are not absent
     PlanChoice choice;
     std::deque<Operation> waiting;     ///< that not all members have begun
     std::uint64_t first = 0;           ///< number of the first of those
@@ -56,6 +59,9 @@ class PhantomNccl {
     std::map<std::tuple<Collective, std::size_t, std::size_t>, runtime::Duration> planned = {};
   };
 
+  [[nodiscard]] bool is_absent(int rank) const {
+    return static_cast<std::size_t>(rank) < absent_.size() && absent_[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] Group& group(int number, const PlanCommunicator::Options& options);
   void begin(Group& group, int me, Operation operation);
   [[nodiscard]] runtime::Duration end_of(Group& group, const Operation& operation);
@@ -65,6 +71,7 @@ class PhantomNccl {
 
   runtime::VirtualCluster* cluster_;
   Ways ways_;
+  std::vector<bool> absent_;
   std::map<std::pair<int, int>, Group> groups_;  ///< by number and first rank
 };
 

@@ -6,7 +6,7 @@
 
 namespace ranvier::collectives {
 
-Plan tree_all_reduce(int ranks, std::size_t elements) {
+Plan tree_all_reduce(int ranks, std::size_t elements, int only) {
   Plan plan{fmt::format("tree all-reduce of {} ranks, {} elements", ranks, elements), elements, {}};
   plan.ranks.resize(ranks);
   if (elements == 0) return plan;
@@ -15,7 +15,8 @@ Plan tree_all_reduce(int ranks, std::size_t elements) {
   for (int stride = 1; stride < ranks; stride *= 2) strides.push_back(stride);
   // One step of every rank: each `stride`-th rank, alternately, is the child of the one before.
   const auto add_step = [&](int stride, Action parent_action, Action child_action) {
-    for (int rank = 0; rank < ranks; ++rank) {
+    const int first = only == every_rank ? 0 : only, end = only == every_rank ? ranks : only + 1;
+    for (int rank = first; rank < end; ++rank) {
       Step step;
       if (rank % (2 * stride) == 0 && rank + stride < ranks) step = {{parent_action, rank + stride, {0, elements}}};
       if (rank % (2 * stride) == stride) step = {{child_action, rank - stride, {0, elements}}};

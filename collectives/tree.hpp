@@ -7,6 +7,6 @@
 namespace ranvier::collectives {
 
 /// Any number of elements; not cut into pieces.
-[[nodiscard]] Plan tree_all_reduce(int ranks, std::size_t elements);
+[[nodiscard]] Plan tree_all_reduce(int ranks, std::size_t elements, int only = every_rank);
 
 }  // namespace ranvier::collectives

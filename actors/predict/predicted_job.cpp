@@ -106,14 +106,18 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
       profile_(&profile),
       how_(how),
       cluster_(cluster_of(options, profile, how)),
+      twins_(options.grid, options.grid.g_data),
       costs_(costs) {
   plan_memory(samples);
+  twins_ = Twins(options.grid, rows_to_simulate());
   if (options.gpu && options.gpu->nccl) {
     const AlgorithmNames& names = options.algorithms;
     nccl_ = std::make_unique<collectives::PhantomNccl>(
-        cluster_, collectives::PhantomNccl::Ways{collectives::nccl_way(names.all_gather),
-                                                 collectives::nccl_way(names.reduce_scatter),
-                                                 collectives::nccl_way(names.all_reduce)});
+        cluster_,
+        collectives::PhantomNccl::Ways{collectives::nccl_way(names.all_gather),
+                                       collectives::nccl_way(names.reduce_scatter),
+                                       collectives::nccl_way(names.all_reduce)},
+        twins_.any() ? twins_.absent() : std::vector<bool>());
   }
   options_ = steps_of(options, how.steps);
   options_.tiers.files.make = [this](runtime::EventLoop& loop, int rank) {
@@ -122,12 +126,22 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
   chosen_.resize(static_cast<std::size_t>(options.grid.g_inter));
   ranks_.resize(static_cast<std::size_t>(options.grid.ranks()));
   for (int rank = 0; rank < options.grid.ranks(); ++rank) {
+    if (!is_simulated(rank)) continue;
     if (how_.goes_on && !how_.goes_on()) throw PredictionEnded();
     make_rank(rank, samples);
   }
 }
 
 PredictedJob::~PredictedJob() = default;
+
+/// Rows meet in what NCCL carries and in agreements alone, unless messages between them are the job's own.
+int PredictedJob::rows_to_simulate() const {
+  const Disturbances& disturbances = how_.disturbances;
+  const bool alike = disturbances.jitter == 0 && disturbances.slow_ranks.empty() && disturbances.slow_nodes.empty();
+  const bool meet = !options_.gpu || !options_.gpu->nccl || pulls_;
+  if (!how_.distinct_only || how_.trace || !alike || meet) return options_.grid.g_data;
+  return distinct_rows(options_, nodes_of(options_));
+}
 
 /// Ranks of a column need the same.
 void PredictedJob::plan_memory(const models::SampleSource& samples) {
@@ -144,6 +158,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
             [](const RankPlan& a, const RankPlan& b) { return a.position.stage < b.position.stage; });
   std::vector<Needs> needs;
   for (const RankPlan& plan : stages) {
+    pulls_ = pulls_ || plan.parameters.options.pulls;
     const Needs& need =
         needs.emplace_back(Needs{plan.memory.bytes(MemorySpace::device),
                                  plan.memory.bytes(MemorySpace::pinned) + plan.memory.bytes(MemorySpace::host),
@@ -202,15 +217,33 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
   runtime::EventLoop& loop = cluster_.loop(rank);
   runtime::Transport* transport = &cluster_.transport(rank);
   if (options_.gpu && options_.gpu->staged) {
-    made.staged = std::make_unique<runtime::StagedTransport>(loop, *transport, *made.device);
-    for (const runtime::StagedMessages& messages : plan.staged_messages) made.staged->reserve(messages);
-    transport = made.staged.get();
+    made.staged.push_back(std::make_unique<runtime::StagedTransport>(loop, *transport, *made.device));
+    for (const runtime::StagedMessages& messages : plan.staged_messages) made.staged.front()->reserve(messages);
+    transport = made.staged.front().get();
   }
   if (nccl_) {
     made.source = nccl_->source(loop);
     plan.column->source = made.source.get();
   }
-  made.rank = std::make_unique<Rank>(loop, *transport, *made.device, Rank::Samples{samples}, std::move(plan));
+  made.rank = std::make_unique<Rank>(loop, *transport, *made.device, Rank::Samples{samples}, std::move(plan),
+                                     make_consensus(rank, *transport));
+}
+
+std::unique_ptr<Consensus> PredictedJob::make_consensus(int rank, runtime::Transport& transport) {
+  if (!twins_.any()) return nullptr;
+  Ranks& of = ranks_[static_cast<std::size_t>(rank)];
+  std::vector<TwinConsensus::Twin> twins;
+  for (const int other : twins_.others(rank)) {
+    runtime::Transport* port = &cluster_.transport(other);
+    if (!of.staged.empty())
+      port = of.staged
+                 .emplace_back(std::make_unique<runtime::StagedTransport>(cluster_.loop(other), *port, *of.device))
+                 .get();
+    twins.push_back({cluster_.loop(other), *port});
+  }
+  auto consensus = std::make_unique<TwinConsensus>(cluster_.loop(rank), transport, twins);
+  of.consensus = consensus.get();
+  return consensus;
 }
 
 PredictedJob::Moment PredictedJob::moment(int rank) {
@@ -220,6 +253,34 @@ PredictedJob::Moment PredictedJob::moment(int rank) {
   for (int kind = 0; kind < runtime::span_kinds; ++kind)
     moment.seconds[static_cast<std::size_t>(kind)] = trace.seconds(static_cast<SpanKind>(kind));
   return moment;
+}
+
+PredictedJob::Traffic PredictedJob::agreement(int rank) {
+  const int simulated = twins_.simulated(rank);
+  const TwinConsensus& consensus = *ranks_[static_cast<std::size_t>(simulated)].consensus;
+  const std::vector<int> others = twins_.others(simulated);
+  const auto place = static_cast<std::size_t>(std::find(others.begin(), others.end(), rank) - others.begin());
+  Traffic traffic;
+  const runtime::VirtualNetwork& network = cluster_.network();
+  for (const int peer : rank == simulated ? consensus.peers() : consensus.peers_of(place)) {
+    const bool same = network.node_of(rank) == network.node_of(peer);
+    (same ? traffic.intra : traffic.inter) += static_cast<double>(consensus.bytes());
+    ++traffic.messages;
+  }
+  return traffic;
+}
+
+/// A rank sends what the one does that is simulated for it, but to other ranks where all agree.
+PredictedJob::Traffic PredictedJob::sent(int rank) {
+  const int simulated = twins_.simulated(rank);
+  const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];
+  Traffic traffic{.intra = of.after.sent.bytes_intra - of.before.sent.bytes_intra,
+                  .inter = of.after.sent.bytes_inter - of.before.sent.bytes_inter,
+                  .messages = of.after.sent.messages - of.before.sent.messages};
+  if (rank == simulated) return traffic;
+  const Traffic mine = agreement(rank), theirs = agreement(simulated);
+  return {traffic.intra + mine.intra - theirs.intra, traffic.inter + mine.inter - theirs.inter,
+          traffic.messages + mine.messages - theirs.messages};
 }
 
 StagePrediction PredictedJob::stage(const Ranks& rank) const {
@@ -240,6 +301,7 @@ StagePrediction PredictedJob::stage(const Ranks& rank) const {
 Prediction PredictedJob::run() {
   const int count = options_.grid.ranks();
   for (int r = 0; r < count; ++r) {
+    if (!is_simulated(r)) continue;
     cluster_.loop(r).post([this, r] {
       Ranks& of = ranks_[static_cast<std::size_t>(r)];
       of.rank->start({.step =
@@ -247,7 +309,11 @@ Prediction PredictedJob::run() {
                             Ranks& mine = ranks_[static_cast<std::size_t>(r)];
                             mine.before = std::exchange(mine.after, moment(r));
                           },
-                      .done = [this, r] { cluster_.loop(r).stop(); }});
+                      .done =
+                          [this, r] {
+                            cluster_.loop(r).stop();
+                            for (const int other : twins_.others(r)) cluster_.loop(other).stop();
+                          }});
     });
   }
   if (!cluster_.run(how_.goes_on)) throw PredictionEnded();
@@ -258,13 +324,14 @@ Prediction PredictedJob::run() {
   double idle = 0;
   std::uint64_t messages = 0;
   for (int r = 0; r < count; ++r) {
-    const Ranks& of = ranks_[static_cast<std::size_t>(r)];
+    const Ranks& of = ranks_[static_cast<std::size_t>(twins_.simulated(r))];
     const double step = runtime::seconds(of.after.time - of.before.time);
     const double busy = runtime::seconds(of.after.busy - of.before.busy);
     idle += step > 0 ? 1 - std::min(1.0, busy / step) : 0;
-    prediction.rank_bytes_intra.push_back(of.after.sent.bytes_intra - of.before.sent.bytes_intra);
-    prediction.rank_bytes_inter.push_back(of.after.sent.bytes_inter - of.before.sent.bytes_inter);
-    messages += of.after.sent.messages - of.before.sent.messages;
+    const Traffic traffic = sent(r);
+    prediction.rank_bytes_intra.push_back(traffic.intra);
+    prediction.rank_bytes_inter.push_back(traffic.inter);
+    messages += traffic.messages;
     const runtime::Position position = grid.position(r);
     if (position.row == 0) prediction.stages[static_cast<std::size_t>(position.stage)] = stage(of);
     if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());

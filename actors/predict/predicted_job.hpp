@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/predict/prediction.hpp"
+#include "actors/predict/twins.hpp"
 #include "actors/rank/rank.hpp"
 #include "collectives/phantom_nccl.hpp"
 #include "runtime/staged_transport.hpp"
@@ -34,7 +35,8 @@ class PredictedJob {
 
   [[nodiscard]] Prediction run();
 
-  [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(rank)).rank; }
+  /// The rank, or the one that is simulated for it.
+  [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(twins_.simulated(rank))).rank; }
   [[nodiscard]] runtime::VirtualCluster& cluster() noexcept { return cluster_; }
 
  private:
@@ -47,16 +49,30 @@ class PredictedJob {
   };
   struct Ranks {
     std::unique_ptr<runtime::PhantomDevice> device;
-    std::unique_ptr<runtime::StagedTransport> staged;
+    std::vector<std::unique_ptr<runtime::StagedTransport>>
+        staged;  // its own and those of its twins, where there are
     std::unique_ptr<collectives::CommunicatorSource> source;
     std::unique_ptr<Rank> rank;
-    Moment before, after;  ///< the step that is reported
+    const TwinConsensus* consensus = nullptr;  // of a rank that stands for others
+    Moment before, after;                      ///< the step that is reported
   };
 
+  /// Of a step.
+  struct Traffic {
+    double intra = 0, inter = 0;
+    std::uint64_t messages = 0;
+  };
+
+  [[nodiscard]] int rows_to_simulate() const;
+  [[nodiscard]] bool is_simulated(int rank) const { return twins_.simulated(rank) == rank; }
   void plan_memory(const models::SampleSource& samples);
   [[nodiscard]] RankPlan plan_as_before(int rank, const models::SampleBytes& sample);
   void make_rank(int rank, const models::SampleSource& samples);
+  [[nodiscard]] std::unique_ptr<Consensus> make_consensus(int rank, runtime::Transport& transport);
   [[nodiscard]] Moment moment(int rank);
+  /// What one of them, `rank` or the one that is simulated for it, sends for an agreement.
+  [[nodiscard]] Traffic agreement(int rank);
+  [[nodiscard]] Traffic sent(int rank);
   [[nodiscard]] StagePrediction stage(const Ranks& rank) const;
 
   const models::Architecture* architecture_;
@@ -65,6 +81,8 @@ class PredictedJob {
   PredictionOptions how_;
   Prediction prediction_;
   runtime::VirtualCluster cluster_;
+  Twins twins_;
+  bool pulls_ = false;  // parameters, from the ranks that hold them
   Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<std::optional<TrainerOptions>> chosen_;  // by stage, with what its first rank has chosen

@@ -9,12 +9,16 @@
 namespace ranvier::actors {
 
 Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport)
+    : Consensus(loop, transport, own_staging_) {}
+
+Consensus::Consensus(runtime::EventLoop& loop, runtime::Transport& transport, std::vector<double>& staging)
     : loop_(&loop),
       transport_(&transport),
       host_(runtime::make_inline_device()),
       stream_(host_->make_stream("consensus", runtime::StreamWidth::one)),
       executor_(loop, transport, *stream_),
-      members_(static_cast<std::size_t>(transport.ranks())) {
+      members_(static_cast<std::size_t>(transport.ranks())),
+      staging_(&staging) {
   std::iota(members_.begin(), members_.end(), 0);
 }
 
@@ -38,7 +42,8 @@ std::vector<int> Consensus::peers() const {
 
 void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
   if (!scripts_ || scripts_->front().elements != values.size()) {
-    const collectives::Plan plan = collectives::tree_all_reduce(transport_->ranks(), values.size());
+    const collectives::Plan plan =
+        collectives::tree_all_reduce(transport_->ranks(), values.size(), transport_->rank());
     scripts_ = std::make_shared<const std::vector<collectives::Script>>(
         1, collectives::script_of(plan, transport_->rank()));
   }
@@ -50,8 +55,8 @@ void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
                                            .index = 0,
                                            .depth = 1};
   const std::size_t bytes = collectives::Executor::staging_bytes(operands);
-  staging_.resize(std::max(staging_.size(), (bytes + sizeof(double) - 1) / sizeof(double)));
-  operands.staging = reinterpret_cast<std::byte*>(staging_.data());
+  staging_->resize(std::max(staging_->size(), (bytes + sizeof(double) - 1) / sizeof(double)));
+  operands.staging = reinterpret_cast<std::byte*>(staging_->data());
   since_ = loop_->now();
   executor_.run(std::move(operands), [this, done = std::move(done)] {
     since_.reset();

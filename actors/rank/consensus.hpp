@@ -13,9 +13,11 @@
 
 namespace ranvier::actors {
 
-class Consensus final : public Part {
+class Consensus : public Part {
  public:
   Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
+  /// With memory for what arrives that others use as well, where nobody reads it. It outlives this.
+  Consensus(runtime::EventLoop& loop, runtime::Transport& transport, std::vector<double>& staging);
 
   [[nodiscard]] const char* name() const noexcept override { return "agreement"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
@@ -23,7 +25,7 @@ class Consensus final : public Part {
   [[nodiscard]] std::vector<int> peers() const override;
 
   /// `values` has the same size on all ranks and must stay until `done`, which finds the sums there.
-  void agree(std::vector<double>& values, runtime::Handler done);
+  virtual void agree(std::vector<double>& values, runtime::Handler done);
 
  private:
   runtime::EventLoop* loop_;
@@ -32,7 +34,8 @@ class Consensus final : public Part {
   std::unique_ptr<runtime::Stream> stream_;
   collectives::Executor executor_;
   std::vector<int> members_;
-  std::vector<double> staging_;
+  std::vector<double> own_staging_;
+  std::vector<double>* staging_;
   std::shared_ptr<const std::vector<collectives::Script>> scripts_;
   std::optional<runtime::Duration> since_;  // of the one that is under way
 };

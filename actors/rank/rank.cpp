@@ -31,7 +31,7 @@ bool has_frozen(const UnitStates& units) {
 }  // namespace
 
 Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
-           RankPlan plan)
+           RankPlan plan, std::unique_ptr<Consensus> agreement)
     : plan_(std::move(plan)),
       samples_(samples.training),
       resources_(loop, transport, device, plan_.memory, plan_.tiers, plan_.options.tiers.files),
@@ -51,7 +51,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
   auto& gradients = add<GradientSync>(context, plan_, plan_.gradients, gradient_records);
   optimizer_ = &add<Optimizer>(context, plan_, plan_.optimizer, *parameters_, parameter_records_, gradient_records);
   auto& checkpoints = add<ActivationCheckpoints>(context, plan_, plan_.checkpoints);
-  auto& consensus = add<Consensus>(loop, transport);
+  auto& consensus = take(agreement ? std::move(agreement) : std::make_unique<Consensus>(loop, transport));
 
   auto& gradient_places = gradient_places_.emplace(gradients);
   const std::vector<PassResource*> resources{&checkpoints, parameters_, &gradient_places};

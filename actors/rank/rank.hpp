@@ -12,6 +12,7 @@
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/checkpoint/state_source.hpp"
 #include "actors/pipeline/gradient_places.hpp"
+#include "actors/rank/consensus.hpp"
 #include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -36,9 +37,10 @@ class Rank {
     const models::SampleSource* validation = nullptr;
   };
 
-  /// Allocates what `plan` says and nothing later. All references outlive it.
+  /// Allocates what `plan` says and nothing later. All references outlive it. `consensus`: how it agrees with others,
+  /// if not as usual.
   Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, const Samples& samples,
-       RankPlan plan);
+       RankPlan plan, std::unique_ptr<Consensus> consensus = nullptr);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -82,7 +84,10 @@ class Rank {
   /// A part that lives as long as the rank; those that others call are made first.
   template <class P, class... Arguments>
   P& add(Arguments&&... arguments) {
-    auto part = std::make_unique<P>(std::forward<Arguments>(arguments)...);
+    return take(std::make_unique<P>(std::forward<Arguments>(arguments)...));
+  }
+  template <class P>
+  P& take(std::unique_ptr<P> part) {
     P& made = *part;
     parts_.push_back(std::move(part));
     return made;

@@ -4,6 +4,8 @@
 #include "actors/exchange/volume.hpp"
 #include "collectives/nccl_stages.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -69,20 +71,11 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
                                     .sharding = trainer.shardings()});
 }
 
-/// What the ranks of a stage's column send each other in a step.
-actors::Volume volume_of(const models::Architecture& architecture, const TrainerOptions& trainer,
-                         const actors::RankPlan& plan, int stage, const actors::PlanChoices& choices) {
+/// What moves in a stage's column in a step.
+std::vector<actors::UnitMoves> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
+                                        const actors::RankPlan& plan, int stage) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
-  actors::VolumeCounter counter({.node_of = nodes_of_column(trainer, stage),
-                                 .node_of_row = shape.node_of_row,
-                                 .group_size = shape.group_size,
-                                 .algorithms = choices,
-                                 .links = trainer.links,
-                                 .precision = trainer.precision,
-                                 .parameters = trainer.tiers.parameters,
-                                 .trained_parameters = trainer.tiers.trained_parameters,
-                                 .pulls = plan.parameters.options.pulls});
   std::vector<std::size_t> elements;
   for (const actors::ShardedUnit& unit : units) {
     const bool in_place =
@@ -91,10 +84,9 @@ actors::Volume volume_of(const models::Architecture& architecture, const Trainer
     elements.push_back(in_place ? 0 : unit.elements);
   }
   const auto places = actors::ParameterStore::classes_of(*plan.stage, elements, plan.parameters.options);
-  const auto moves = actors::replayed_moves(
+  return actors::replayed_moves(
       *plan.stage, units, places,
       {plan.policy, stage, trainer.grid.g_inter, cut_of(trainer).microbatches, trainer.reuse});
-  return counter.count(moves, trainer.shardings());
 }
 
 }  // namespace
@@ -150,8 +142,35 @@ Bound Bounds::of(const Trial& trial) {
   return bound;
 }
 
+/// Counts what moves between the ranks of a stage's column, and remembers it by what it depends on.
+actors::VolumeCounter& Bounds::counter_of(const Trial& trial, const actors::RankPlan& plan, int stage,
+                                          const actors::PlanChoices& choices) {
+  const TrainerOptions& trainer = trial.trainer;
+  const actors::ColumnShape shape = actors::column_shape(trainer);
+  std::vector<int> nodes = nodes_of_column(trainer, stage);
+  const auto first = static_cast<std::size_t>(stage) * nodes.size();
+  for (int& node : nodes) node -= trainer.node_of.empty() ? 0 : trainer.node_of[first];
+  std::string key =
+      fmt::format("{} {} {} {} {} {}", shape.group_size, static_cast<int>(trainer.tiers.parameters),
+                  trainer.tiers.trained_parameters ? static_cast<int>(*trainer.tiers.trained_parameters) : -1,
+                  plan.parameters.options.pulls, fmt::join(nodes, ","), fmt::join(shape.node_of_row, ","));
+  for (const collectives::PlanChoice& choice : choices)
+    key += fmt::format(" {} {} {}", choice.all_gather, choice.reduce_scatter, choice.all_reduce);
+  return counters_
+      .try_emplace(key, actors::VolumeOptions{.node_of = std::move(nodes),
+                                              .node_of_row = shape.node_of_row,
+                                              .group_size = shape.group_size,
+                                              .algorithms = choices,
+                                              .links = trainer.links,
+                                              .precision = trainer.precision,
+                                              .parameters = trainer.tiers.parameters,
+                                              .trained_parameters = trainer.tiers.trained_parameters,
+                                              .pulls = plan.parameters.options.pulls})
+      .first->second;
+}
+
 /// Every byte leaves a node by its one port in a direction, and on average a node's share of them.
-double Bounds::links_seconds(const Trial& trial, double& estimate) const {
+double Bounds::links_seconds(const Trial& trial, double& estimate) {
   const models::Architecture& architecture = planner_->job().architecture;
   const TrainerOptions& trainer = trial.trainer;
   const runtime::Links& links = planner_->profile().links;
@@ -165,8 +184,8 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) const {
   for (int stage = 0; stage < trainer.grid.g_inter; ++stage) {
     const actors::RankPlan& plan = trial.plans.stage(static_cast<std::size_t>(stage));
     if (trainer.grid.g_data > 1) {
-      const actors::Volume volume =
-          volume_of(architecture, trainer, plan, stage, of_nccl ? *of_nccl : plan.column->choices);
+      const actors::Volume volume = counter_of(trial, plan, stage, of_nccl ? *of_nccl : plan.column->choices)
+                                        .count(moves_of(architecture, trainer, plan, stage), trainer.shardings());
       // What is pulled follows from the order in which messages come.
       if (!plan.parameters.options.pulls)
         collective += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);

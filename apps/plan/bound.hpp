@@ -3,6 +3,7 @@
 // carry. One thread at a time.
 #pragma once
 
+#include "actors/exchange/volume.hpp"
 #include "apps/plan/stage_times.hpp"
 #include "apps/plan/trial.hpp"
 #include "runtime/work_cost.hpp"
@@ -36,13 +37,17 @@ class Bounds {
     std::vector<PassSeconds> whole, last;
   };
 
-  [[nodiscard]] double links_seconds(const Trial& trial, double& estimate) const;
+  [[nodiscard]] double links_seconds(const Trial& trial, double& estimate);
+  [[nodiscard]] actors::VolumeCounter& counter_of(const Trial& trial, const actors::RankPlan& plan, int stage,
+                                                  const actors::PlanChoices& choices);
   [[nodiscard]] double tiers_seconds(const Trial& trial) const;
 
   const Planner* planner_;
   const runtime::CostModel* costs_;
   LayerTimes times_;
   std::map<ComputeKey, double> computes_;
+  std::map<std::string, actors::VolumeCounter>
+      counters_;  // of columns, which hundreds of candidates have in common
 };
 
 }  // namespace ranvier::apps

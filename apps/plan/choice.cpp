@@ -78,13 +78,12 @@ std::string reason_of(const Error& error) {
 class Chooser {
  public:
   Chooser(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-          const actors::Disturbances& disturbances)
+          const actors::PredictionOptions& how)
       : planner_(&planner),
         predict_(&predict),
         bounds_(planner, costs),
-        samples_(planner.job().sample, planner.items_of_sample()) {
-    how_.disturbances = disturbances;
-  }
+        samples_(planner.job().sample, planner.items_of_sample()),
+        how_(how) {}
 
   Choices run(const SearchLimits& limits) {
     Space space = make_space(planner_->space());
@@ -202,19 +201,17 @@ class Chooser {
 }  // namespace
 
 Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-               const SearchLimits& limits, const actors::Disturbances& disturbances) {
-  return Chooser(planner, costs, predict, disturbances).run(limits);
+               const SearchLimits& limits, const actors::PredictionOptions& how) {
+  return Chooser(planner, costs, predict, how).run(limits);
 }
 
 std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
-                                  const actors::Disturbances& disturbances) {
+                                  const actors::PredictionOptions& how) {
   try {
     Choice choice{candidate, planner.plan(candidate), {}, {}, {}};
     if (!choice.trial.fits) return {};
     choice.trial.plans = {};
     const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-    actors::PredictionOptions how;
-    how.disturbances = disturbances;
     choice.prediction = predict(planner.job().architecture, samples, choice.trial.trainer, planner.profile(), how);
     choice.config = planner.config_of(candidate, choice.trial);
     return choice;
@@ -225,9 +222,14 @@ std::optional<Choice> predict_one(const Planner& planner, const Predictor& predi
 }
 
 actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
-                              const runtime::MachineProfile& machine) {
+                              const runtime::MachineProfile& machine, const actors::PredictionOptions& how) {
   const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-  return predict(planner.job().architecture, samples, choice.trial.trainer, machine, {});
+  return predict(planner.job().architecture, samples, choice.trial.trainer, machine, how);
+}
+
+actors::PredictionOptions usual_prediction(int world) {
+  constexpr int many = 256;
+  return {.distinct_only = world >= many};
 }
 
 }  // namespace ranvier::apps

@@ -46,15 +46,19 @@ struct Choices {
 
 /// Throws ErrorCode::usage where no grid is possible. Where nothing fits, `best` is empty and `closest` is there.
 [[nodiscard]] Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-                             const SearchLimits& limits, const actors::Disturbances& disturbances = {});
+                             const SearchLimits& limits, const actors::PredictionOptions& how = {});
 
 /// What one candidate takes under other circumstances; none: it does not fit, or cannot run there.
 [[nodiscard]] std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict,
                                                 const Candidate& candidate,
-                                                const actors::Disturbances& disturbances = {});
+                                                const actors::PredictionOptions& how = {});
 
 /// What a choice takes where work and links take other times, planned as it was.
 [[nodiscard]] actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
-                                            const runtime::MachineProfile& machine);
+                                            const runtime::MachineProfile& machine,
+                                            const actors::PredictionOptions& how = {});
+
+/// How jobs of so many ranks are predicted: where there are many, with one of each kind of rows.
+[[nodiscard]] actors::PredictionOptions usual_prediction(int world);
 
 }  // namespace ranvier::apps

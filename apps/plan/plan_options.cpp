@@ -70,6 +70,38 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
               }};
 }
 
+OptionBinding slow_shares(std::vector<SlowShare>& field) {
+  return {
+      .read = [&field](const std::string& text) -> std::optional<std::string> {
+        field.clear();
+        for (const std::string& item : items_of(text)) {
+          const std::size_t colon = std::min(item.find(':'), item.size());
+          SlowShare& slow = field.emplace_back();
+          if (colon == item.size() || runtime::real(slow.share, 0, 1).read(item.substr(0, colon)) ||
+              slow.share <= 0 || !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
+            return "a share above 0, at most 1, and how many times as long it takes, 1 or more, such as 0.1:1.5";
+        }
+        return {};
+      },
+      .write =
+          [&field] {
+            std::vector<std::string> items;
+            for (const SlowShare& slow : field) items.push_back(fmt::format("{}:{}", slow.share, slow.factor));
+            return fmt::format("{}", fmt::join(items, ","));
+          }};
+}
+
+OptionBinding counts(std::vector<int>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text))
+              if (runtime::whole(field.emplace_back(), 1, 1 << 20).read(item))
+                return "numbers above 0, such as 1,8";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
 OptionBinding rank_numbers(std::vector<int>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field.clear();
@@ -80,6 +112,17 @@ OptionBinding rank_numbers(std::vector<int>& field) {
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+OptionBinding all_or_distinct(std::optional<bool>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            if (text != "all" && text != "distinct" && text != "auto") return "all, distinct or auto";
+            field = text == "auto" ? std::optional<bool>() : text == "all";
+            return {};
+          },
+          .write = [&field] { return std::string(!field   ? "auto"
+                                                 : *field ? "all"
+                                                          : "distinct"); }};
 }
 
 OptionTable declare(PlanOptions& options) {
@@ -97,6 +140,17 @@ OptionTable declare(PlanOptions& options) {
   table.add({"memory-times", "X[,X]", "devices with X times the memory", factors(options.memory_times), "none"});
   table.add({"slow-node", "N:F", "node N takes F times as long for its work and its messages",
              slow_nodes(options.slow_nodes), "none"});
+  table.add({"slow-ranks", "SHARE:F", "a share of the ranks, drawn by chance, takes F times as long for its work",
+             slow_shares(options.slow_ranks), "none"});
+  table.add({"slow-links", "SHARE:F",
+             "the links of a share of the nodes, drawn by chance, take F times as long for a byte",
+             slow_shares(options.slow_links), "none"});
+  table.add({"jitter", "X[,X]", "all work takes times that vary, with X as their standard deviation by their mean",
+             factors(options.jitter), "none"});
+  table.add(
+      {"dead-ranks", "N[,N]",
+       "N ranks, drawn by chance, are gone, and the nodes that have them are not used: planned for those left",
+       counts(options.dead_ranks), "none"});
   table.add({"scale", "N[,N]",
              "the best for each of these numbers of ranks, in the place of --world, and what limits it: computing, "
              "links, the order of work, or memory",
@@ -109,6 +163,11 @@ OptionTable declare(PlanOptions& options) {
              runtime::whole(options.simulations, 0)});
   table.add({"exhaustive", "", "simulate everything that fits, also what a bound rules out",
              runtime::switch_on(options.exhaustive)});
+  table.add(
+      {"rows", "all|distinct|auto",
+       "rows that are simulated: all, or one of each kind where others do the same on other nodes (with NCCL); "
+       "times are then off by some latencies of a message. auto: distinct from 256 ranks on",
+       all_or_distinct(options.all_rows)});
   table.add(
       {"jobs", "N", "simulations at a time; 0: as many as there are cores", runtime::whole(options.jobs, 0, 1024)});
   table.concern("Output");
@@ -206,7 +265,8 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   for (const auto& option : table.resolved()) ours.push_back(option.name);
   for (const auto& option : resolved(TrainOptions())) theirs.push_back(option.name);
   Split words = split(argc, argv, ours, theirs);
-  for (const char* flag : {"profile", "bandwidth-times", "memory-times", "slow-node"})
+  for (const char* flag : {"profile", "bandwidth-times", "memory-times", "slow-node", "slow-ranks", "slow-links",
+                           "jitter", "dead-ranks"})
     if (const auto values = take_values(words.plan, flag); !values.empty())
       words.plan.push_back(fmt::format("--{}={}", flag, fmt::join(values, ",")));
   // This build may have no such device, and none is needed.

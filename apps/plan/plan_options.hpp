@@ -4,6 +4,7 @@
 
 #include "apps/train/options/train_options.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,12 @@ namespace ranvier::apps {
 /// `node` takes `factor` times as long for its work, and for each byte on its links.
 struct SlowNode {
   int node = 0;
+  double factor = 1;
+};
+
+/// A share of all takes `factor` times as long.
+struct SlowShare {
+  double share = 0;
   double factor = 1;
 };
 
@@ -29,11 +36,19 @@ struct PlanOptions {
   std::vector<double> bandwidth_times;
   std::vector<double> memory_times;
   std::vector<SlowNode> slow_nodes;
+  std::vector<SlowShare> slow_ranks;  ///< for their work
+  std::vector<SlowShare> slow_links;  ///< of nodes, for each byte
+  std::vector<double> jitter;         ///< of all work: its standard deviation by its mean
+  std::vector<int> dead_ranks;
+  std::optional<bool>
+      all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
   std::vector<int> scale;  ///< numbers of ranks, in the place of one
   bool help = false, version = false;
 
   [[nodiscard]] bool compares() const {
-    return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() > 1;
+    return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +
+               slow_links.size() + jitter.size() + dead_ranks.size() >
+           1;
   }
 };
 

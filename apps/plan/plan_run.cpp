@@ -2,6 +2,7 @@
 
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
+#include "apps/plan/situations.hpp"
 #include "collectives/links.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
@@ -24,58 +25,15 @@ namespace json = boost::json;
 
 constexpr int nothing_fits_exit_code = 1;  // an answer, not a failure
 
-/// One of the situations that are compared.
-struct Situation {
-  std::string label;
-  MachineProfile profile;
-  std::optional<SlowNode> slow;
-};
-
-void multiply(runtime::Link& link, double times) {
-  link.bytes_per_second *= times;
-  link.node_bytes_per_second *= times;
-}
-
-std::vector<Situation> situations_of(const PlanOptions& options, const PlanTools& tools) {
-  std::vector<Situation> all;
-  for (const std::string& name : options.profiles) {
-    MachineProfile profile = tools.read_profile(name);
-    std::string label = profile.name.empty() ? name : profile.name;
-    all.push_back({std::move(label), std::move(profile), {}});
-  }
-  const MachineProfile& base = all.front().profile;
-  std::vector<Situation> more;
-  for (const double times : options.bandwidth_times) {
-    Situation& one = more.emplace_back(fmt::format("bandwidth × {}", times), base, std::nullopt);
-    multiply(one.profile.links.intra_node, times);
-    multiply(one.profile.links.inter_node, times);
-  }
-  for (const double times : options.memory_times) {
-    Situation& one = more.emplace_back(fmt::format("memory × {}", times), base, std::nullopt);
-    std::size_t& memory = base.gpu ? one.profile.device_memory : one.profile.host_memory;
-    memory = static_cast<std::size_t>(static_cast<double>(memory) * times);
-    if (!base.gpu && one.profile.device_memory > 0)
-      one.profile.device_memory = static_cast<std::size_t>(static_cast<double>(one.profile.device_memory) * times);
-  }
-  for (const SlowNode& slow : options.slow_nodes)
-    more.push_back({fmt::format("node {} × {} as slow", slow.node, slow.factor), base, slow});
-  for (Situation& one : more) all.push_back(std::move(one));
-  return all;
-}
-
-actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner) {
-  actors::Disturbances all;
-  if (!situation.slow) return all;
-  const auto [node, factor] = *situation.slow;
-  const int nodes = (planner.world() + planner.node_size() - 1) / planner.node_size();
-  if (node >= nodes)
-    fail(ErrorCode::usage, "--slow-node {}:{}: there are {} nodes of {} ranks: give one from 0 to {}", node, factor,
-         nodes, planner.node_size(), nodes - 1);
-  all.slow_nodes.assign(static_cast<std::size_t>(nodes), 1.0);
-  all.slow_nodes[static_cast<std::size_t>(node)] = factor;
-  for (int rank = 0; rank < planner.world(); ++rank)
-    all.slow_ranks.push_back(rank / planner.node_size() == node ? factor : 1.0);
-  return all;
+/// Words for how far a search is, before which `what` stands.
+std::function<void(const SearchProgress&)> teller(const PlanTools& tools, const std::string& what) {
+  if (!tools.say) return {};
+  return [say = tools.say, what](const SearchProgress& now) {
+    const std::string simulating = now.simulating > 0 ? fmt::format(", simulating {} more", now.simulating) : "";
+    say(fmt::format("{}: {} candidates, {} planned, {} simulated{}", what, now.candidates, now.planned,
+                    now.simulated, simulating),
+        false);
+  };
 }
 
 ReportContext context_of(const PlanOptions& options, const Planner& planner) {
@@ -110,10 +68,18 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
   limits.best = 1;
   std::vector<ScalingPoint> points;
   for (const int world : options.scale) {
+    limits.progress = teller(tools, fmt::format("{} ranks", world));
     std::vector<GivenFlag> flags = options.train;
     flags.push_back({"world", std::to_string(world)});
     points.push_back(scaling_point(flags, profile, options.price > 0 ? options.price : profile.price_per_hour,
-                                   *costs, tools.predict, limits));
+                                   *costs, tools.predict, limits, options.all_rows));
+    if (!tools.say) continue;
+    const ScalingPoint& point = points.back();
+    tools.say(point.best
+                  ? fmt::format("{} ranks: {:.3f} s a step, {}, {}", world, point.best->prediction.step_seconds,
+                                point.shares.limit(), point.best->candidate.text())
+                  : fmt::format("{} ranks: nothing fits", world),
+              true);
   }
   if (!options.plot.empty()) write(options.plot, svg(scaling_plot(points)));
   const bool any =
@@ -129,24 +95,27 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   for (const auto& [path, flag] :
        {std::pair{options.write_config, "--write-config"}, std::pair{options.plot, "--plot"}})
     if (!path.empty()) runtime::check_writable(path, flag);
-  const SearchLimits limits{.best = static_cast<std::size_t>(options.best),
-                            .simulations = static_cast<std::size_t>(options.simulations),
-                            .threads = options.jobs,
-                            .exhaustive = options.exhaustive};
+  SearchLimits limits{.best = static_cast<std::size_t>(options.best),
+                      .simulations = static_cast<std::size_t>(options.simulations),
+                      .threads = options.jobs,
+                      .exhaustive = options.exhaustive};
   if (!options.scale.empty()) return run_scale(options, tools, limits);
-  const std::vector<Situation> situations = situations_of(options, tools);
+  const std::vector<Situation> situations = situations_of(options, tools.read_profile);
   PlanResult result;
   json::object report;
   json::array cases_json;
   std::vector<Case> cases;
   std::optional<Candidate> first_best;
   for (const Situation& situation : situations) {
-    const Planner planner(options.train, situation.profile);
+    const Planner planner(flags_in(situation, options.train), situation.profile);
     const ReportContext context = context_of(options, planner);
-    const actors::Disturbances disturbances = disturbances_of(situation, planner);
+    actors::PredictionOptions how = usual_prediction(planner.world());
+    if (options.all_rows) how.distinct_only = !*options.all_rows;
+    how.disturbances = disturbances_of(situation, planner);
+    limits.progress = teller(tools, situation.label);
     const auto costs = tools.costs(situation.profile);
     const bool is_first = &situation == &situations.front();
-    Choices choices = choose(planner, *costs, tools.predict, limits, disturbances);
+    Choices choices = choose(planner, *costs, tools.predict, limits, how);
     if (is_first) {
       if (choices.best.empty()) {
         result.status = nothing_fits_exit_code;
@@ -167,7 +136,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     Case& one = cases.emplace_back();
     one.label = situation.label;
     one.context = context;
-    if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, disturbances);
+    if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
     if (!choices.best.empty()) one.best = std::move(choices.best.front());
     cases_json.push_back(to_json(one));
     if (&situation != &situations.back()) continue;

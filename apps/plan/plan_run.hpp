@@ -16,6 +16,8 @@ struct PlanTools {
   Predictor predict;
   std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs;
   std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile;
+  /// How far it is, for people who wait: a line that stays, or one that the next call replaces. Empty: nobody does.
+  std::function<void(const std::string& text, bool stays)> say = {};
 };
 
 struct PlanResult {

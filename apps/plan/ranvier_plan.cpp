@@ -7,12 +7,43 @@
 
 #include <fmt/core.h>
 
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <utility>
 
 namespace {
 
 constexpr const char* program = "ranvier-plan";
+
+/// How far it is, on standard error: on a terminal a line that changes, otherwise one now and then.
+class StatusLine {
+ public:
+  void say(const std::string& text, bool stays) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto between = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000);
+    if (!stays && now - last_ < between) return;
+    last_ = now;
+    if (terminal_) fmt::print(stderr, "\r\033[K{}{}", text, stays ? "\n" : "");
+    if (!terminal_) fmt::print(stderr, "{}\n", text);
+    std::fflush(stderr);
+    open_ = terminal_ && !stays;
+  }
+  void clear() {
+    if (std::exchange(open_, false)) fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+  ~StatusLine() { clear(); }
+
+ private:
+  bool terminal_ = ::isatty(STDERR_FILENO) != 0;
+  bool open_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -24,13 +55,16 @@ int main(int argc, char** argv) {
       fmt::print("{}\n", options.help ? apps::plan_help() : apps::version_text(program));
       return EXIT_SUCCESS;
     }
+    StatusLine status;
     const apps::PlanTools tools{
         .predict = actors::predict,
         .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
           return std::make_unique<runtime::ProfileCosts>(profile);
         },
-        .read_profile = runtime::read_machine_profile};
+        .read_profile = runtime::read_machine_profile,
+        .say = [&status](const std::string& text, bool stays) { status.say(text, stays); }};
     const apps::PlanResult result = apps::run_plan(options, tools);
+    status.clear();
     fmt::print("{}", result.text);
     return result.status;
   } catch (const std::exception& error) {

@@ -63,7 +63,7 @@ std::string_view StepShares::limit() const noexcept {
 
 ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::MachineProfile& profile,
                            double price_per_hour, const runtime::CostModel& costs, const Predictor& predict,
-                           const SearchLimits& limits) {
+                           const SearchLimits& limits, const std::optional<bool>& all_rows) {
   const Planner planner(flags, profile);
   ScalingPoint point{.context = {.profile = &profile,
                                  .world = planner.world(),
@@ -73,19 +73,22 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
                      .best = {},
                      .lacks = {},
                      .shares = {}};
-  Choices choices = choose(planner, costs, predict, limits);
+  actors::PredictionOptions how = usual_prediction(planner.world());
+  if (all_rows) how.distinct_only = !*all_rows;
+  Choices choices = choose(planner, costs, predict, limits, how);
   if (choices.best.empty()) {
     if (choices.closest) point.lacks = choices.closest->lacks;
     return point;
   }
   point.best = std::move(choices.best.front());
   const Prediction& found = point.best->prediction;
-  const double without_links = predict_on(planner, predict, *point.best, with_free_links(profile)).step_seconds;
+  const double without_links =
+      predict_on(planner, predict, *point.best, with_free_links(profile), how).step_seconds;
   point.shares.links = gain(found.step_seconds, without_links);
   point.shares.order = std::max(0.0, found.bubble - point.shares.links);
   if (!is_left_out_for_memory(choices)) return point;
   const runtime::MachineProfile roomy = with_any_memory(profile);
-  const Choices freely = choose(Planner(flags, roomy), costs, predict, limits);
+  const Choices freely = choose(Planner(flags, roomy), costs, predict, limits, how);
   if (!freely.best.empty())
     point.shares.memory = gain(found.step_seconds, freely.best.front().prediction.step_seconds);
   return point;

@@ -33,11 +33,12 @@ struct ScalingPoint {
 };
 
 /// The best candidate is predicted again with messages that take no time; and where memory left candidates out, all are
-/// searched again without its bounds. `flags` are a Planner's. Throws as choose() does. The profile outlives the point.
+/// searched again without its bounds. `all_rows`: whether all are simulated; none: as usual_prediction() says. `flags`
+/// are a Planner's. Throws as choose() does. The profile outlives the point.
 [[nodiscard]] ScalingPoint scaling_point(const std::vector<GivenFlag>& flags,
                                          const runtime::MachineProfile& profile, double price_per_hour,
                                          const runtime::CostModel& costs, const Predictor& predict,
-                                         const SearchLimits& limits);
+                                         const SearchLimits& limits, const std::optional<bool>& all_rows = {});
 
 [[nodiscard]] std::string scaling_table(const std::vector<ScalingPoint>& points);
 /// Rates of a rank, in parts of what its time goes by for.

@@ -29,7 +29,7 @@ struct Later {
 class Search {
  public:
   Search(std::size_t count, const SearchSteps& steps, const SearchLimits& limits)
-      : steps_(&steps), limits_(&limits) {
+      : steps_(&steps), limits_(&limits), count_(count) {
     for (std::size_t i = 0; i < count; ++i) queue_.push({steps.bound(i), i, false});
   }
 
@@ -44,6 +44,9 @@ class Search {
   }
 
  private:
+  void tell(std::size_t simulating = 0) const {
+    if (limits_->progress) limits_->progress({count_, result_.planned, result_.simulated, simulating});
+  }
   [[nodiscard]] double last_of_best() const {
     return result_.best.size() < limits_->best ? std::numeric_limits<double>::infinity()
                                                : result_.best.back().seconds;
@@ -73,11 +76,11 @@ class Search {
         ++result_.cut;
       } else if (entry.planned) {
         round_.push_back(entry);
-      } else if (const auto bound = steps_->plan(entry.candidate)) {
-        ++result_.planned;
-        queue_.push({*bound, entry.candidate, true});
       } else {
+        const auto bound = steps_->plan(entry.candidate);
         ++result_.planned;
+        if (bound) queue_.push({*bound, entry.candidate, true});
+        tell();
       }
     }
     return round_.size();
@@ -86,6 +89,7 @@ class Search {
   void simulate(std::size_t count) {
     std::vector<std::optional<double>> seconds(count);
     std::vector<std::exception_ptr> errors(count);
+    tell(count);
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
       for (std::size_t i = next++; i < count; i = next++) {
@@ -121,6 +125,7 @@ class Search {
 
   const SearchSteps* steps_;
   const SearchLimits* limits_;
+  std::size_t count_;
   SearchResult result_;
   std::priority_queue<Entry, std::vector<Entry>, Later> queue_;
   std::vector<Entry> round_;

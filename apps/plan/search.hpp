@@ -19,11 +19,20 @@ struct SearchSteps {
   std::function<std::optional<double>(std::size_t)> simulate;
 };
 
+/// How far a search is.
+struct SearchProgress {
+  std::size_t candidates = 0;
+  std::size_t planned = 0;
+  std::size_t simulated = 0;
+  std::size_t simulating = 0;  ///< now
+};
+
 struct SearchLimits {
   std::size_t best = 10;        ///< that are wanted
   std::size_t simulations = 0;  ///< at most; 0: as many as it takes
   int threads = 1;
-  bool exhaustive = false;  ///< simulate everything that is not left out
+  bool exhaustive = false;                                   ///< simulate everything that is not left out
+  std::function<void(const SearchProgress&)> progress = {};  ///< called often, by the thread that searches
 };
 
 struct SearchResult {

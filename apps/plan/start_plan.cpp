@@ -266,7 +266,8 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
   const auto costs = tools.costs(profile);
   Choices choices =
-      choose(planner, *costs, tools.predict, {.best = 1, .simulations = most_simulations, .threads = cores()});
+      choose(planner, *costs, tools.predict, {.best = 1, .simulations = most_simulations, .threads = cores()},
+             usual_prediction(planner.world()));
   const ReportContext context{.profile = &profile,
                               .world = planner.world(),
                               .batch_size = planner.batch_size(),

@@ -94,6 +94,13 @@ std::string class_of(const models::Layer& layer, int positions) {
          fmt::format("; {} {} {}", parts.forward.size(), parts.backward_input.size(), parts.backward_weight.size());
 }
 
+actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
+  actors::KeptAlgorithms names;
+  for (std::size_t team = 0; team < names.size(); ++team)
+    names[team] = {choices[team].all_gather, choices[team].reduce_scatter, choices[team].all_reduce};
+  return names;
+}
+
 }  // namespace
 
 Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
@@ -227,7 +234,19 @@ std::string Planner::stage_class(const std::vector<models::LayerRange>& stages, 
   return text;
 }
 
-StagePlans Planner::plans_of(const TrainerOptions& trainer) const {
+/// Everything that collectives' algorithms are chosen by, but for what all candidates have in common.
+std::string Planner::column_class(const TrainerOptions& trainer) const {
+  const actors::UnitShardings shardings = trainer.shardings();
+  const actors::AlgorithmNames& names = trainer.algorithms;
+  return fmt::format("{} {} {} {} {} {} {} {}", trainer.grid.g_inter, trainer.grid.g_data, trainer.group_size,
+                     to_string(shardings.trained), to_string(shardings.frozen), names.all_gather,
+                     names.reduce_scatter, names.all_reduce);
+}
+
+StagePlans Planner::plans_of(const TrainerOptions& given) const {
+  TrainerOptions trainer = given;
+  const auto [chosen, is_first] = chosen_.try_emplace(column_class(trainer));
+  if (!is_first) trainer.kept_algorithms = chosen->second;
   const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter);
   // Units that several stages declare are summed between them: such stages are planned each for itself.
   const auto stages_of = actors::stages_of_units(job_.architecture, stages);
@@ -244,6 +263,8 @@ StagePlans Planner::plans_of(const TrainerOptions& trainer) const {
     if (is_new)
       plans.distinct.push_back(
           actors::plan_rank(job_.architecture, job_.sample, trainer, static_cast<int>(s) * trainer.grid.g_data));
+    if (!trainer.kept_algorithms) chosen->second = names_of(plans.distinct.front().column->choices);
+    trainer.kept_algorithms = chosen->second;
     plans.of_stage.push_back(place->second);
   }
   return plans;

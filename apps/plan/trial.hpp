@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -98,6 +99,7 @@ class Planner {
  private:
   [[nodiscard]] std::vector<GivenFlag> flags_of(const Candidate& candidate) const;
   void classify_layers();
+  [[nodiscard]] std::string column_class(const actors::TrainerOptions& trainer) const;
   [[nodiscard]] std::string stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const;
   void judge(Trial& trial) const;
 
@@ -111,6 +113,9 @@ class Planner {
   Job job_;
   int layers_ = 1;
   std::vector<int> layer_class_;
+  /// What `auto` chooses, by column_class(): candidates by the hundred have the same column, and choosing takes longer
+  /// than all else of a plan.
+  mutable std::map<std::string, std::optional<actors::KeptAlgorithms>> chosen_;
 };
 
 }  // namespace ranvier::apps

@@ -1,0 +1,125 @@
+#include "apps/plan/situations.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <set>
+#include <utility>
+
+namespace ranvier::apps {
+
+using runtime::MachineProfile;
+
+namespace {
+
+void multiply(runtime::Link& link, double times) {
+  link.bytes_per_second *= times;
+  link.node_bytes_per_second *= times;
+}
+
+/// `count` of the numbers from 0 to before `all`, each as likely as any other, and the same ones each time.
+std::vector<int> drawn(int count, int all) {
+  std::vector<int> numbers(static_cast<std::size_t>(all));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::mt19937_64 random(1);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    std::swap(numbers[i], numbers[i + random() % (numbers.size() - i)]);
+  numbers.resize(static_cast<std::size_t>(count));
+  return numbers;
+}
+
+/// By rank or node: F for those of a share, 1 for the others.
+std::vector<double> factors_of(const SlowShare& slow, int all) {
+  std::vector<double> factors(static_cast<std::size_t>(all), 1.0);
+  const int count = std::clamp(static_cast<int>(std::lround(slow.share * all)), 1, all);
+  for (const int one : drawn(count, all)) factors[static_cast<std::size_t>(one)] = slow.factor;
+  return factors;
+}
+
+int nodes_of(const Planner& planner) { return (planner.world() + planner.node_size() - 1) / planner.node_size(); }
+
+/// Ranks that are left when `dead` of them are gone: a node that has one of those is given back.
+int left_of(const PlanOptions& options, const MachineProfile& profile, int dead) {
+  const Planner planner(options.train, profile);
+  if (dead >= planner.world())
+    fail(ErrorCode::usage, "--dead-ranks {}: of {} ranks none is left: give fewer", dead, planner.world());
+  std::set<int> nodes;
+  for (const int rank : drawn(dead, planner.world())) nodes.insert(rank / planner.node_size());
+  const int left = planner.world() - static_cast<int>(nodes.size()) * planner.node_size();
+  if (left <= 0)
+    fail(ErrorCode::usage,
+         "--dead-ranks {}: each of the {} nodes of {} ranks has one, so that none is left: give fewer", dead,
+         nodes_of(planner), planner.node_size());
+  return left;
+}
+
+}  // namespace
+
+std::vector<Situation> situations_of(const PlanOptions& options,
+                                     const std::function<MachineProfile(const std::string&)>& read_profile) {
+  std::vector<Situation> all;
+  for (const std::string& name : options.profiles) {
+    MachineProfile profile = read_profile(name);
+    std::string label = profile.name.empty() ? name : profile.name;
+    all.push_back({.label = std::move(label), .profile = std::move(profile)});
+  }
+  const MachineProfile base = all.front().profile;
+  const auto add = [&](std::string label) -> Situation& {
+    return all.emplace_back(Situation{.label = std::move(label), .profile = base});
+  };
+  for (const double times : options.bandwidth_times) {
+    Situation& one = add(fmt::format("bandwidth × {}", times));
+    multiply(one.profile.links.intra_node, times);
+    multiply(one.profile.links.inter_node, times);
+  }
+  for (const double times : options.memory_times) {
+    Situation& one = add(fmt::format("memory × {}", times));
+    std::size_t& memory = base.gpu ? one.profile.device_memory : one.profile.host_memory;
+    memory = static_cast<std::size_t>(static_cast<double>(memory) * times);
+    if (!base.gpu && one.profile.device_memory > 0)
+      one.profile.device_memory = static_cast<std::size_t>(static_cast<double>(one.profile.device_memory) * times);
+  }
+  for (const SlowNode& slow : options.slow_nodes)
+    add(fmt::format("node {} × {} as slow", slow.node, slow.factor)).slow_node = slow;
+  for (const SlowShare& slow : options.slow_ranks)
+    add(fmt::format("{}% of ranks × {} as slow", 100 * slow.share, slow.factor)).slow_ranks = slow;
+  for (const SlowShare& slow : options.slow_links)
+    add(fmt::format("{}% of links × {} as slow", 100 * slow.share, slow.factor)).slow_links = slow;
+  for (const double jitter : options.jitter) add(fmt::format("jitter of {}", jitter)).jitter = jitter;
+  for (const int dead : options.dead_ranks) {
+    const int left = left_of(options, base, dead);
+    add(fmt::format("{} dead, {} ranks left", dead, left)).world = left;
+  }
+  return all;
+}
+
+std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFlag> flags) {
+  if (!situation.world) return flags;
+  for (GivenFlag& flag : flags)
+    if (flag.name == "world") flag.value = std::to_string(*situation.world);
+  return flags;
+}
+
+actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner) {
+  actors::Disturbances all{.jitter = situation.jitter};
+  const int nodes = nodes_of(planner);
+  if (situation.slow_ranks) all.slow_ranks = factors_of(*situation.slow_ranks, planner.world());
+  if (situation.slow_links) all.slow_nodes = factors_of(*situation.slow_links, nodes);
+  if (!situation.slow_node) return all;
+  const auto [node, factor] = *situation.slow_node;
+  if (node >= nodes)
+    fail(ErrorCode::usage, "--slow-node {}:{}: there are {} nodes of {} ranks: give one from 0 to {}", node, factor,
+         nodes, planner.node_size(), nodes - 1);
+  all.slow_nodes.assign(static_cast<std::size_t>(nodes), 1.0);
+  all.slow_nodes[static_cast<std::size_t>(node)] = factor;
+  for (int rank = 0; rank < planner.world(); ++rank)
+    all.slow_ranks.push_back(rank / planner.node_size() == node ? factor : 1.0);
+  return all;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,139 @@
+// Jobs of which a prediction simulates one of each kind of rows, beside the same ones with all of them.
+#include "actors/predict/predicted_job.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+using runtime::DType;
+using tests::small_gpt;
+
+namespace {
+
+/// Work takes some time by its FLOPs and some by its bytes, so that no two kinds of it end together by chance.
+class Rates final : public runtime::CostModel {
+ public:
+  runtime::Duration duration(const runtime::WorkCost& cost) const override {
+    return runtime::Duration(1001 + static_cast<std::int64_t>(cost.flops + 0.37 * cost.bytes));
+  }
+};
+
+runtime::MachineProfile machine() {
+  runtime::MachineProfile profile;
+  profile.name = "test";
+  profile.gpu = true;
+  profile.cores = 4;
+  profile.handler_seconds = 1.3e-6;
+  profile.read_bytes_per_second = 3e8;
+  profile.write_bytes_per_second = 2e8;
+  profile.links = {{.latency_seconds = 3e-6, .bytes_per_second = 9e8, .node_bytes_per_second = 2.1e9},
+                   {.latency_seconds = 11e-6, .bytes_per_second = 3e8, .node_bytes_per_second = 4e8}};
+  return profile;
+}
+
+TrainerOptions job_of(const char* shard, int stages, int rows, int node_size, int group) {
+  TrainerOptions options = tests::small_run();
+  options.grid = {.g_inter = stages, .g_data = rows};
+  options.batch_size = rows * 3;
+  options.microbatch_size = 1;
+  options.policy = Policy::one_f_one_b;
+  options.precision = {DType::bf16, DType::f32};
+  options.sharding = collectives::parse_sharding(shard);
+  options.group_size = group;
+  for (int rank = 0; rank < stages * rows; ++rank) options.node_of.push_back(rank / node_size);
+  options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = true};
+  return options;
+}
+
+Prediction predicted(const TrainerOptions& options, const PredictionOptions& how) {
+  models::GptOptions gpt = small_gpt();
+  gpt.precision = options.precision;
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const Rates rates;
+  return PredictedJob(make_gpt(gpt), tokens, options, machine(), {rates, rates}, how).run();
+}
+
+/// What differs is how long an agreement takes: some latencies between nodes.
+void check_alike(const Prediction& some, const Prediction& all) {
+  constexpr double few_latencies = 8 * 11e-6;
+  CHECK(std::abs(some.step_seconds - all.step_seconds) < few_latencies);
+  CHECK(some.messages == all.messages);
+  CHECK(some.device_bytes == all.device_bytes);
+  CHECK(some.device_bytes_of_all == all.device_bytes_of_all);
+  for (const auto bytes : {&Prediction::rank_bytes_intra, &Prediction::rank_bytes_inter}) {
+    REQUIRE((some.*bytes).size() == (all.*bytes).size());
+    for (std::size_t r = 0; r < (all.*bytes).size(); ++r)
+      CHECK((some.*bytes)[r] == doctest::Approx((all.*bytes)[r]).epsilon(1e-12));
+  }
+  REQUIRE(some.stages.size() == all.stages.size());
+  for (std::size_t s = 0; s < some.stages.size(); ++s) {
+    CHECK(some.stages[s].forward_seconds == doctest::Approx(all.stages[s].forward_seconds).epsilon(1e-6));
+    CHECK(some.stages[s].backward_seconds == doctest::Approx(all.stages[s].backward_seconds).epsilon(1e-6));
+    CHECK(some.stages[s].optimizer_seconds == doctest::Approx(all.stages[s].optimizer_seconds).epsilon(1e-6));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("one of each kind of rows predicts what all rows do") {
+  struct Case {
+    int stages, rows, node_size, group, distinct;
+  };
+  const Case cases[] = {{1, 16, 4, 4, 4}, {1, 16, 4, 8, 4}, {1, 16, 4, 2, 4}, {1, 8, 1, 2, 1}, {1, 12, 4, 6, 12},
+                        {2, 8, 2, 2, 2},  {2, 8, 4, 4, 4},  {3, 4, 2, 4, 2},  {2, 6, 4, 2, 6}};
+  tests::Share share(2, 8);
+  for (const Case& each : cases) {
+    for (const char* const shard : {"ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "zero++"}) {
+      for (const char* const algorithm : {"auto", "hierarchical"}) {
+        for (const TierKind tier : {TierKind::device, TierKind::host, TierKind::nvme}) {
+          if (!share.takes()) continue;
+          CAPTURE(each.stages);
+          CAPTURE(each.rows);
+          CAPTURE(each.node_size);
+          CAPTURE(each.group);
+          CAPTURE(std::string(shard));
+          CAPTURE(std::string(algorithm));
+          CAPTURE(static_cast<int>(tier));
+          TrainerOptions options = job_of(shard, each.stages, each.rows, each.node_size, each.group);
+          options.algorithms = {algorithm, algorithm, algorithm};
+          options.tiers.optimizer = options.tiers.parameters = options.tiers.gradients = tier;
+          CHECK(distinct_rows(options, options.node_of) == each.distinct);
+          const Prediction some = predicted(options, {.distinct_only = true}), all = predicted(options, {});
+          check_alike(some, all);
+          if (each.distinct == each.rows) CHECK(some.step_seconds == all.step_seconds);
+          if (each.distinct < each.rows) CHECK(some.handlers < all.handlers);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows that differ, or meet in messages, are all simulated") {
+  const PredictionOptions distinct{.distinct_only = true};
+  const TrainerOptions usual = job_of("zero1", 1, 8, 2, 2);
+  const std::uint64_t few = predicted(usual, distinct).handlers, many = predicted(usual, {}).handlers;
+  CHECK(few < many / 2);
+  const Prediction traced = predicted(usual, {.trace = true, .distinct_only = true});
+  CHECK(traced.handlers == many);
+  CHECK(traced.trace.size() == 8);
+  // A rank that nobody stands for holds up all of them.
+  PredictionOptions slow = distinct;
+  slow.disturbances.slow_ranks = {1, 1, 1, 1, 1, 1, 1, 3};
+  CHECK(predicted(usual, slow).handlers > many / 2);
+  CHECK(predicted(usual, slow).step_seconds > 2 * predicted(usual, distinct).step_seconds);
+  // Plans send messages from row to row, and so do stages that pull what they need.
+  TrainerOptions plans = usual;
+  plans.gpu->nccl = false;
+  CHECK(predicted(plans, distinct).handlers == predicted(plans, {}).handlers);
+  TrainerOptions pulls = job_of("zero3", 2, 4, 2, 2);
+  pulls.policy = Policy::message_driven;
+  CHECK(predicted(pulls, distinct).handlers == predicted(pulls, {}).handlers);
+  CHECK(predicted(pulls, distinct).step_seconds == predicted(pulls, {}).step_seconds);
+}

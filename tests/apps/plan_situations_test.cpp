@@ -1,0 +1,170 @@
+// What ranvier-plan asks of predictions: what goes otherwise than planned, and which rows are simulated.
+#include "apps/plan/plan_run.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/errors.hpp"
+
+#include <boost/json/parse.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using apps::PlanTools;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+/// What was asked of one prediction.
+struct Asked {
+  int ranks = 0;
+  actors::PredictionOptions how;
+};
+
+/// Runs a plan of 16 ranks on 8 nodes, with predictions that all take a second.
+struct Run {
+  std::vector<Asked> asked;
+  std::vector<std::string> said;
+  std::string text;
+
+  explicit Run(const std::vector<std::string>& more, const std::string& world = "16") {
+    std::vector<std::string> words{"ranvier-plan",
+                                   "--layers",
+                                   "16",
+                                   "--hidden",
+                                   "64",
+                                   "--heads",
+                                   "2",
+                                   "--sequence-length",
+                                   "32",
+                                   "--node-size",
+                                   "2",
+                                   "--batch-size",
+                                   "1024",
+                                   "--profile",
+                                   "test-gpu",
+                                   "--jobs",
+                                   "1",
+                                   "--simulations",
+                                   "1",
+                                   "--shard",
+                                   "zero1",
+                                   "--offload",
+                                   "none",
+                                   "--recompute",
+                                   "off",
+                                   "--microbatch-size",
+                                   "1",
+                                   "--policy",
+                                   "1f1b",
+                                   "--all-gather",
+                                   "auto",
+                                   "--reduce-scatter",
+                                   "auto",
+                                   "--all-reduce",
+                                   "auto"};
+    if (!world.empty()) words.insert(words.end(), {"--world", world});
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<const char*> arguments;
+    for (const std::string& word : words) arguments.push_back(word.c_str());
+    const PlanTools tools{
+        .predict =
+            [this](const models::Architecture&, const models::SampleSource&, const actors::TrainerOptions& options,
+                   const runtime::MachineProfile&, const actors::PredictionOptions& how) {
+              asked.push_back({options.grid.ranks(), how});
+              actors::Prediction prediction;
+              prediction.step_seconds = 1;
+              prediction.tokens_per_second = options.batch_size;
+              return prediction;
+            },
+        .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
+          return std::make_unique<runtime::ProfileCosts>(profile);
+        },
+        .read_profile = [](const std::string&) { return tests::plan_profile(true); },
+        .say = [this](const std::string& line, bool) { said.push_back(line); }};
+    text =
+        apps::run_plan(apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data()), tools).text;
+  }
+
+  [[nodiscard]] bool has(const std::string& words) const { return text.find(words) != std::string::npos; }
+};
+
+std::size_t slow_ones(const std::vector<double>& factors, double factor) {
+  return static_cast<std::size_t>(std::count(factors.begin(), factors.end(), factor));
+}
+
+}  // namespace
+
+TEST_CASE("what if a share of ranks or links is slow, and what if all work varies") {
+  const Run run({"--slow-ranks", "0.25:1.5", "--slow-links", "0.5:3,0.01:2", "--jitter=0.1"});
+  for (const char* label :
+       {"25% of ranks × 1.5 as slow", "50% of links × 3 as slow", "1% of links × 2 as slow", "jitter of 0.1"})
+    CHECK(run.has(label));
+  // Each case has its own search, and then what the first case's best does there.
+  REQUIRE(run.asked.size() == 10);
+  const auto& how = [&](std::size_t i) -> const actors::Disturbances& { return run.asked[i].how.disturbances; };
+  CHECK(how(0).slow_ranks.empty());
+  for (const std::size_t i : {2, 3}) {
+    CHECK(how(i).slow_ranks.size() == 16);
+    CHECK(slow_ones(how(i).slow_ranks, 1.5) == 4);
+    CHECK(slow_ones(how(i).slow_ranks, 1) == 12);
+    CHECK(how(i).slow_nodes.empty());
+  }
+  CHECK(how(2).slow_ranks == how(3).slow_ranks);
+  CHECK(slow_ones(how(4).slow_nodes, 3) == 4);
+  CHECK(how(4).slow_nodes.size() == 8);
+  CHECK(slow_ones(how(6).slow_nodes, 2) == 1);  // one at least
+  CHECK(how(6).slow_ranks.empty());
+  CHECK(how(8).jitter == 0.1);
+  // The ranks are drawn, and not the first ones.
+  CHECK(Run({"--slow-ranks", "0.25:1.5"}).asked[2].how.disturbances.slow_ranks == how(2).slow_ranks);
+  CHECK(!std::is_sorted(how(2).slow_ranks.begin(), how(2).slow_ranks.end()));
+  CHECK(!std::is_sorted(how(2).slow_ranks.rbegin(), how(2).slow_ranks.rend()));
+}
+
+TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan anew") {
+  const Run run({"--dead-ranks", "1,3"});
+  CHECK(run.has("1 dead, 14 ranks left"));
+  std::vector<int> worlds;
+  for (const Asked& asked : run.asked) worlds.push_back(asked.ranks);
+  CHECK(worlds.front() == 16);
+  CHECK(std::count(worlds.begin(), worlds.end(), 14) == 1);
+  // Three of them may share nodes.
+  CHECK(worlds.back() < 14);
+  CHECK(worlds.back() >= 10);
+  CHECK(worlds.back() % 2 == 0);
+  CHECK(says(error_of([] { Run({"--dead-ranks", "16"}); }), "of 16 ranks none is left"));
+  CHECK(says(error_of([] { Run({"--dead-ranks", "15"}); }), "so that none is left"));
+  CHECK(says(error_of([] { Run({"--dead-ranks", "0"}); }), "numbers above 0"));
+  for (const char* value : {"0.5", "0:2", "1.5:2", "0.5:0.5", "x:2"})
+    CHECK(says(error_of([&] { Run({"--slow-ranks", value}); }), "such as 0.1:1.5"));
+}
+
+TEST_CASE("of many ranks a plan simulates one of each kind of rows, unless told otherwise") {
+  const auto distinct = [](const Run& run) {
+    REQUIRE(!run.asked.empty());
+    return run.asked.front().how.distinct_only;
+  };
+  CHECK(!distinct(Run({})));
+  CHECK(distinct(Run({"--rows", "distinct"})));
+  CHECK(distinct(Run({}, "256")));
+  CHECK(!distinct(Run({"--rows", "all"}, "256")));
+  CHECK(!distinct(Run({"--scale", "8,16"}, "")));
+  CHECK(distinct(Run({"--scale", "8,16", "--rows=distinct"}, "")));
+  CHECK(says(error_of([] { Run({"--rows", "some"}); }), "all, distinct or auto"));
+}
+
+TEST_CASE("a plan says how far it is") {
+  const Run run({"--scale", "8,16"}, "");
+  REQUIRE(run.said.size() > 4);
+  CHECK(run.said.front().starts_with("8 ranks: "));
+  const auto is_result = [](const std::string& line) { return line.find(" s a step, ") != std::string::npos; };
+  CHECK(std::count_if(run.said.begin(), run.said.end(), is_result) == 2);
+  CHECK(run.said.back().starts_with("16 ranks: 1.000 s a step"));
+  const auto simulates = [](const std::string& line) {
+    return line.find("simulating 1 more") != std::string::npos;
+  };
+  CHECK(std::count_if(run.said.begin(), run.said.end(), simulates) == 2);
+}
