@@ -32,6 +32,8 @@ class PredictedJob {
                const PredictionOptions& how);
   ~PredictedJob();
 
+  /// Told of every step, on rank 0; before run().
+  void when_stepped(std::function<void(const StepResult&)> step) { stepped_ = std::move(step); }
   [[nodiscard]] Prediction run();
 
   [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(rank)).rank; }
@@ -69,6 +71,7 @@ class PredictedJob {
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<std::optional<TrainerOptions>> chosen_;  // by stage, with what its first rank has chosen
   std::vector<Ranks> ranks_;
+  std::function<void(const StepResult&)> stepped_;
 };
 
 }  // namespace ranvier::actors
