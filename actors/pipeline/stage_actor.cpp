@@ -61,6 +61,11 @@ void StageActor::run(Batch batch, Done done) {
   announce_following();
 }
 
+LayerTimer& StageActor::timer() {
+  if (!timer_) timer_.emplace(stage_->layers(), context_->trace);
+  return *timer_;
+}
+
 int StageActor::counted_of(int microbatch) const {
   const int left = batch_.counted.value_or(batch_.samples) - microbatch * plan_.microbatch_size;
   return std::clamp(left, 0, plan_.microbatch_size);
@@ -282,7 +287,17 @@ void StageActor::queue(Pass& pass) {
   // Weight gradients that wait may be left after a step, so each counts for itself.
   const bool alone = pass.direction == Direction::weights;
   if (alone || pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
-  stage_->run(context_->compute, step, describe(pass), pass.gradient_buffer, arrays);
+  const auto run = [&] { stage_->run(context_->compute, step, describe(pass), pass.gradient_buffer, arrays); };
+  if (timer_) {
+    using Kind = models::Stage::Step::Kind;
+    timer_->time(context_->compute, step.layer,
+                 step.kind == Kind::backward_weight     ? &LayerSeconds::weights
+                 : pass.direction == Direction::forward ? &LayerSeconds::forward
+                                                        : &LayerSeconds::backward,
+                 run);
+  } else {
+    run();
+  }
   mark_call(pass);
   ++pass.next;
   std::vector<std::pair<PassResource*, std::uint64_t>> over;

@@ -16,6 +16,7 @@
 // microbatch: its backward pass is empty, and begins once the stage after has taken the activation. Loop thread only.
 #pragma once
 
+#include "actors/pipeline/layer_timer.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_resource.hpp"
 #include "actors/pipeline/policy.hpp"
@@ -85,6 +86,10 @@ class StageActor final : public Part {
 
   /// One batch at a time.
   void run(Batch batch, Done done);
+
+  /// From here on what layers take is measured. Between batches.
+  [[nodiscard]] LayerTimer& timer();
+  void stop_timer() { timer_.reset(); }
 
  private:
   struct Slot {
@@ -181,6 +186,7 @@ class StageActor final : public Part {
   bool awaits_weights_ = false;
   bool looks_ = false, looked_ = false;  // at messages, before weight gradients
   std::vector<int> kept_;                // by deferred place: the microbatch whose last segment is there
+  std::optional<LayerTimer> timer_;
   std::vector<Sending> sends_;
   std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_

@@ -5,15 +5,17 @@ namespace ranvier::actors {
 Prediction predict(const models::Architecture& architecture, const models::SampleSource& samples,
                    const TrainerOptions& options, const runtime::MachineProfile& profile,
                    const PredictionOptions& how) {
+  TrainerOptions usual = options;
+  usual.rebalance_steps = 0;  // so few steps are predicted
   const runtime::ProfileCosts device(profile);
   // Beside a GPU all cores work on the host's share; of a CPU's device, what the host has is one thread's.
   const runtime::ProfileCosts host(profile, runtime::ProfileCosts::Where::host);
-  if (profile.gpu) return PredictedJob(architecture, samples, options, profile, {device, host}, how).run();
+  if (profile.gpu) return PredictedJob(architecture, samples, usual, profile, {device, host}, how).run();
   const PredictedJob::Costs costs{.device = device,
                                   .host = device,
                                   .narrow = profile.threads > 1 ? &host : nullptr,
                                   .crowding = [&](const runtime::WorkCost& cost) { return device.crowding(cost); }};
-  return PredictedJob(architecture, samples, options, profile, costs, how).run();
+  return PredictedJob(architecture, samples, usual, profile, costs, how).run();
 }
 
 }  // namespace ranvier::actors

@@ -305,7 +305,8 @@ Prediction PredictedJob::run() {
     cluster_.loop(r).post([this, r] {
       Ranks& of = ranks_[static_cast<std::size_t>(r)];
       of.rank->start({.step =
-                          [this, r](const StepResult&) {
+                          [this, r](const StepResult& result) {
+                            if (r == 0 && stepped_) stepped_(result);
                             Ranks& mine = ranks_[static_cast<std::size_t>(r)];
                             mine.before = std::exchange(mine.after, moment(r));
                           },

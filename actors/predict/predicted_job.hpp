@@ -33,6 +33,8 @@ class PredictedJob {
                const PredictionOptions& how);
   ~PredictedJob();
 
+  /// Told of every step, on rank 0; before run().
+  void when_stepped(std::function<void(const StepResult&)> step) { stepped_ = std::move(step); }
   [[nodiscard]] Prediction run();
 
   /// The rank, or the one that is simulated for it.
@@ -87,6 +89,7 @@ class PredictedJob {
   std::unique_ptr<collectives::PhantomNccl> nccl_;
   std::vector<std::optional<TrainerOptions>> chosen_;  // by stage, with what its first rank has chosen
   std::vector<Ranks> ranks_;
+  std::function<void(const StepResult&)> stepped_;
 };
 
 }  // namespace ranvier::actors

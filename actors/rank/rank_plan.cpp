@@ -3,6 +3,8 @@
 #include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -166,7 +168,27 @@ void plan_squares(std::size_t units, RankPlan& plan) {
 
 }  // namespace
 
-std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter) {
+std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter,
+                                             const std::vector<int>& layers_per_stage) {
+  if (!layers_per_stage.empty()) {
+    const std::string flag = fmt::format("--layers-per-stage {}", fmt::join(layers_per_stage, ","));
+    if (layers_per_stage.size() != static_cast<std::size_t>(g_inter))
+      fail(ErrorCode::usage, "{} is for {} stages, and --g-inter is {}: give a number for each stage", flag,
+           layers_per_stage.size(), g_inter);
+    std::vector<models::LayerRange> ranges;
+    std::size_t begin = 0;
+    for (const int layers : layers_per_stage) {
+      if (layers < 1) fail(ErrorCode::usage, "{}: each stage needs a layer of its own", flag);
+      ranges.push_back({begin, begin + static_cast<std::size_t>(layers)});
+      begin = ranges.back().end;
+    }
+    if (begin != architecture.layers.size())
+      fail(ErrorCode::usage,
+           "{} has {} layers, and the model {}, what comes before and after its blocks included: give numbers that "
+           "add up to {}",
+           flag, begin, architecture.layers.size(), architecture.layers.size());
+    return ranges;
+  }
   std::vector<double> costs;
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
   return models::balance(costs, g_inter);
@@ -190,6 +212,12 @@ std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::
 bool every_step_counts(const TrainerOptions& options) {
   return options.clip <= 0 && !options.loss_scale.dynamic &&
          options.bad_steps.action == BadStepOptions::Action::stop;
+}
+
+int microbatches_of(const TrainerOptions& options) {
+  const int row_samples = options.batch_size / options.grid.g_data;
+  const int microbatch = std::min(options.microbatch_size, row_samples);
+  return (row_samples + microbatch - 1) / microbatch;
 }
 
 int deferred_places(const TrainerOptions& options, int stage) {
@@ -219,7 +247,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());
-  const auto stages = stage_layers(architecture, options.grid.g_inter);
+  const auto stages = stage_layers(architecture, options.grid.g_inter, options.layers_per_stage);
   const auto units = architecture.units();
 
   RankPlan plan;
@@ -232,7 +260,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
 
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);
-  const int microbatches = (row_samples + microbatch - 1) / microbatch;
+  const int microbatches = microbatches_of(options);
   const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
                      : options.policy == Policy::gpipe ? microbatches
                                                        : options.grid.g_inter;

@@ -59,6 +59,9 @@ struct RankPlan : ModelShare {
 /// steps end the job then.
 [[nodiscard]] bool every_step_counts(const TrainerOptions& options);
 
+/// Microbatches of a row's batch.
+[[nodiscard]] int microbatches_of(const TrainerOptions& options);
+
 /// Microbatches of which a stage keeps what weight gradients that wait need: TrainerOptions::deferred_limit, or
 /// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots; with recomputation, where each takes as much as
 /// nothing recomputed would, one. 0 for a single stage, where nothing else would come meanwhile.
@@ -77,8 +80,10 @@ struct ColumnShape {
 [[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                                  const TrainerOptions& options, int rank);
 
-/// The slice of layers of every stage, balanced by their cost.
-[[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter);
+/// The slice of layers of every stage: as many as `layers_per_stage` says, or balanced by their cost where it is empty.
+/// Throws ErrorCode::usage for numbers that do not fit the stages or the layers.
+[[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter,
+                                                           const std::vector<int>& layers_per_stage = {});
 
 /// The stages whose layers declare each unit, by its name; in order, each once.
 [[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(

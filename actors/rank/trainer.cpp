@@ -18,10 +18,17 @@ using runtime::Trace;
 namespace {
 
 // Layout of what ranks agree on after a batch: [units and their pieces: Σ gradient²][rows: loss][rank 0's wish for a
-// checkpoint][wish to stop].
+// checkpoint][wish to stop][with several rows, ranks: seconds of passes][once, layers and directions: seconds, Σ of
+// rows].
 std::size_t loss_offset(std::size_t squares) { return squares; }
 std::size_t checkpoint_offset(std::size_t squares, int rows) { return squares + static_cast<std::size_t>(rows); }
 std::size_t stop_offset(std::size_t squares, int rows) { return checkpoint_offset(squares, rows) + 1; }
+std::size_t seconds_offset(std::size_t squares, int rows) { return stop_offset(squares, rows) + 1; }
+std::size_t layers_offset(std::size_t squares, const runtime::GridShape& grid) {
+  return seconds_offset(squares, grid.g_data) + static_cast<std::size_t>(grid.g_data > 1 ? grid.ranks() : 0);
+}
+
+constexpr std::size_t directions = 3;
 
 }  // namespace
 
@@ -137,6 +144,9 @@ bool Trainer::inject_fault() {
     case Kind::spike:
       loss_fault_ = 1000;
       return false;
+    case Kind::slow:
+      parts_.stage.timer().slow_down(fault->times);
+      return false;
     case Kind::damage:  // done before the comparison that should find it
       return false;
     case Kind::stream:
@@ -161,10 +171,12 @@ void Trainer::begin_step() {
   context_->trace.set_activity(SpanKind::step, step_);
   began_ = context_->trace.now();
   phases_missing_ = 2;
+  pass_seconds_before_ = pass_seconds();
+  ++steps_run_;
+  if (times_layers()) (void)parts_.stage.timer().take();
   parts_.optimizer.begin(adamw_of_step(1.0));
   const std::int64_t row_samples = options_.batch_size / options_.grid.g_data;
-  const std::int64_t microbatch = std::min<std::int64_t>(options_.microbatch_size, row_samples);
-  parts_.gradients.start(static_cast<int>((row_samples + microbatch - 1) / microbatch), [this] { phase_done(); });
+  parts_.gradients.start(microbatches_of(options_), [this] { phase_done(); });
   if (inject_fault()) return;
   const std::int64_t losses = samples_->losses(next_sample_, options_.batch_size);
   has_losses_ = losses > 0;
@@ -184,14 +196,21 @@ void Trainer::begin_step() {
 
 void Trainer::phase_done() {
   if (--phases_missing_ > 0) return;
-  agreed_.assign(stop_offset(plan_->squares, options_.grid.g_data) + 1, 0.0);
+  if (times_layers()) layer_steps_.push_back(parts_.stage.timer().take());
+  const std::size_t layers_at = layers_offset(plan_->squares, options_.grid);
+  const std::size_t layers = tells_layers() ? plan_->architecture->layers.size() : 0;
+  agreed_.assign(layers_at + layers * directions, 0.0);
   for (std::size_t u = 0; u < plan_->square_places.size(); ++u) {
     if (const auto place = plan_->square_places[u]) agreed_[*place] = parts_.gradients.sum_of_squares(u);
   }
   agreed_[loss_offset(plan_->squares) + static_cast<std::size_t>(plan_->position.row)] = row_loss_;
   if (parts_.checkpointer != nullptr)
     agreed_[checkpoint_offset(plan_->squares, options_.grid.g_data)] = parts_.checkpointer->wish(step_);
-  agreed_.back() = stop_requested_ ? 1 : 0;
+  agreed_[stop_offset(plan_->squares, options_.grid.g_data)] = stop_requested_ ? 1 : 0;
+  if (options_.grid.g_data > 1)
+    agreed_[seconds_offset(plan_->squares, options_.grid.g_data) + static_cast<std::size_t>(plan_->rank)] =
+        pass_seconds() - pass_seconds_before_;
+  if (layers > 0) add_layer_seconds(agreed_.data() + layers_at);
   parts_.consensus.agree(agreed_, [this] { conclude_step(); });
 }
 
@@ -233,7 +252,12 @@ void Trainer::conclude_step() {
     rollback_->left_out = without.left_out();
   }
   next_sample_ += options_.batch_size;
-  stopped_early_ = agreed_.back() > 0 && step_ < options_.steps;
+  stopped_early_ = agreed_[stop_offset(plan_->squares, options_.grid.g_data)] > 0 && step_ < options_.steps;
+  const auto seconds =
+      agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(plan_->squares, options_.grid.g_data));
+  const std::size_t layers_at = layers_offset(plan_->squares, options_.grid);
+  result.compute_seconds.assign(seconds, agreed_.begin() + static_cast<std::ptrdiff_t>(layers_at));
+  if (agreed_.size() > layers_at) result.split = advice_of(agreed_.data() + layers_at);
   const auto due = [&](std::int64_t every) {
     return every > 0 && !rollback_ && (step_ % every == 0 || step_ == options_.steps);
   };
@@ -249,6 +273,49 @@ void Trainer::conclude_step() {
   if (parts_.replicas != nullptr && (ends || step_ % options_.check_every == 0 || checkpoint_series() > 0))
     return check_or([this] { go_on(); });
   go_on();
+}
+
+/// The first step warms up.
+bool Trainer::times_layers() const {
+  return options_.grid.g_inter > 1 && steps_run_ > 1 && steps_run_ <= 1 + options_.rebalance_steps;
+}
+
+bool Trainer::tells_layers() const {
+  return times_layers() && (steps_run_ == 1 + options_.rebalance_steps || step_ == options_.steps);
+}
+
+double Trainer::pass_seconds() const {
+  const Trace& trace = context_->trace;
+  return trace.seconds(SpanKind::forward) + trace.seconds(SpanKind::backward) + trace.seconds(SpanKind::weights);
+}
+
+/// Of a usual step, however long others of this process or machine took.
+void Trainer::add_layer_seconds(double* to) {
+  to += plan_->layers.begin * directions;
+  for (std::size_t l = 0; l < layer_steps_.front().size(); ++l) {
+    for (double LayerSeconds::* const direction :
+         {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {
+      std::vector<double> seconds;
+      for (const auto& step : layer_steps_) seconds.push_back(step[l].*direction);
+      const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) / 2);
+      std::nth_element(seconds.begin(), middle, seconds.end());
+      *to++ = *middle / options_.grid.g_data;
+    }
+  }
+  layer_steps_.clear();
+  const auto& fault = options_.fault;
+  const bool slow = fault && fault->kind == TrainerOptions::Fault::Kind::slow && fault->rank == plan_->rank;
+  if (!slow) parts_.stage.stop_timer();
+}
+
+SplitAdvice Trainer::advice_of(const double* agreed) const {
+  const models::Architecture& architecture = *plan_->architecture;
+  std::vector<LayerSeconds> seconds;
+  for (std::size_t l = 0; l < architecture.layers.size(); ++l, agreed += directions)
+    seconds.push_back({.forward = agreed[0], .backward = agreed[1], .weights = agreed[2]});
+  return advise_split(seconds, kinds_of_layers(architecture),
+                      stage_layers(architecture, options_.grid.g_inter, options_.layers_per_stage),
+                      microbatches_of(options_));
 }
 
 /// What is saved has been compared.

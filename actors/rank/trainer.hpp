@@ -7,6 +7,7 @@
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"
+#include "actors/pipeline/stage_split.hpp"
 #include "actors/rank/consensus.hpp"
 #include "actors/rank/evaluation.hpp"
 #include "actors/rank/part.hpp"
@@ -39,6 +40,8 @@ struct StepResult {
   std::optional<BadStep> bad;  ///< and what becomes of it
   bool evaluation_follows = false;
   bool sample_follows = false;
+  std::vector<double> compute_seconds;  ///< of the passes, by rank; empty: nobody compares them, with one row
+  std::optional<SplitAdvice> split;     ///< once, where layers were timed
 };
 
 struct TrainerHooks {
@@ -90,6 +93,13 @@ class Trainer final : public Part {
   void begin_step();
   /// Whether the step stops here, as a fault of this rank asks for.
   [[nodiscard]] bool inject_fault();
+  /// Whether the layers of this step are timed; whether all ranks hear at its end what layers took.
+  [[nodiscard]] bool times_layers() const;
+  [[nodiscard]] bool tells_layers() const;
+  /// What the stream has spent on passes so far.
+  [[nodiscard]] double pass_seconds() const;
+  void add_layer_seconds(double* to);
+  [[nodiscard]] SplitAdvice advice_of(const double* agreed) const;
   void finish();
   /// Calls `then` as soon as nothing of the optimizer's steps is under way; one at a time.
   void when_stored(runtime::Handler then);
@@ -147,9 +157,12 @@ class Trainer final : public Part {
   bool sample_follows_ = false;      // likewise
   bool damage_done_ = false;         // as a fault asks for
   bool compared_ = false;            // the states after this step, with the other copies
+  double pass_seconds_before_ = 0;   // the step
+  std::int64_t steps_run_ = 0;       // by this process, with the one that is being computed
   std::vector<double> agreed_;
   bool stop_requested_ = false;
   bool stopped_early_ = false;
+  std::vector<std::vector<LayerSeconds>> layer_steps_;  // that were timed
 };
 
 }  // namespace ranvier::actors

@@ -34,7 +34,9 @@ struct TrainerOptions {
   Policy policy = Policy::message_driven;
   bool defer_weights = false;         ///< weight gradients wait; with message_driven that is zero_bubble
   std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_places()
-  int recompute = 0;                  ///< layers per checkpointed segment; 0: off
+  std::vector<int> layers_per_stage;  ///< empty: balanced by what layers compute
+  int rebalance_steps = 0;  ///< after the first one, whose layers are timed to find a better split; 0: none
+  int recompute = 0;        ///< layers per checkpointed segment; 0: off
   bool recompute_auto = false;
   models::Precision precision;
   int threads = 1;  ///< of the device that will compute
@@ -86,11 +88,13 @@ struct TrainerOptions {
       damage,    ///< a bit of a state flips before the next comparison of copies
       stream,    ///< work on the compute stream does not end
       file,      ///< a request to a tier's files does not come back
+      slow,      ///< from that step on passes take `times` as long
     };
     int rank = 0;
     std::int64_t step = 1;
     Kind kind = Kind::throws;
     UnitArray array = UnitArray::weights;  ///< that damage is done to
+    double times = 2;
   };
   std::optional<Fault> fault;
 };

@@ -94,7 +94,8 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
     : options_(options),
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
       metrics_(std::move(metrics)),
-      terminal_(!options.quiet && on_a_terminal()) {
+      terminal_(!options.quiet && on_a_terminal()),
+      stragglers_(options.grid, options.microbatches) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
     memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind),
@@ -164,6 +165,8 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
     std::fflush(stdout);
   }
   write_held();
+  const std::string slow = straggling(result);
+  rebalance(result);
   sample_follows_ = result.sample_follows;
   if (metrics_) {
     held_ = fmt::format(
@@ -172,8 +175,49 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         result.step, result.has_losses ? number(result.loss) : "null", number(result.gradient_norm),
         number(result.learning_rate), number(result.loss_scale), result.skipped, options_.tokens_per_step,
         number(elapsed), number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
+    held_ += slow;
     if (!result.evaluation_follows && !result.sample_follows) write_held();
   }
+}
+
+void Reporter::say(std::int64_t step, const std::string& line) {
+  if (options_.quiet) return;
+  clear_bar();
+  fmt::print("{}  {}\n", step_text(step), line);
+  std::fflush(stdout);
+}
+
+std::string Reporter::straggling(const StepResult& result) {
+  if (result.compute_seconds.empty()) return {};
+  const Stragglers::Change change = stragglers_.step(result.compute_seconds);
+  const runtime::Grid grid(options_.grid, options_.grid.ranks());
+  for (const Straggler& straggler : change.begin) say(result.step, describe(straggler, grid));
+  for (const int rank : change.end)
+    say(result.step, fmt::format("straggler: rank {} is as fast as its stage's other rows again", rank));
+  std::vector<std::string> all;
+  for (const Straggler& straggler : stragglers_.now())
+    all.push_back(fmt::format(R"({{"rank":{},"times":{},"seconds_per_step":{}}})", straggler.rank,
+                              number(straggler.times), number(straggler.seconds_per_step)));
+  return all.empty() ? std::string() : fmt::format(R"(,"stragglers":[{}])", fmt::join(all, ","));
+}
+
+void Reporter::rebalance(const StepResult& result) {
+  if (!result.split) return;
+  const SplitAdvice& split = *result.split;
+  const double step_now = median_step_seconds();
+  const double step_then = std::max(0.0, step_now - split.row_seconds_now + split.row_seconds_then);
+  say(result.step, describe(split, step_now, step_then));
+  if (!metrics_) return;
+  std::vector<std::string> measured;
+  for (const LayerSeconds& stage : split.measured)
+    measured.push_back(fmt::format(R"({{"forward":{},"backward":{},"weights":{}}})", number(stage.forward),
+                                   number(stage.backward), number(stage.weights)));
+  metrics_->write(fmt::format(
+      R"({{"rebalance":{},"layers_per_stage":[{}],"stage_seconds":[{}],"better_layers_per_stage":[{}],)"
+      R"("better_stage_seconds":[{}],"step_seconds":{},"better_step_seconds":{}}})"
+      "\n",
+      result.step, fmt::join(split.layers_now, ","), fmt::join(measured, ","), fmt::join(split.layers_then, ","),
+      fmt::join(split.seconds_then, ","), number(step_now), number(step_then)));
 }
 
 void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now) {

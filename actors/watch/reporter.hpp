@@ -10,6 +10,7 @@
 #include "actors/watch/bad_steps.hpp"
 #include "actors/watch/replica_check.hpp"
 #include "actors/watch/recent_median.hpp"
+#include "actors/watch/stragglers.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
 #include "runtime/log_file.hpp"
@@ -33,7 +34,8 @@ class Reporter {
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
     BadStepOptions bad_steps;
     runtime::GridShape grid;
-    bool quiet = false;  ///< metrics only
+    int microbatches = 1;  ///< of a row's batch
+    bool quiet = false;    ///< metrics only
   };
 
   /// `metrics` takes the JSON objects; may be null.
@@ -66,6 +68,10 @@ class Reporter {
 
  private:
   void bad_step(const BadStep& bad);
+  /// Names ranks that have become slow, and those that are not any more; all that are, for the metrics.
+  [[nodiscard]] std::string straggling(const StepResult& result);
+  void rebalance(const StepResult& result);
+  void say(std::int64_t step, const std::string& line);
   void hold(std::int64_t step);
   void write_held(const std::string& more = "");
   [[nodiscard]] bool counts_tokens() const { return options_.item == "token"; }
@@ -87,6 +93,7 @@ class Reporter {
   std::size_t checks_ = 0;
   double check_seconds_ = 0;
   RecentMedian recent_seconds_;
+  Stragglers stragglers_;
   std::optional<double> first_loss_;
   double last_loss_ = 0;
 };

@@ -107,7 +107,7 @@ Bound Bounds::of(const Candidate& candidate) {
   if (is_new) {
     int recompute = 0;  // of auto and of what was given the least is taken: none
     if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
-    const auto stages = actors::stage_layers(architecture, candidate.g_inter);
+    const auto stages = actors::stage_layers(architecture, candidate.g_inter, planner_->layers_per_stage());
     const Cut cut = cut_of(planner_->batch_size() / candidate.g_data, candidate.microbatch_size);
     Passes passes;
     for (const models::LayerRange& layers : stages) {

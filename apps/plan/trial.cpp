@@ -145,6 +145,9 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   options.data.data.clear();  // nobody reads it
   job_ = build ? build(options) : make_job(options);
   layers_ = models::layers_of(options.model.sizes);
+  layers_per_stage_ = options.trainer.layers_per_stage;
+  if (!layers_per_stage_.empty() && !is_given("g-inter"))
+    given_.push_back({"g-inter", std::to_string(layers_per_stage_.size())});
   classify_layers();
 
   room_ = {profile.device_memory, profile.host_memory, profile.disk};
@@ -247,7 +250,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   TrainerOptions trainer = given;
   const auto [chosen, is_first] = chosen_.try_emplace(column_class(trainer));
   if (!is_first) trainer.kept_algorithms = chosen->second;
-  const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter);
+  const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter, trainer.layers_per_stage);
   // Units that several stages declare are summed between them: such stages are planned each for itself.
   const auto stages_of = actors::stages_of_units(job_.architecture, stages);
   std::vector<bool> ties(stages.size());

@@ -79,6 +79,8 @@ class Planner {
   [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
+  /// Of every candidate; empty: balanced.
+  [[nodiscard]] const std::vector<int>& layers_per_stage() const noexcept { return layers_per_stage_; }
   /// Of every layer of the architecture: layers of one class plan, declare and compute the same.
   [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
   [[nodiscard]] SpaceOptions space() const;
@@ -103,7 +105,8 @@ class Planner {
   [[nodiscard]] std::string stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const;
   void judge(Trial& trial) const;
 
-  std::vector<GivenFlag> given_;         // without what this program sets itself
+  std::vector<GivenFlag> given_;  // without what this program sets itself
+  std::vector<int> layers_per_stage_;
   std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
   const runtime::MachineProfile* profile_;
   std::optional<RanksHere> here_;

@@ -238,9 +238,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     computed += rank.forward + rank.backward + rank.weights;
     total += rank.seconds;
   }
-  const int row_samples = options.batch_size / options.grid.g_data;
-  const int microbatch = std::min(options.microbatch_size, row_samples);
-  const int microbatches = (row_samples + microbatch - 1) / microbatch;
+  const int microbatches = actors::microbatches_of(options);
   const double bubble = static_cast<double>(options.grid.g_inter - 1) / (microbatches + options.grid.g_inter - 1);
   if (total > 0) {
     const bool waits = options.defer_weights || actors::defers_weights(options.policy);

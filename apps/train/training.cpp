@@ -110,7 +110,8 @@ void Training::make_reporter() {
                                 .shows_loss_scale = plan_.trainer.loss_scale.dynamic,
                                 .bytes_per_token = run_.job.bytes_per_token,
                                 .bad_steps = plan_.trainer.bad_steps,
-                                .grid = plan_.trainer.grid},
+                                .grid = plan_.trainer.grid,
+                                .microbatches = actors::microbatches_of(plan_.trainer)},
       rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
 }
 

@@ -172,3 +172,49 @@ TEST_CASE("bad steps and damage have lines of their own, and a step that is done
   CHECK(lines[3] == boost::json::parse(R"({"damage": 4, "unit": "h.0", "state": "m", "begin": 8, "end": 12,
     "ranks": [2], "others": [0, 1], "action": "stop"})"));
 }
+
+TEST_CASE("steps that a slow rank holds up say so in the metrics, and others do not") {
+  Run run(200);
+  const auto step = [&](double slow) {
+    run.now += 1s;
+    run.reporter.step({.step = ++run.steps, .compute_seconds = {1, slow, 1}}, run.now);
+  };
+  for (int i = 0; i < Stragglers::steps + 2; ++i) step(1.5);
+  for (int i = 0; i < Stragglers::steps_to_end; ++i) step(1);
+  std::size_t steps = 0, named = 0;
+  for (const boost::json::value& line : run.lines()) {
+    ++steps;
+    const auto* slow = line.as_object().if_contains("stragglers");
+    CHECK((slow != nullptr) ==
+          (steps >= Stragglers::steps && steps < Stragglers::steps + 2 + Stragglers::steps_to_end));
+    if (slow == nullptr) continue;
+    ++named;
+    REQUIRE(slow->as_array().size() == 1);
+    CHECK(slow->at(0).at("rank") == 1);
+  }
+  CHECK(named > 3);
+  CHECK(steps == Stragglers::steps + 2 + Stragglers::steps_to_end);
+}
+
+TEST_CASE("a better split of layers has a line of its own in the metrics, with what a step would take") {
+  Run run(200);
+  run.now += 4s;
+  run.reporter.step({.step = ++run.steps,
+                     .split = SplitAdvice{.measured = {{.forward = 0.5, .backward = 0.5, .weights = 1}, {}},
+                                          .layers_now = {3, 1},
+                                          .layers_then = {2, 2},
+                                          .seconds_then = {1.25, 0.75},
+                                          .row_seconds_now = 3,
+                                          .row_seconds_then = 2}},
+                    run.now);
+  const auto lines = run.lines();
+  REQUIRE(lines.size() == 2);
+  const auto& line = lines[0].as_object();
+  CHECK(line.at("rebalance") == 1);
+  CHECK(line.at("layers_per_stage") == boost::json::array{3, 1});
+  CHECK(line.at("better_layers_per_stage") == boost::json::array{2, 2});
+  CHECK(line.at("stage_seconds").at(0).at("weights").to_number<double>() == 1);
+  CHECK(line.at("step_seconds").to_number<double>() == Approx(4));
+  CHECK(line.at("better_step_seconds").to_number<double>() == Approx(3));
+  CHECK(lines[1].at("step") == 1);
+}

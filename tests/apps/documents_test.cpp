@@ -57,6 +57,7 @@ struct Fixture : SmallText {
     const auto reference = train(1, data, flags);
     for (const auto& [ranks, more] :
          {std::pair<int, Flags>{3, {"--g-inter", "3", "--recompute", "1", "--policy", "1f1b"}},
+          {3, {"--g-inter", "3", "--policy", "zero-bubble", "--deferred-limit", "2"}},
           {2, {"--g-inter", "2", "--offload", "infinity-cpu", "--recompute", "2", "--policy", "gpipe"}}}) {
       INFO(ranks);
       CHECK((train(ranks, data, flags, more) == reference));

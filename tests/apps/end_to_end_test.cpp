@@ -156,6 +156,18 @@ TEST_CASE_FIXTURE(Fixture, "weight gradients that wait leave every bit alone") {
   check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
   check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
   check_same(expected, 2, {"--g-inter", "2", "--policy", "zero-bubble", "--deferred-limit", "1"});
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  for (const char* policy : {"zero-bubble", "zb-h1"})
+    check_same(expected, 2,
+               {"--g-inter", "2", "--policy", policy, "--recompute", "1", "--offload", "infinity-nvme", "--nvme",
+                disk, "--bucket-size", "3000"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "the split of layers leaves every bit alone") {
+  const Result expected = train(1);
+  check_same(expected, 2, {"--g-inter", "2", "--layers-per-stage", "1,5"});
+  check_same(expected, 3, {"--g-inter", "3", "--layers-per-stage", "3,2,1"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {

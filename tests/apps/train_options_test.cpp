@@ -253,6 +253,15 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   CHECK(waits.deferred_limit == 3);
   CHECK(parse({"--data", "a", "--defer-weights"}).trainer.defer_weights);
 
+  CHECK(off.layers_per_stage.empty());
+  CHECK(off.rebalance_steps == 0);
+  const auto split = parse({"--data", "a", "--layers-per-stage", "7,12,6", "--rebalance"}).trainer;
+  CHECK(split.layers_per_stage == std::vector<int>{7, 12, 6});
+  CHECK(split.rebalance_steps > 0);
+  CHECK(parse({"--data", "a", "--layers-per-stage", "auto"}).trainer.layers_per_stage.empty());
+
+  for (const char* wrong : {"", "3,", ",3", "3,0", "3;4", "3,four"})
+    refused({"--layers-per-stage", wrong}, "a number of layers above 0 for each stage, as in 7,7,6, or auto");
   refused({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe, zero-bubble, zb-h1");
   refused({"--deferred-limit", "-1"}, "a number of microbatches, 0 for none, or auto");
   refused({"--recompute", "0"}, "a number of layers, auto or off");

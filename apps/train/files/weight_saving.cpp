@@ -105,7 +105,8 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
       values_(piece_elements) {
   const actors::RankPlan& plan = rank.plan();
   const auto stages_of = actors::stages_of_units(
-      *plan.architecture, actors::stage_layers(*plan.architecture, plan.options.grid.g_inter));
+      *plan.architecture,
+      actors::stage_layers(*plan.architecture, plan.options.grid.g_inter, plan.options.layers_per_stage));
   const auto& units = plan.states->all();
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (stages_of.at(units[u].spec->name).front() != plan.position.stage) continue;

@@ -10,13 +10,26 @@
 
 namespace ranvier::apps {
 
+namespace {
+
+/// Whether what follows the kind is a number of times for "slow", and nothing for the others.
+bool read_times(const char* text, std::string_view kind, double& times) {
+  if (*text == '\0') return true;
+  char after = '\0';
+  return kind == "slow" && std::sscanf(text, ":%lf%c", &times, &after) == 1 && times >= 1 && times <= 1000;
+}
+
+}  // namespace
+
 std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
   const char* text = std::getenv("RANVIER_FAULT");
   if (text == nullptr || *text == '\0') return std::nullopt;
   actors::TrainerOptions::Fault fault;
   char kind[32] = "";
   long long step = 0;
-  if (std::sscanf(text, "%d:%lld:%31s", &fault.rank, &step, kind) == 3) {
+  int used = 0;
+  if (std::sscanf(text, "%d:%lld:%31[^:]%n", &fault.rank, &step, kind, &used) == 3 &&
+      read_times(text + used, kind, fault.times)) {
     fault.step = step;
     using Kind = actors::TrainerOptions::Fault::Kind;
     for (const auto& [name, value] : {std::pair{"throw", Kind::throws},
@@ -28,6 +41,7 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
                                       {"flip-m", Kind::damage},
                                       {"flip-v", Kind::damage},
                                       {"hang", Kind::hangs},
+                                      {"slow", Kind::slow},
                                       {"stream", Kind::stream},
                                       {"file", Kind::file}}) {
       if (kind != std::string_view(name)) continue;
@@ -41,8 +55,7 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
   }
   fail(ErrorCode::usage,
        "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, nan, loss-spike, flip-parameters, "
-       "flip-weights, flip-m, flip-v, hang, stream or file "
-       "for WHAT",
+       "flip-weights, flip-m, flip-v, hang, slow, slow:TIMES (of 1 to 1000), stream or file for WHAT",
        text);
 }
 

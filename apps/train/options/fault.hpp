@@ -7,7 +7,7 @@
 
 namespace ranvier::apps {
 
-/// As RANVIER_FAULT=rank:step:throw|fp16-overflow|nan|loss-spike|flip-ARRAY|hang|stream|file asks for; see
+/// As RANVIER_FAULT=rank:step:throw|fp16-overflow|nan|loss-spike|flip-ARRAY|hang|slow[:TIMES]|stream|file asks for; see
 /// apps/README.md. None: it is not set. Throws ErrorCode::usage for what it does not know.
 [[nodiscard]] std::optional<actors::TrainerOptions::Fault> fault_from_environment();
 

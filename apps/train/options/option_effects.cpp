@@ -68,6 +68,8 @@ std::span<const Entry> entries() {
       Entry{"policy", bits},
       Entry{"defer-weights", bits},
       Entry{"deferred-limit", bits},
+      Entry{"layers-per-stage", bits},
+      Entry{"rebalance", run},
       Entry{"recompute", bits},
       // Data.
       Entry{content_option, decides},

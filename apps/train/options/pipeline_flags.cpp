@@ -1,9 +1,12 @@
 #include "apps/train/options/pipeline_flags.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -16,6 +19,7 @@ using runtime::whole;
 
 namespace {
 
+constexpr int rebalance_steps = 5;
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
 OptionBinding recompute(int& interval, bool& automatic) {
@@ -49,6 +53,35 @@ OptionBinding deferred_limit(std::optional<int>& field) {
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
 }
 
+/// Empty: auto.
+OptionBinding layers_per_stage(std::vector<int>& field) {
+  return {
+      .read = [&field](const std::string& given) -> std::optional<std::string> {
+        std::vector<int> layers;
+        for (std::size_t begin = 0; given != "auto" && begin <= given.size();) {
+          const std::size_t end = std::min(given.find(',', begin), given.size());
+          if (whole(layers.emplace_back(), 1, most).read(given.substr(begin, end - begin)))
+            return "a number of layers above 0 for each stage, as in 7,7,6, or auto";
+          begin = end + 1;
+        }
+        field = std::move(layers);
+        return {};
+      },
+      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+/// Off: 0.
+OptionBinding rebalance(int& steps) {
+  return {.read = [&steps](const std::string& given) -> std::optional<std::string> {
+            bool on = false;
+            if (auto problem = switch_on(on).read(given)) return problem;
+            steps = on ? rebalance_steps : 0;
+            return {};
+          },
+          .write = [&steps] { return std::string(steps > 0 ? "on" : "off"); },
+          .is_switch = true};
+}
+
 }  // namespace
 
 void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
@@ -68,6 +101,16 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
              "microbatches whose weight gradients wait at most, which each take memory; 0: none; auto: a stage's "
              "number, counted from 1, or 1 with --recompute",
              deferred_limit(trainer.deferred_limit)});
+  table.add({"layers-per-stage", "N,N,…",
+             "layers of each stage, what comes before and after the blocks included; auto: balanced by what they "
+             "compute",
+             layers_per_stage(trainer.layers_per_stage), "auto"});
+  table.add(
+      {"rebalance", "",
+       fmt::format("time the layers in {} steps after the first one, and print the --layers-per-stage that would "
+                   "be faster, and by how much",
+                   rebalance_steps),
+       rebalance(trainer.rebalance_steps)});
   table.add({"recompute", "N",
              "keep one activation for every N layers and compute the others again; auto: the "
              "N with the least memory; off",

@@ -57,6 +57,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {one_stage && (trainer.policy == actors::Policy::one_f_one_b || actors::defers_weights(trainer.policy)),
        {"policy"},
        "with one stage, which computes in this order anyway"},
+      {one_stage, {"rebalance"}, "with one stage, which has all layers"},
       {one_stage,
        {"defer-weights", "deferred-limit"},
        "with one stage, where nothing else could be done while weight gradients wait"},

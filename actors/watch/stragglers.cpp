@@ -1,0 +1,86 @@
+#include "actors/watch/stragglers.hpp"
+
+#include "actors/pipeline/stage_split.hpp"
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ranvier::actors {
+
+Stragglers::Stragglers(const runtime::GridShape& grid, int microbatches)
+    : grid_(grid, grid.ranks()), microbatches_(microbatches), recent_(static_cast<std::size_t>(grid.ranks())) {}
+
+std::vector<double> Stragglers::seconds_of_rows(const std::vector<double>& compute_seconds) const {
+  std::vector<double> rows;
+  for (int row = 0; row < grid_.shape().g_data; ++row) {
+    std::vector<double> stages;
+    for (const int rank : grid_.pipeline(row)) stages.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
+    rows.push_back(row_seconds(stages, microbatches_));
+  }
+  return rows;
+}
+
+double Stragglers::cost_of(int rank, double usual, const std::vector<double>& compute_seconds,
+                           const std::vector<double>& rows) const {
+  const int own = grid_.position(rank).row;
+  std::vector<double> stages;
+  for (const int each : grid_.pipeline(own))
+    stages.push_back(each == rank ? usual : compute_seconds[static_cast<std::size_t>(each)]);
+  double otherwise = row_seconds(stages, microbatches_), slowest = 0;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    slowest = std::max(slowest, rows[row]);
+    if (static_cast<int>(row) != own) otherwise = std::max(otherwise, rows[row]);
+  }
+  return std::max(0.0, slowest - otherwise);
+}
+
+Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) {
+  Change change;
+  if (grid_.shape().g_data == 1) return change;
+  expect(compute_seconds.size() == recent_.size(), "compute times of {} ranks where there are {}",
+         compute_seconds.size(), recent_.size());
+  const std::vector<double> rows = seconds_of_rows(compute_seconds);
+  now_.clear();
+  for (int stage = 0; stage < grid_.shape().g_inter; ++stage) {
+    const std::vector<int> column = grid_.column(stage);
+    std::vector<double> sorted;
+    for (const int rank : column) sorted.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    const double usual = *middle;
+    for (const int rank : column) {
+      const double took = compute_seconds[static_cast<std::size_t>(rank)];
+      Recent& recent = recent_[static_cast<std::size_t>(rank)];
+      const bool slow = usual > 0 && took > factor * usual;
+      recent.slow = slow ? recent.slow + 1 : 0;
+      recent.usual = slow ? 0 : recent.usual + 1;
+      if (!recent.named && recent.slow == 0) recent.counted = 0;
+      if (slow || recent.named) {
+        const int counted = recent.counted = std::min(recent.counted + 1, steps);
+        recent.times += ((usual > 0 ? took / usual : 1) - recent.times) / counted;
+        recent.cost += (cost_of(rank, usual, compute_seconds, rows) - recent.cost) / counted;
+      }
+      const Straggler straggler{rank, recent.times, recent.cost};
+      if (!recent.named && recent.slow >= steps) {
+        recent.named = true;
+        change.begin.push_back(straggler);
+      } else if (recent.named && recent.usual >= steps_to_end) {
+        recent.named = false;
+        change.end.push_back(rank);
+      }
+      if (recent.named) now_.push_back(straggler);
+    }
+  }
+  return change;
+}
+
+std::string describe(const Straggler& straggler, const runtime::Grid& grid) {
+  const runtime::Position position = grid.position(straggler.rank);
+  return fmt::format(
+      "straggler: rank {} (stage {}, row {}) computes {:.2f} times as long as its stage's median row, which costs "
+      "{:.3g} s a step",
+      straggler.rank, position.stage, position.row, straggler.times, straggler.seconds_per_step);
+}
+
+}  // namespace ranvier::actors

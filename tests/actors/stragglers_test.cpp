@@ -1,0 +1,165 @@
+// Who is named a straggler, and who is not.
+#include "actors/watch/stragglers.hpp"
+
+#include "actors/predict/predicted_job.hpp"
+#include "tests/actors/simulated_job.hpp"
+#include "tests/effort.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::actors;
+
+namespace {
+
+/// A second for so many FLOPs of products and attention, nothing for the rest.
+class Rate final : public runtime::CostModel {
+ public:
+  runtime::Duration duration(const runtime::WorkCost& cost) const override {
+    return runtime::Duration(static_cast<std::int64_t>(cost.flops * 1e3));
+  }
+};
+
+struct Watched {
+  std::vector<int> named;  ///< ranks, each time that one is
+  std::vector<Straggler> last;
+  double step_seconds = 0;  ///< of the last one
+};
+
+/// A job in virtual time whose ranks' compute times are watched.
+Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& disturbances,
+                Policy policy = Policy::message_driven) {
+  constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
+  runtime::MachineProfile profile;
+  profile.name = "test";
+  profile.cores = 0;
+  profile.links = {no_time, no_time};
+  TrainerOptions options = tests::small_run();
+  options.grid = grid;
+  options.batch_size = 4 * grid.g_data;
+  options.microbatch_size = 1;
+  options.policy = policy;
+  const models::GptOptions gpt = tests::small_gpt(2);
+  const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
+  const Rate rate;
+  const models::Architecture architecture = make_gpt(gpt);
+  PredictedJob job(architecture, tokens, options, profile, {rate, rate},
+                   {.steps = steps, .disturbances = disturbances});
+  Stragglers stragglers(grid, 4);
+  Watched result;
+  job.when_stepped([&](const StepResult& step) {
+    for (const Straggler& straggler : stragglers.step(step.compute_seconds).begin)
+      result.named.push_back(straggler.rank);
+  });
+  result.step_seconds = job.run().step_seconds;
+  result.last = stragglers.now();
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a rank is named after twenty slow steps in a row, and until it is as fast as the others again") {
+  Stragglers stragglers({2, 3}, 4);
+  // Stage 0 is ranks 0 to 2, stage 1 ranks 3 to 5: rank 4 is slow, and stage 0 slower than both.
+  const std::vector<double> usual{10, 10, 10, 4, 4, 4}, slow{10, 10, 10, 4, 6, 4};
+  for (int step = 1; step < Stragglers::steps; ++step) CHECK(stragglers.step(slow).begin.empty());
+  CHECK(stragglers.step(usual).begin.empty());
+  for (int step = 1; step < Stragglers::steps; ++step) CHECK(stragglers.step(slow).begin.empty());
+  CHECK(stragglers.now().empty());
+  const auto change = stragglers.step(slow);
+  REQUIRE(change.begin.size() == 1);
+  CHECK(change.begin[0].rank == 4);
+  CHECK(change.begin[0].times == doctest::Approx(1.5));
+  // It is not the slowest of its row: what it costs is the last microbatch's way, 2 s of 4 microbatches.
+  CHECK(change.begin[0].seconds_per_step == doctest::Approx(0.5));
+  CHECK(stragglers.step(slow).begin.empty());
+  CHECK(stragglers.now().size() == 1);
+  for (int step = 1; step < Stragglers::steps_to_end; ++step) CHECK(stragglers.step(usual).end.empty());
+  CHECK(stragglers.now().size() == 1);
+  CHECK(stragglers.step(usual).end == std::vector<int>{4});
+  CHECK(stragglers.now().empty());
+  const runtime::Grid grid({2, 3}, 6);
+  CHECK(
+      describe(change.begin[0], grid) ==
+      "straggler: rank 4 (stage 1, row 1) computes 1.50 times as long as its stage's median row, which costs 0.5 s "
+      "a step");
+}
+
+TEST_CASE("what a straggler costs is what other rows wait for it") {
+  // Alone it costs all of it; beside another one that is as slow, nothing: steps would be as long without it.
+  for (const int both : {0, 1}) {
+    Stragglers stragglers({1, 5}, 3);
+    std::vector<double> seconds{2, 2, 5, 2, both == 1 ? 5.0 : 2.0};
+    Stragglers::Change change;
+    for (int step = 0; step < Stragglers::steps; ++step) change = stragglers.step(seconds);
+    REQUIRE(change.begin.size() == std::size_t(1 + both));
+    CHECK(change.begin[0].seconds_per_step == doctest::Approx(both == 1 ? 0 : 3));
+  }
+}
+
+TEST_CASE("of two rows the slower one is named, and with one row nobody is") {
+  Stragglers two({1, 2}, 1);
+  Stragglers::Change change;
+  for (int step = 0; step < Stragglers::steps; ++step) change = two.step({1.25, 1});
+  REQUIRE(change.begin.size() == 1);
+  CHECK(change.begin[0].rank == 0);
+  Stragglers one({3, 1}, 1);
+  for (int step = 0; step < 2 * Stragglers::steps; ++step) CHECK(one.step({}).begin.empty());
+}
+
+TEST_CASE("noise makes nobody a straggler") {
+  // Ranks differ for good by up to 8 %, steps by a tenth and some by much more.
+  for (const std::uint64_t seed : test::seeds(tests::effort(4000, 20000, 800))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+    const runtime::GridShape grid{draw(1, 4), draw(2, 6)};
+    std::uniform_real_distribution<double> place(0.96, 1.04), chance(0, 1);
+    std::normal_distribution<double> jitter(0, 0.1);
+    std::vector<double> own;
+    for (int r = 0; r < grid.ranks(); ++r) own.push_back(place(random));
+    Stragglers stragglers(grid, 4);
+    for (int step = 0; step < 100; ++step) {
+      std::vector<double> seconds;
+      for (const double each : own)
+        seconds.push_back(each * std::exp(jitter(random)) * (chance(random) < 0.02 ? 3 : 1));
+      const auto change = stragglers.step(seconds);
+      REQUIRE(change.begin.empty());
+      REQUIRE(stragglers.now().empty());
+    }
+  }
+}
+
+TEST_CASE("in a job the slow rank is named, with what it costs, whatever the policy") {
+  constexpr int steps = Stragglers::steps + 2;
+  const runtime::GridShape grid{2, 3};
+  for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::zero_bubble}) {
+    const double usual = watched(grid, steps, {}, policy).step_seconds;
+    for (const int rank : {0, 4, 5}) {
+      CAPTURE(to_string(policy));
+      CAPTURE(rank);
+      std::vector<double> slow(6, 1.0);
+      slow[std::size_t(rank)] = 1.6;
+      const Watched job = watched(grid, steps, {.seed = 5, .jitter = 0.1, .slow_ranks = slow}, policy);
+      CHECK(job.named == std::vector<int>{rank});
+      REQUIRE(job.last.size() == 1);
+      CHECK(job.last[0].times == doctest::Approx(1.6).epsilon(0.05));
+      const Watched quiet = watched(grid, steps, {.slow_ranks = slow}, policy);
+      CHECK(quiet.last.at(0).seconds_per_step == doctest::Approx(quiet.step_seconds - usual).epsilon(0.3));
+    }
+  }
+}
+
+TEST_CASE("in a job whose work jitters nobody is named") {
+  for (const std::uint64_t seed : test::seeds(tests::effort(24, 1000, 4))) {
+    CAPTURE(seed);
+    const runtime::GridShape grid{static_cast<int>(1 + seed % 3), static_cast<int>(2 + seed % 2)};
+    CHECK(watched(grid, 2 * Stragglers::steps, {.seed = seed, .jitter = 0.05 * static_cast<double>(seed % 11)})
+              .named.empty());
+  }
+}

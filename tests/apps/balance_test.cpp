@@ -1,0 +1,94 @@
+// Runs that are uneven: what is said of a split of layers that takes too long, and of a rank that does.
+#include "tests/apps/small_run.hpp"
+
+#include <boost/json/parse.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The lines of a metrics file that have a field of that name.
+std::vector<boost::json::object> with_field(const std::string& path, const char* name) {
+  std::vector<boost::json::object> all;
+  for (const std::string& line : lines_of(read_file(path))) {
+    auto object = boost::json::parse(line).as_object();
+    if (object.contains(name)) all.push_back(std::move(object));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(SmallText, "a better split of layers is named, and the next start takes it from a checkpoint") {
+  const auto train = [&](int ranks, const Flags& more) {
+    const Outcome outcome = run(ranks, small_run(text, more), 60s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    return outcome.output;
+  };
+  const Flags all{"--lr-decay", "constant", "--warmup-steps", "1"};
+  const auto with = [&](Flags flags) {
+    flags.insert(flags.end(), all.begin(), all.end());
+    return flags;
+  };
+  train(1, with({"--steps", "10", "--save", file("one.safetensors")}));
+  Flags flags = with({"--steps", "7", "--g-inter", "2", "--layers-per-stage", "1,5", "--checkpoint", file("kept"),
+                      "--metrics", file("metrics.jsonl")});
+  flags.push_back("--rebalance");
+  const std::string output = train(2, flags);
+  CHECK(output.find("rebalance: with --layers-per-stage 1,5 stages compute ") != std::string::npos);
+  const auto lines = with_field(file("metrics.jsonl"), "rebalance");
+  REQUIRE(lines.size() == 1);
+  const boost::json::object& line = lines.front();
+  CHECK(line.at("rebalance") == 6);
+  CHECK(line.at("layers_per_stage") == boost::json::array{1, 5});
+  const auto& better = line.at("better_layers_per_stage").as_array();
+  REQUIRE(better.size() == 2);
+  CHECK(better[0].as_int64() > 1);
+  CHECK(line.at("better_step_seconds").to_number<double>() < line.at("step_seconds").to_number<double>());
+  for (const auto& stage : line.at("stage_seconds").as_array()) {
+    CHECK(stage.at("forward").to_number<double>() > 0);
+    CHECK(stage.at("weights").to_number<double>() > 0);
+  }
+  const std::string split = std::to_string(better[0].as_int64()) + "," + std::to_string(better[1].as_int64());
+  CHECK(output.find("with --layers-per-stage " + split + " they would ") != std::string::npos);
+  const std::string resumed =
+      train(2, with({"--steps", "10", "--g-inter", "2", "--layers-per-stage", split, "--checkpoint", file("kept"),
+                     "--resume", "auto", "--save", file("two.safetensors")}));
+  CHECK(resumed.find("--layers-per-stage " + split + " (was 1,5)") != std::string::npos);
+  CHECK((read_file(file("two.safetensors")) == read_file(file("one.safetensors"))));
+}
+
+TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
+  const Outcome outcome =
+      run(2, small_run(text, {"--g-data", "2", "--steps", "70", "--metrics", file("metrics.jsonl")}), 60s,
+          {{"RANVIER_FAULT", "1:3:slow:10"}});
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.output.find("straggler: rank 1 (stage 0, row 1) computes ") != std::string::npos);
+  const auto lines = with_field(file("metrics.jsonl"), "stragglers");
+  REQUIRE(!lines.empty());
+  const auto& named = lines.back().at("stragglers").as_array();
+  const auto slow = std::find_if(named.begin(), named.end(), [](const auto& each) { return each.at("rank") == 1; });
+  REQUIRE(slow != named.end());
+  CHECK(slow->at("times").template to_number<double>() > 2);
+  CHECK(slow->at("seconds_per_step").template to_number<double>() > 0);
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a split that does not fit is refused with what would, and so is a rank that is too fast") {
+  const Outcome split = run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s);
+  INFO(split.output);
+  CHECK(split.status == 64);
+  CHECK(split.output.find("give numbers that add up to 6") != std::string::npos);
+  const Outcome fast = run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}});
+  INFO(fast.output);
+  CHECK(fast.status == 64);
+  CHECK(fast.output.find("slow:TIMES (of 1 to 1000)") != std::string::npos);
+}
