@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Predicts what the papers measured, and puts it beside their figures.
 
-usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] [--jobs N] [--markdown FILE]
+usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] [--jobs N] [--cpu-seconds N]
+                               [--markdown FILE]
 
 Each line of the tables is a result that a paper's text states (Myelin, MiCS, PaRO, ZeRO-Infinity), the flags of
 ranvier-plan that set up the same training, and what the prediction says. Profiles are those that ship with the program:
-nothing in them is fitted to a paper. Systems that Ranvier does not imitate (tensor parallelism of Megatron-LM, 3-D
-DeepSpeed) are left out; ZeRO-1, 2 and 3 are Ranvier's own, which overlap better than those of the time did.
+nothing in them is fitted to a paper. Rows that say "at" a rate have that of the paper's own text instead. Systems that
+Ranvier does not imitate (tensor parallelism of Megatron-LM, 3-D DeepSpeed) are left out; ZeRO-1, 2 and 3 are Ranvier's
+own, which overlap better than those of the time did.
 """
 
 import argparse
@@ -15,8 +17,11 @@ import dataclasses
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -27,20 +32,57 @@ ONE_CANDIDATE = {"--collectives": "nccl", "--offload": "none", "--all-gather": "
                  "--all-reduce": "auto"}
 
 
+class TooLong(RuntimeError):
+    pass
+
+
+def profile_with(spec: str, folder: str) -> str:
+    """A file of the profile NAME@KEY=VALUE,…: with another rate between nodes, of a node ("node") or a rank ("rank"),
+    in bytes a second, or another share of the peak for half-precision products ("products")."""
+    name, changes = spec.split("@")
+    with open(os.path.join(TOP, "runtime/profiles", name + ".json"), encoding="utf-8") as file:
+        profile = json.load(file)
+    for change in changes.split(","):
+        key, value = change.split("=")
+        if key == "products":
+            for dtype in set(profile["rates"]) - {"fp32"}:
+                profile["rates"][dtype]["product"]["flops_per_second"] = (
+                    float(value) * profile["peak_flops_per_second"][dtype])
+        else:
+            field = {"node": "node_bytes_per_second", "rank": "bytes_per_second"}[key]
+            profile["links"]["inter_node"][field] = float(value)
+    path = os.path.join(folder, re.sub(r"[^\w.-]", "_", spec) + ".json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+    return path
+
+
 class Planner:
     """Predictions of ranvier-plan, each made once."""
 
-    def __init__(self, build: str):
+    def __init__(self, build: str, cpu_seconds: int):
+        self.cpu_seconds = cpu_seconds
+        self.folder = tempfile.TemporaryDirectory()
         self.program = os.path.join(build, "apps/ranvier-plan")
         self.collective_times = os.path.join(build, "tests/papers/collective_times")
         self.known: dict[tuple[str, ...], dict] = {}
+
+    def run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (self.cpu_seconds, self.cpu_seconds + 1))
+
+        words = [profile_with(word, self.folder.name) if "@" in word else word for word in words]
+        done = subprocess.run(words, capture_output=True, text=True, preexec_fn=limit)
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            raise TooLong(f"not done after {self.cpu_seconds} s of a processor")
+        return done
 
     def predict(self, flags: str) -> dict:
         """Of the one candidate that the flags leave, with NCCL. {} where it does not fit in memory. Flags that begin
         with "collective" are those of collective_times: milliseconds by algorithm."""
         words = tuple(flags.split())
         if words[0] == "collective":
-            done = subprocess.run([self.collective_times, *words[1:]], capture_output=True, text=True)
+            done = self.run([self.collective_times, *words[1:]])
             if done.returncode != 0:
                 raise RuntimeError(done.stderr.strip())
             return json.loads(done.stdout)
@@ -48,8 +90,7 @@ class Planner:
             if flag not in words:
                 words += (flag, value)
         if words not in self.known:
-            done = subprocess.run([self.program, *words, "--best", "1", "--jobs", "1", "--json"],
-                                  capture_output=True, text=True)
+            done = self.run([self.program, *words, "--best", "1", "--jobs", "1", "--rows", "distinct", "--json"])
             lines = done.stdout.strip()
             if not lines:
                 raise RuntimeError(f"ranvier-plan {flags}\n{done.stderr.strip()}")
@@ -122,15 +163,19 @@ def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str
 
 
 def mics(model: str, world: int, shard: str, group: int = 8, batch: int = 8192, micro: int = 8, more: str = "",
-         cluster: str = P3DN) -> str:
+         cluster: str = P3DN, at: str = "") -> str:
+    cluster = cluster.replace(" --node-size", f"{at} --node-size", 1)
+    if group > 8 and shard == "mics" and "--all-gather" not in more:
+        more += " --all-gather hierarchical"  # as the paper has it where groups span nodes (3.3)
     group_flag = "" if shard in ("zero2", "zero3") else f"--group-size {group}"
     return (f"{cluster} --model {model} --world {world} --g-inter 1 --shard {shard} {group_flag} --batch-size {batch} "
             f"--microbatch-size {micro} --recompute 1 {more}")
 
 
-def paro(model: str, world: int, shard: str) -> str:
+def paro(model: str, world: int, shard: str, at: str = "") -> str:
+    dgx = DGX.replace(" --node-size", f"{at} --node-size", 1)
     more = "--recompute 1" if model.endswith("65b") else "--recompute off"
-    return f"{DGX} --model {model} --world {world} --shard {shard} --microbatch-size 4 --batch-size {40 * world} {more}"
+    return f"{dgx} --model {model} --world {world} --shard {shard} --microbatch-size 4 --batch-size {40 * world} {more}"
 
 
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "") -> str:
@@ -141,7 +186,17 @@ def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, m
             f"--microbatch-size {max(1, int(micro))} --batch-size {batch} {more}")
 
 
+def chunks(k: str, more: str = "") -> str:
+    return myelin("gpt-12b", 6, 8, 1, 2048,
+                  f"--offload myelin {BUCKET} --clip 0 --loss-scale 1024 --chunk-buckets {k} {more}")
+
+
 SENT = int(100e9 / 15) // 65536 * 65536  # of which 15 sixteenths are sent by each of 16
+GATHERED = int(100e9) // 65536 * 65536
+# What C23 says of gathers in a forward pass: 2.85 times as long as computing, which C4 has at 42 % of the peak. Of a
+# microbatch, 2 x 10 B x 8 x 512 FLOP by 52.5 TFLOP/s are 1.56 s, so 20 GB come to a node at 4.5 GB/s.
+C23 = "@node=4.5e9,products=0.45"
+P2 = "@node=56e9,rank=14e9"
 BUCKET = "--bucket-size 16000000"
 WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
 
@@ -171,24 +226,37 @@ PAPERS: dict[str, list[Result]] = {
                [myelin("gpt-12b", 24, 2, 1, 2048, f"--offload myelin {BUCKET}")], " GB"),
         Result("M14", "12B, 6 stages: fits 16 GB without offload", False, fits,
                [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none")]),
-        Result("M16", "12B, 6 x 8: chunks of 2 or 4 buckets are faster than of 1 and than all at once", True,
-               lambda one, two, four, whole: max(rate(two), rate(four)) > max(rate(one), rate(whole)),
-               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET} --clip 0 --loss-scale 1024 "
-                       f"--chunk-buckets {k}") for k in ("1", "2", "4", "all")]),
+        Result("M16", "12B, 6 x 8: all buckets at once fit 16 GB", True, fits, [chunks("all")]),
+        *[Result("M16", f"12B, 6 x 8 on 32 GB: chunks of {k} buckets are faster than of {other}", True,
+                 lambda p, q: rate(p) > rate(q), [chunks(k, "--memory-times 2"), chunks(other, "--memory-times 2")])
+          for k, other in (("2", "1"), ("4", "1"), ("2", "all"), ("4", "all"), ("all", "1"))],
     ],
     "MiCS": [
         Result("C3", "BERT 10B, 128 V100: MiCS over ZeRO-3", (2.82, 3.24), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
+        Result("C3", "the same at C23's rates: 4.5 GB/s into a node, products at 45 % of the peak", (2.82, 3.24),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", at=C23), mics("bert-10b", 128, "zero3", at=C23)], "x"),
+        Result("C3", "that times the 1.541 by which MiCS's own ZeRO-3 is faster than DeepSpeed's (C22)", (2.82, 3.24),
+               lambda p, q: 1.541 * rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", at=C23), mics("bert-10b", 128, "zero3", at=C23)], "x"),
         Result("C4", "BERT 10B, 128 V100: % of peak with recomputation", (42,), lambda p: 100 * tera_done(p) / 125,
                [mics("bert-10b", 128, "mics")], "%"),
         Result("C1", "BERT 15B, 128 V100: MiCS over ZeRO-3", (2.82,), lambda p, q: rate(p) / rate(q),
                [mics("bert-15b", 128, "mics", 16), mics("bert-15b", 128, "zero3")], "x"),
+        Result("C1", "the same at C23's rates", (2.82,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-15b", 128, "mics", 16, at=C23), mics("bert-15b", 128, "zero3", at=C23)], "x"),
         Result("C6", "ZeRO-2 of BERT 15B fits 32 GB", False, fits, [mics("bert-15b", 64, "zero2", micro=4)]),
         Result("C18", "BERT 10B, 64 V100: groups of 8 over one of 64", (1.6,), lambda p, q: rate(p) / rate(q),
-               [mics("bert-10b", 64, "mics", 8), mics("bert-10b", 64, "mics", 64)], "x"),
+               [mics("bert-10b", 64, "mics", 8), mics("bert-10b", 64, "mics", 64, more="--all-gather auto")], "x"),
         Result("C2 / C22", "BERT 10B, 128 V100: MiCS over MiCS's own ZeRO-3 (C2 to C3 by C22)",
                (3.23 / 1.541, 3.24 / 1.541), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
+        Result("C2 / C22", "the same at C23's rates", (3.23 / 1.541, 3.24 / 1.541), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", at=C23), mics("bert-10b", 128, "zero3", at=C23)], "x"),
+        Result("C18", "the same at C23's rates", (1.6,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 64, "mics", 8, at=C23),
+                mics("bert-10b", 64, "mics", 64, more="--all-gather auto", at=C23)], "x"),
         Result("C24", "64 V100, all-gather of 256 MB: bandwidth in a node over that of all", (128 / 11,),
                lambda p, q: p["nccl"] * 7 / 8 / (q["nccl"] * 63 / 64),
                ["collective v100-32g-p3dn 8 8 all-gather 256e6", "collective v100-32g-p3dn 1 8 all-gather 256e6"], "x"),
@@ -202,6 +270,8 @@ PAPERS: dict[str, list[Result]] = {
         Result("C21", "BERT 10B, 128 V100, groups of 8: 2-hop over reduction to everybody", (1.11, 1.249),
                lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics", 8), mics("bert-10b", 128, "IGI", 8)], "x"),
+        Result("C21", "the same at C23's rates", (1.11, 1.249), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", 8, at=C23), mics("bert-10b", 128, "IGI", 8, at=C23)], "x"),
         Result("C8", "BERT 20B, 64 A100: MiCS over ZeRO-3", (2.21,), lambda p, q: rate(p) / rate(q),
                [mics("bert-20b", 64, "mics", 16, cluster=P4D), mics("bert-20b", 64, "zero3", cluster=P4D)], "x"),
         Result("C9", "BERT 15B, A100: efficiency of MiCS from 16 to 64", (96.7,),
@@ -226,14 +296,19 @@ PAPERS: dict[str, list[Result]] = {
                " ms"),
         Result("P1", "the same: HO-Ring over ring", (309 / 459,), lambda p: p["ho-ring"] / p["ring"],
                [f"collective a100-80g-hdr 2 8 all-gather {SENT} 14e9 56e9"], "x"),
+        Result("P1", "16 A100 on 2 nodes, 100 GB gathered, links at their rates (8 x 25 GB/s, NVLink): ring", (459,),
+               lambda p: p["nccl"], [f"collective a100-80g-hdr 2 8 all-gather {GATHERED} 25e9 200e9"], " ms"),
+        Result("P1", "the same: HO-Ring over ring", (309 / 459,), lambda p: p["ho-ring"] / p["nccl"],
+               [f"collective a100-80g-hdr 2 8 all-gather {GATHERED} 25e9 200e9"], "x"),
         Result("P12", "LLaMA-7B, 64: bytes between nodes grow from IIG and MiCS to IGG and ZeRO++ to ZeRO-3", True,
                lambda iig, mics, igg, plus, three: max(between(iig), between(mics)) < min(between(igg), between(plus))
                and max(between(igg), between(plus)) < between(three),
                [paro("llama-7b", 64, shard) for shard in ("paro-iig", "mics", "paro-igg", "zero++", "zero3")],
                heavy=True),
-        *[Result(name, f"LLaMA-{model[6:].upper()}, {world} A100: {ours} over {other}", (says,),
-                 lambda p, q: rate(p) / rate(q), [paro(model, world, ours), paro(model, world, other)], "x",
-                 heavy=world > 32)
+        *[Result(name, f"LLaMA-{model[6:].upper()}, {world} A100{note}: {ours} over {other}", (says,),
+                 lambda p, q: rate(p) / rate(q),
+                 [paro(model, world, ours, at), paro(model, world, other, at)], "x", heavy=world > 32)
+          for at, note in (("", ""), (P2, ", at P2's 56 GB/s of a node"))
           for name, model, ours, other, both in [
               ("P3", "llama-7b", "paro-igg", "zero3", (1.3, 1.4)), ("P4", "llama-7b", "paro-iig", "zero3", (1.9, 2.6)),
               ("P5", "llama-7b", "paro-nig", "zero2", (1.7, 2.2)), ("P6", "llama-65b", "paro-igg", "zero3", (1.2, 1.4)),
@@ -249,12 +324,14 @@ PAPERS: dict[str, list[Result]] = {
     ],
     "ZeRO-Infinity": [
         Result("Z3", "0.5T, 512 V100: TFLOP/s of a GPU", (49,), tera_done,
-               [infinity(124, 18432, 512, 7, "none")], "", heavy=True),
+               [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host")], "", heavy=True),
         Result("Z5", "1T, 64 V100, NVMe: TFLOP/s of a GPU", (44,), tera_done,
                [infinity(128, 25600, 64, 5, "infinity-nvme", "--tile 16")], "", heavy=True),
         Result("Z18", "100B with everything on 64 V100 fits", True, fits, [infinity(125, 8192, 64, 1, "none")]),
         Result("Z18", "1T with everything on 512 V100 fits", False, fits,
                [infinity(128, 25600, 512, 1, "none", "--tile 16")]),
+        Result("Z18", "the same in four tiles (--tile 4), gathered one after the other", True, fits,
+               [infinity(125, 8192, 64, 1, "none", "--tile 4")]),
         Result("Z7", "10B, 16 V100: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
                [infinity(50, 4096, 16, 8, "none")]),
         Result("Z7", "50B, 16 V100, CPU and NVMe: TFLOP/s of a GPU above 40", True, lambda p: tera_done(p) > 40,
@@ -266,6 +343,8 @@ PAPERS: dict[str, list[Result]] = {
         Result("Z8", "13B with ZeRO-2 and the optimizer on the host fits", True, fits,
                [infinity(64, 4096, 16, 1, "zero-offload").replace("zero3", "zero2")]),
         Result("Z8", "100B in host memory fits a node", True, fits, [infinity(125, 8192, 16, 1, "infinity-cpu")]),
+        Result("Z8", "70B, the largest of Table 4 there, in host memory fits a node", True, fits,
+               [infinity(87, 8192, 16, 1, "infinity-cpu")]),
         Result("Z8", "1T on NVMe fits a node", True, fits, [infinity(128, 25600, 16, 1, "infinity-nvme", "--tile 16")]),
     ],
 }
@@ -298,7 +377,7 @@ def evaluate(planner: Planner, result: Result) -> tuple[float | bool | None, str
             return None, result.note
         return result.of(*predictions), result.note
     except RuntimeError as error:
-        return None, str(error)
+        return None, f"{error}"
 
 
 def main() -> int:
@@ -307,9 +386,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="regular expression over names and descriptions")
     parser.add_argument("--quick", action="store_true", help="without those that take minutes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--cpu-seconds", type=int, default=600, help="of a processor, for each prediction at most")
     parser.add_argument("--markdown", help="write the tables there, too")
     options = parser.parse_args()
-    planner = Planner(options.build)
+    planner = Planner(options.build, options.cpu_seconds)
     out = []
 
     def say(line: str = "") -> None:
@@ -329,9 +409,8 @@ def main() -> int:
                 says = (text_of(result.says, "") if isinstance(result.says, bool)
                         else " to ".join(text_of(s, result.unit) for s in dict.fromkeys(result.says)))
                 lines = note.strip().splitlines()
-                remark = f" ({lines[-1]})" if lines else ""
-                say(f"| {result.name} | {result.what} | {says} | {text_of(value, result.unit)}{remark} | "
-                    f"{verdict(result, value)} |")
+                found = lines[-1] if lines else text_of(value, result.unit)
+                say(f"| {result.name} | {result.what} | {says} | {found} | {verdict(result, value)} |")
         say()
     if options.markdown:
         with open(options.markdown, "w", encoding="utf-8") as file:
