@@ -9,10 +9,8 @@ set(ranvier_package ${CMAKE_INSTALL_LIBDIR}/cmake/Ranvier)
 install(TARGETS ranvier_headers EXPORT RanvierRooms INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(room IN LISTS ranvier_rooms)
   install(TARGETS ranvier_${room} EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  # Without those that mean something else when they are compiled for another processor: a program would have both.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ranvier
-          FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh"
-          REGEX "/(attention_(head|mask|math|tile)|kept_bits|transpose|vector_math|vector_philox)\\.hpp$" EXCLUDE)
+          FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
 endforeach()
 install(TARGETS ranvier_program EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 list(JOIN ranvier_rooms "|" any_room)

@@ -1,5 +1,25 @@
-# Part of cmake --install: headers in `folder` include those of `any_room` as "ranvier/<room>/…".
+# Part of cmake --install, for the headers in `folder`.
 file(GLOB_RECURSE headers ${folder}/*.hpp ${folder}/*.cuh)
+
+# Not for others: what means something else when it is compiled for another processor (a program would have both), and
+# what includes it.
+set(processor "__AVX|__ARM|__F16C")
+set(found TRUE)
+while(found)
+  set(found FALSE)
+  foreach(header IN LISTS headers)
+    file(STRINGS ${header} lines REGEX "${processor}")
+    if(lines)
+      file(REMOVE ${header})
+      list(REMOVE_ITEM headers ${header})
+      file(RELATIVE_PATH name ${folder} ${header})
+      string(APPEND processor "|#include \"(ranvier/)?${name}\"")
+      set(found TRUE)
+    endif()
+  endforeach()
+endwhile()
+
+# Those that are left include each other as "ranvier/<room>/…".
 foreach(header IN LISTS headers)
   file(READ ${header} text)
   string(REGEX REPLACE "#include \"(${any_room})/" "#include \"ranvier/\\1/" prefixed "${text}")

@@ -37,7 +37,8 @@ elseif(RANVIER_NATIVE)
 endif()
 ranvier_host_options(${ranvier_processor})
 # Undefined behaviour is looked for in the rooms alone (ranvier_room): in tests it would take a third of the time in which
-# they are compiled.
+# they are compiled. What is found is a trap, which takes a third less time to compile than a message does and a third of
+# its code: the address sanitizer then shows the line (tests/sanitizers/options.cpp).
 set(ranvier_undefined OFF)
 if(RANVIER_SANITIZE)
   string(REPLACE "," ";" sanitizers "${RANVIER_SANITIZE}")
@@ -75,7 +76,7 @@ function(ranvier_room room)
   target_link_libraries(ranvier_${room} PUBLIC $<BUILD_INTERFACE:ranvier_flags> ranvier_headers ${arg_LINK}
                                         PRIVATE ${arg_PRIVATE})
   if(ranvier_undefined)
-    target_compile_options(ranvier_${room} PRIVATE -fsanitize=undefined)
+    target_compile_options(ranvier_${room} PRIVATE -fsanitize=undefined -fsanitize-undefined-trap-on-error)
   endif()
   ranvier_join(ranvier_${room})
 endfunction()

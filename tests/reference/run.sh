@@ -4,7 +4,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 for python in "$here/../../build/reference-python/bin/python" python3 /usr/bin/python3; do
-  "$python" -c 'import numpy, torch' 2>/dev/null && exec "$python" "$here/$1" "${@:2}"
+  # Looks for them only: importing PyTorch takes seconds, and the script does it again.
+  "$python" -c 'import importlib.util as i, sys; sys.exit(not (i.find_spec("numpy") and i.find_spec("torch")))' 2>/dev/null &&
+    exec "$python" "$here/$1" "${@:2}"
 done
 
 echo "No python3 with PyTorch and NumPy: on Debian 12 run cmake/install_dependencies.sh --reference"

@@ -7,11 +7,11 @@ extern "C" {
 
 // No copies of stack frames on the heap: GCC 12 aligns them to less than the 64 bytes that registers of AVX-512
 // need, and the first spilled one faults. The slow unwinder, because Open MPI keeps no frame pointers and its
-// leaks must be told by their callers.
+// leaks must be told by their callers. Undefined behaviour is a trap (SIGILL): its stack is printed, whoever else
+// handles that signal.
 const char* __asan_default_options() {
-  return "detect_stack_use_after_return=0:strict_string_checks=1:fast_unwind_on_malloc=0";
+  return "detect_stack_use_after_return=0:strict_string_checks=1:fast_unwind_on_malloc=0:handle_sigill=2";
 }
-const char* __ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }
 const char* __lsan_default_options() { return "print_suppressions=0"; }
 const char* __lsan_default_suppressions() {
   return "leak:libmpi.so\n"
